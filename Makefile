@@ -1,0 +1,39 @@
+# Every target sets up what it needs; `make demo` and `make test` are all a newcomer types.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .stamps
+
+.PHONY: demo test check fmt lock clean
+
+demo: $(STAMPS)/demo
+	$(BIN)/lethe demo $(ARGS)
+
+test: $(STAMPS)/dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: $(STAMPS)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+fmt: $(STAMPS)/dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/%: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@mkdir -p $(STAMPS) && touch $@
+
+# Rewrites the pinned set from what pyproject.toml allows today.
+lock:
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet '.[dev]'
+	build/lock/bin/python -m pip freeze --exclude lethe > constraints.txt
+
+clean:
+	rm -rf $(VENV) $(STAMPS) build demo-out

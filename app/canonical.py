@@ -1,0 +1,41 @@
+"""One byte string for one JSON value: the JSON Canonicalization Scheme (RFC 8785).
+
+Whatever Lethe hashes or signs as JSON is in this form, and whatever it reads back must be
+in this form, so that a signed document has exactly one spelling.
+"""
+
+import json
+from typing import Any
+
+import rfc8785
+
+from app.errors import LetheError
+
+
+class NotCanonicalError(LetheError):
+    """Bytes that are not JSON, or are JSON in a spelling other than the canonical one."""
+
+    slug = "not-canonical"
+    title = "Not canonical JSON"
+    status = 400
+
+
+def encode(value: Any) -> bytes:
+    """Return the RFC 8785 form of a JSON value. Floats are allowed but discouraged."""
+    return rfc8785.dumps(value)
+
+
+def decode(data: bytes) -> Any:
+    """Parse `data` and prove by round trip that it was canonical.
+
+    Raises:
+        NotCanonicalError: The bytes are not JSON or not in canonical form.
+    """
+    try:
+        value = json.loads(data)
+        canonical = encode(value)
+    except (ValueError, RecursionError, rfc8785.CanonicalizationError):
+        raise NotCanonicalError("the bytes are not valid JSON") from None
+    if canonical != data:
+        raise NotCanonicalError("the JSON is valid but not in RFC 8785 canonical form")
+    return value

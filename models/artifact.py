@@ -1,0 +1,25 @@
+"""Stored blobs: model heads, solver states, evidence. Content lies encrypted in a file."""
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class Artifact(SQLModel, table=True):
+    """A blob sealed under its own key; without `wrapped_key` the file is noise.
+
+    Shredding is therefore one UPDATE, atomic with whatever else the transaction says; the
+    file is unlinked afterwards and a sweep catches the ones that a crash left behind.
+    """
+
+    __tablename__ = "artifacts"
+
+    id: str = Field(primary_key=True, max_length=36)
+    kind: str = Field(max_length=24)  # head | state | evidence | upload
+    digest: str = Field(max_length=64, index=True)  # hex SHA-256 of the plaintext
+    size: int
+    wrapped_key: bytes | None = None
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    shredded_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

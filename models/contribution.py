@@ -1,0 +1,23 @@
+"""Records that a client added to a model's training set."""
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class Contribution(SQLModel, table=True):
+    """An upload waiting to be learned, or learned. `state`: received, learned or failed."""
+
+    __tablename__ = "contributions"
+
+    id: str = Field(primary_key=True, max_length=36)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    keyid: str | None = Field(default=None, max_length=128)  # None: the registration itself
+    upload_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    rows: int
+    state: str = Field(default="received", max_length=16)
+    failure: str | None = None
+    log_index: int
+    received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

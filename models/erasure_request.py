@@ -1,0 +1,32 @@
+"""Erasure requests: the queue of record, erasable at the end of retention."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class ErasureRequest(SQLModel, table=True):
+    """`id` is the holder's capability and never public; `ref` is what the log calls it."""
+
+    __tablename__ = "erasure_requests"
+    __table_args__ = (UniqueConstraint("keyid", "idempotency_key"),)
+
+    id: str = Field(primary_key=True, max_length=36)
+    ref: str = Field(unique=True, max_length=36)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    keyid: str = Field(foreign_key="requester_keys.keyid", max_length=128)
+    state: str = Field(default="received", max_length=16, index=True)
+    method: str = Field(max_length=40)
+    scope: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    regulation: str = Field(max_length=16)
+    reason: str | None = None  # of a refusal or failure
+    event_key: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    log_index: int  # of request.received
+    idempotency_key: str | None = Field(default=None, max_length=255)
+    body_digest: str = Field(max_length=64)
+    received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime, index=True)
+    due_at: datetime = Field(sa_type=UTCDateTime, index=True)

@@ -1,0 +1,36 @@
+"""Work on a model, in order. A Celery message is only a nudge to look here."""
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class Job(SQLModel, table=True):
+    """One unit of work and its lease.
+
+    Jobs of one model run in the order of `seq`, one at a time. A worker holds a job while
+    `lease_until` is in the future; `lease_token` is the fencing token, and every effect is
+    committed together with `WHERE lease_token = mine`, so a worker that lost its lease
+    cannot commit anything.
+    """
+
+    __tablename__ = "jobs"
+
+    seq: int | None = Field(default=None, primary_key=True)
+    id: str = Field(unique=True, max_length=36)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    kind: str = Field(max_length=16)  # learn | erase
+    request_id: str | None = Field(
+        default=None, unique=True, foreign_key="erasure_requests.id", max_length=36
+    )
+    contribution_id: str | None = Field(
+        default=None, unique=True, foreign_key="contributions.id", max_length=36
+    )
+    stage: str = Field(max_length=16)  # execute | verify | certify | done
+    attempt: int = 0  # of the present stage
+    lease_token: int = 0
+    lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    done_at: datetime | None = Field(default=None, sa_type=UTCDateTime, index=True)

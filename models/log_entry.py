@@ -1,0 +1,17 @@
+"""The append-only log's leaves. Triggers refuse UPDATE and DELETE on both databases."""
+
+from sqlalchemy import BigInteger, Column, LargeBinary
+from sqlmodel import Field, SQLModel
+
+
+class LogEntry(SQLModel, table=True):
+    """One leaf. `event` and `ref` repeat what the leaf says, for queries of history."""
+
+    __tablename__ = "log_entries"
+
+    index: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    leaf: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    kind: str = Field(max_length=40, index=True)
+    event: str | None = Field(default=None, max_length=60, index=True)
+    ref: str | None = Field(default=None, max_length=80, index=True)
+    day: str = Field(max_length=10, index=True)  # as in the leaf: never finer than a day

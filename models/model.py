@@ -1,0 +1,27 @@
+"""Registered models."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Column
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class Model(SQLModel, table=True):
+    """A model under the ledger's care. `state`: registered, ready or failed."""
+
+    __tablename__ = "models"
+
+    id: int | None = Field(default=None, primary_key=True)
+    ref: str = Field(unique=True, max_length=80)
+    method: str = Field(max_length=40)  # the default method of requests that name none
+    config: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    classes: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    extractor: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    state: str = Field(default="registered", max_length=16)
+    failure: str | None = None
+    current_version: int | None = None
+    tombstone_key: bytes  # sealed under the master key; tags erased record ids
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

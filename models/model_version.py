@@ -1,0 +1,31 @@
+"""Versions of a model; each erasure and each contribution makes one."""
+
+from datetime import datetime
+
+from sqlalchemy import Column, LargeBinary, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class ModelVersion(SQLModel, table=True):
+    """A version by its artifacts. A withdrawn version's artifacts are shredded."""
+
+    __tablename__ = "model_versions"
+    __table_args__ = (UniqueConstraint("model_id", "number"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    number: int
+    job_id: str = Field(
+        max_length=36, unique=True
+    )  # a job makes one version, however often it runs
+    head_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    state_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    head_digest: str = Field(max_length=64)
+    statistics_digest: str = Field(max_length=64)
+    retained_root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    retained_count: int
+    log_index: int
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    withdrawn_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

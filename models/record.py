@@ -1,0 +1,18 @@
+"""The retained set: one row for each record in training, with its salted commitment."""
+
+from sqlalchemy import Column, LargeBinary, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+
+class Record(SQLModel, table=True):
+    """A record is its id, not its content. Erasure deletes the row and its salt with it."""
+
+    __tablename__ = "records"
+    __table_args__ = (UniqueConstraint("model_id", "record"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    model_id: int = Field(foreign_key="models.id", index=True)
+    subject_id: int = Field(foreign_key="subjects.id", index=True)
+    record: str = Field(max_length=200)
+    salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    commitment: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
