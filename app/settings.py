@@ -91,15 +91,11 @@ class Settings(BaseSettings):
         for name in ("master_key", "database_password"):
             value = getattr(self, name).get_secret_value()
             if value and value.lower() in PLACEHOLDERS:
-                raise ValueError(
-                    f"LETHE_{name.upper()} is a placeholder: set a real secret"
-                )
+                raise ValueError(f"LETHE_{name.upper()} is a placeholder: set a real secret")
         if self.fault:
             raise ValueError("LETHE_FAULT is for development only: unset it")
         if self.origin.startswith("localhost"):
-            raise ValueError(
-                "LETHE_ORIGIN still names localhost: choose the log's public name"
-            )
+            raise ValueError("LETHE_ORIGIN still names localhost: choose the log's public name")
         return self
 
     @property

@@ -59,9 +59,7 @@ def plant(fault: str) -> None:
     place, _, action = fault.partition("=")
     step, _, nth = place.partition("@")
     if step not in STEPS or action not in ("kill", "raise") or not (nth or "1").isdecimal():
-        raise ValueError(
-            f"LETHE_FAULT must be STEP[@N]=kill|raise with STEP one of {STEPS}"
-        )
+        raise ValueError(f"LETHE_FAULT must be STEP[@N]=kill|raise with STEP one of {STEPS}")
     remaining = int(nth or "1")
 
     def handler(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
 
 from models.types import UTCDateTime, utcnow
@@ -19,7 +20,7 @@ class Artifact(SQLModel, table=True):
     id: str = Field(primary_key=True, max_length=36)
     kind: str = Field(max_length=24)  # head | state | evidence | upload
     digest: str = Field(max_length=64, index=True)  # hex SHA-256 of the plaintext
-    size: int
+    size: int = Field(sa_type=BigInteger)  # bytes of the plaintext
     wrapped_key: bytes | None = None
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     shredded_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.types import LogNumber, UTCDateTime, utcnow
 
 
 class Certificate(SQLModel, table=True):
@@ -17,12 +17,10 @@ class Certificate(SQLModel, table=True):
 
     __tablename__ = "certificates"
 
-    request_id: str = Field(
-        primary_key=True, foreign_key="erasure_requests.id", max_length=36
-    )
+    request_id: str = Field(primary_key=True, foreign_key="erasure_requests.id", max_length=36)
     id: str = Field(unique=True, max_length=36)
     envelope: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     issuer_keyid: str = Field(max_length=80)
     result: str = Field(max_length=16)
-    log_index: int = Field(unique=True)  # of its hashedrekord leaf
+    log_index: int = Field(unique=True, sa_type=LogNumber)  # of its hashedrekord leaf
     issued_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

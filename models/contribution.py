@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.types import LogNumber, UTCDateTime, utcnow
 
 
 class Contribution(SQLModel, table=True):
@@ -19,5 +19,6 @@ class Contribution(SQLModel, table=True):
     rows: int
     state: str = Field(default="received", max_length=16)
     failure: str | None = None
-    log_index: int
+    saturated: int = 0  # codes clipped by the quantiser
+    log_index: int = Field(sa_type=LogNumber)
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

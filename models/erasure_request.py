@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.types import LogNumber, UTCDateTime, utcnow
 
 
 class ErasureRequest(SQLModel, table=True):
@@ -25,7 +25,7 @@ class ErasureRequest(SQLModel, table=True):
     regulation: str = Field(max_length=16)
     reason: str | None = None  # of a refusal or failure
     event_key: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    log_index: int  # of request.received
+    log_index: int = Field(sa_type=LogNumber)  # of request.received
     idempotency_key: str | None = Field(default=None, max_length=255)
     body_digest: str = Field(max_length=64)
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime, index=True)

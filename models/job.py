@@ -30,6 +30,8 @@ class Job(SQLModel, table=True):
     )
     stage: str = Field(max_length=16)  # execute | verify | certify | done
     attempt: int = 0  # of the present stage
+    # What execution must hand on, sealed: removal proofs and the list of what was purged.
+    draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     lease_token: int = 0
     lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Column, LargeBinary
+from sqlalchemy import Column, LargeBinary
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.types import LogNumber, UTCDateTime, utcnow
 
 
 class LogCheckpoint(SQLModel, table=True):
@@ -13,7 +13,7 @@ class LogCheckpoint(SQLModel, table=True):
 
     __tablename__ = "log_checkpoints"
 
-    size: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    size: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
     root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     note: str
     signed_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

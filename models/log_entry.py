@@ -1,7 +1,9 @@
 """The append-only log's leaves. Triggers refuse UPDATE and DELETE on both databases."""
 
-from sqlalchemy import BigInteger, Column, LargeBinary
+from sqlalchemy import Column, LargeBinary
 from sqlmodel import Field, SQLModel
+
+from models.types import LogNumber
 
 
 class LogEntry(SQLModel, table=True):
@@ -9,9 +11,9 @@ class LogEntry(SQLModel, table=True):
 
     __tablename__ = "log_entries"
 
-    index: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    index: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
     leaf: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     kind: str = Field(max_length=40, index=True)
-    event: str | None = Field(default=None, max_length=60, index=True)
-    ref: str | None = Field(default=None, max_length=80, index=True)
+    event: str | None = Field(default=None, max_length=131, index=True)
+    ref: str | None = Field(default=None, max_length=128, index=True)
     day: str = Field(max_length=10, index=True)  # as in the leaf: never finer than a day

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime, utcnow
+from models.types import LogNumber, UTCDateTime, utcnow
 
 
 class ModelVersion(SQLModel, table=True):
@@ -26,6 +26,6 @@ class ModelVersion(SQLModel, table=True):
     statistics_digest: str = Field(max_length=64)
     retained_root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     retained_count: int
-    log_index: int
+    log_index: int = Field(sa_type=LogNumber)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

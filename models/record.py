@@ -16,3 +16,7 @@ class Record(SQLModel, table=True):
     record: str = Field(max_length=200)
     salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     commitment: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    # The open request that will erase it: two requests never claim the same record.
+    claimed_by: str | None = Field(
+        default=None, foreign_key="erasure_requests.id", max_length=36, index=True
+    )

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
 
-from models.types import UTCDateTime
+from models.types import LogNumber, UTCDateTime
 
 
 class RequestEvent(SQLModel, table=True):
@@ -14,8 +14,8 @@ class RequestEvent(SQLModel, table=True):
 
     __tablename__ = "request_events"
 
-    log_index: int = Field(primary_key=True)
+    log_index: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
     request_id: str = Field(foreign_key="erasure_requests.id", max_length=36, index=True)
-    event: str = Field(max_length=60)
+    event: str = Field(max_length=131)
     at: datetime = Field(sa_type=UTCDateTime)
     payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))

@@ -17,8 +17,6 @@ class RequesterKey(SQLModel, table=True):
     public_key: str  # PEM, SubjectPublicKeyInfo
     role: str = Field(max_length=16)  # requester | client
     client: str | None = Field(default=None, max_length=200)  # entitled to this client only
-    subject: str | None = Field(
-        default=None, max_length=200
-    )  # entitled to this subject only
+    subject: str | None = Field(default=None, max_length=200)  # entitled to this subject only
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

@@ -19,7 +19,5 @@ class Subject(SQLModel, table=True):
     client: str = Field(max_length=200, index=True)
     subject: str = Field(max_length=200, index=True)
     wrapped_key: bytes | None = None  # None once destroyed
-    key_generation: int = (
-        0  # grows with each new key, so that a destroyed one can be counted
-    )
+    key_generation: int = 0  # grows with each new key, so that a destroyed one can be counted
     shredded_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

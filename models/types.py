@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, MetaData
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import SQLModel
 
@@ -17,6 +17,10 @@ SQLModel.metadata.naming_convention = {
 }
 METADATA: MetaData = SQLModel.metadata
 
+# A number of log entries. On SQLite only a column declared INTEGER is the row's own key; any
+# other primary key costs a second tree for every entry.
+LogNumber = BigInteger().with_variant(Integer(), "sqlite")
+
 
 class UTCDateTime(TypeDecorator[datetime]):
     """An aware datetime in UTC. SQLite forgets the zone, so it is stored naive in UTC."""
@@ -24,9 +28,7 @@ class UTCDateTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=False)
     cache_ok = True
 
-    def process_bind_param(
-        self, value: datetime | None, dialect: Dialect
-    ) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Refuse a naive time: nobody could say later which zone it meant."""
         if value is None:
             return None

@@ -1,10 +1,35 @@
 """The array types every method speaks."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+
+from workers.errors import RefusedError
 
 Matrix = NDArray[np.float64]
 IntMatrix = NDArray[np.int64]
 Codes = NDArray[np.int16]  # quantised features
 Labels = NDArray[np.int64]
 Head = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Quantised training rows: codes (m, d) int16 and one class label (m,) int64 for each.
+
+    Raises RefusedError for any other shape or dtype. A row is its position, not its
+    content: duplicates count as often as they occur.
+    """
+
+    codes: Codes
+    labels: Labels
+
+    def __post_init__(self) -> None:
+        if self.codes.dtype != np.int16 or self.codes.ndim != 2:
+            raise RefusedError("codes must be an int16 matrix: quantise the features first")
+        if self.labels.dtype != np.int64 or self.labels.shape != (len(self.codes),):
+            raise RefusedError("labels must be int64, exactly one for each row of codes")
+
+    def __len__(self) -> int:
+        return len(self.codes)

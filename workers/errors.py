@@ -7,3 +7,23 @@ class ModelError(Exception):
 
 class RefusedError(ModelError):
     """A method or a check declined its input. The message names the cause and the remedy."""
+
+
+class ExactnessError(RefusedError):
+    """The input is too large for the arithmetic to stay exact."""
+
+
+class PenaltyError(RefusedError):
+    """The penalty is too small for the head to be proven. The message names a larger one."""
+
+
+class InfeasibleRemovalError(RefusedError):
+    """The rows to forget cannot all have been learned."""
+
+
+class DatasetError(RefusedError):
+    """A data file is not a federation. The message names the array at fault, no content."""
+
+
+class ArtifactError(RefusedError):
+    """Stored bytes are not the one spelling of a head or a state."""

@@ -1,0 +1,1 @@
+"""HTTP in, calls out: one router a resource. No SQL, no hashing, no commit."""

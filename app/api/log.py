@@ -1,0 +1,72 @@
+"""/v1/log: the transparency log as C2SP tlog-tiles, and its history with proofs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.api.deps import After, Limit, ServicesDep
+from app.api.immutable import immutable
+from app.schemas.base import Page
+from app.schemas.log import ConsistencyView, EntryView, InclusionView
+from app.service import audit
+
+router = APIRouter(prefix="/v1/log", tags=["log"])
+
+
+@router.get("/checkpoint", operation_id="getCheckpoint")
+def checkpoint(services: ServicesDep) -> Response:
+    """Return the latest signed checkpoint."""
+    return Response(
+        audit.latest_checkpoint(services),
+        media_type="text/plain; charset=utf-8",
+        headers={"cache-control": "no-cache"},
+    )
+
+
+@router.get("/vkey", operation_id="getLogKey")
+def vkey(services: ServicesDep) -> Response:
+    """Return the log's verifier key. Pin it: a key fetched each time proves nothing."""
+    return Response(services.ledger.verifier.vkey + "\n", media_type="text/plain")
+
+
+@router.get("/tile/{path:path}", operation_id="getTile")
+def tile(path: str, request: Request, services: ServicesDep) -> Response:
+    """Return a tile of hashes, or a bundle of entries under tile/entries/."""
+    data = audit.tile(services, f"tile/{path}")
+    return immutable(request, data, "application/octet-stream", shared=True)
+
+
+@router.get("/entries", operation_id="listEntries")
+def entries(
+    services: ServicesDep,
+    ref: str | None = None,
+    event: str | None = None,
+    kind: str | None = None,
+    since: Annotated[str | None, Query(pattern=r"^\d{4}-\d\d-\d\d$")] = None,
+    until: Annotated[str | None, Query(pattern=r"^\d{4}-\d\d-\d\d$")] = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Page[EntryView]:
+    """Query the audit history; each entry comes with its inclusion proof."""
+    wanted = audit.EntryFilter(ref, event, kind, since, until)
+    return audit.entries(services, wanted, after, limit)
+
+
+@router.get("/proof/inclusion", operation_id="proveInclusion")
+def inclusion(
+    services: ServicesDep,
+    index: Annotated[int, Query(ge=0)],
+    size: Annotated[int | None, Query(ge=1)] = None,
+) -> InclusionView:
+    """Prove that the tree of `size` (default: the latest checkpoint's) holds an entry."""
+    return audit.inclusion(services, index, size)
+
+
+@router.get("/proof/consistency", operation_id="proveConsistency")
+def consistency(
+    services: ServicesDep,
+    old: Annotated[int, Query(ge=1)],
+    new: Annotated[int | None, Query(ge=1)] = None,
+) -> ConsistencyView:
+    """Prove that the tree of size `new` extends the tree of size `old`."""
+    return audit.consistency(services, old, new)

@@ -1,0 +1,106 @@
+"""Every error as RFC 9457 problem+json, and nothing of what the sender sent in it."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from app.errors import LetheError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def problem(
+    status: int, slug: str, title: str, detail: str, members: dict[str, Any] | None = None
+) -> JSONResponse:
+    """Return a problem document."""
+    body = {
+        "type": f"urn:lethe:problem:{slug}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        **(members or {}),
+    }
+    headers = {"www-authenticate": "Bearer"} if slug == "token-invalid" else None
+    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem document."""
+    app.add_exception_handler(LetheError, _lethe)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _lethe(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LetheError)
+    members = {name: value for name, value in error.members.items() if value is not None}
+    return problem(error.status, error.slug, error.title, error.detail, members)
+
+
+async def _validation(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return invalid(error.errors())
+
+
+def invalid(errors: Sequence[Any]) -> JSONResponse:
+    """Return the 422 for what pydantic found, without the values it found it in.
+
+    pydantic's own report repeats the input, an e-mail address too. A place is named only as
+    far as the schema knows it: the name of an unknown field is the sender's text as well.
+    """
+    places = [
+        {
+            "place": ".".join(_place(error)),
+            "problem": _known_message(error),
+        }
+        for error in errors
+    ]
+    return problem(
+        422,
+        "body-invalid",
+        "Invalid request",
+        "the request does not have the documented shape: see `errors`",
+        {"errors": places},
+    )
+
+
+def _place(error: dict[str, Any]) -> list[str]:
+    parts = [str(part) for part in error["loc"]]
+    return [*parts[:-1], "(unknown field)"] if error["type"] == "extra_forbidden" else parts
+
+
+def _known_message(error: dict[str, Any]) -> str:
+    # These repeat the sender's text inside the message itself.
+    if error["type"] in ("json_invalid", "value_error.jsondecode"):
+        return "not valid JSON"
+    return str(error["msg"])
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    title = HTTPStatus(error.status_code).phrase
+    slug = title.lower().replace(" ", "-")
+    response = problem(error.status_code, slug, title, "see the API's documentation at /docs")
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    # The exception's text may hold a row's values; its type and place are enough to find it.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"
+    log.error("unexpected %s at %s", type(error).__name__, place)
+    return problem(
+        500, "internal", "Internal error", "nothing was changed that was not acknowledged"
+    )

@@ -1,0 +1,92 @@
+"""/v1/requests: submit, follow, withdraw, list, and the certificate at the end."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from app.api.deps import (
+    After,
+    Limit,
+    OperatorOrAuditor,
+    ServicesDep,
+    Signed,
+)
+from app.api.immutable import immutable
+from app.schemas.base import Page
+from app.schemas.requests import Accepted, NewRequest, RequestSummary, RequestView
+from app.service import certificates, listing, requests
+
+router = APIRouter(prefix="/v1/requests", tags=["requests"])
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+
+
+@router.post(
+    "",
+    status_code=202,
+    operation_id="submitRequest",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": NewRequest.model_json_schema()}},
+        }
+    },
+)
+def submit(signed: Signed, services: ServicesDep, response: Response) -> Accepted:
+    """Accept a signed erasure request; the answer carries the log's receipt."""
+    try:
+        # Parsed only now: what an unsigned body says is nobody's business.
+        wanted = NewRequest.model_validate_json(signed.body)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_input=False)) from None
+    accepted = requests.submit(services, signed.by, signed.body, wanted, signed.idempotency_key)
+    response.headers["location"] = f"/v1/requests/{accepted.id}"
+    return accepted
+
+
+@router.get("", operation_id="listRequests", dependencies=[OperatorOrAuditor])
+def list_requests(
+    services: ServicesDep,
+    state: str | None = None,
+    model: str | None = None,
+    method: str | None = None,
+    ref: str | None = None,
+    overdue: bool | None = None,
+    since: Annotated[datetime | None, Query(description="received at or after")] = None,
+    until: Annotated[datetime | None, Query(description="received before")] = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Page[RequestSummary]:
+    """List requests, oldest first."""
+    wanted = listing.Filter(state, model, method, ref, overdue, since, until)
+    return listing.list_requests(services, wanted, after, limit)
+
+
+@router.get("/{request_id}", operation_id="getRequest")
+def get_request(request_id: str, services: ServicesDep) -> RequestView:
+    """Show a request to whoever holds its id."""
+    return requests.view(services, request_id)
+
+
+@router.delete("/{request_id}", operation_id="withdrawRequest")
+def withdraw(request_id: str, signed: Signed, services: ServicesDep) -> RequestView:
+    """Withdraw a request while no worker has begun on it; signed with the same key."""
+    return requests.withdraw(services, signed.by, request_id)
+
+
+@router.get("/{request_id}/certificate", operation_id="getCertificate")
+def get_certificate(request_id: str, request: Request, services: ServicesDep) -> Response:
+    """Download the certificate: a Sigstore bundle, the same bytes for ever."""
+    return immutable(request, certificates.bundle(services, request_id), BUNDLE)
+
+
+@router.get("/{request_id}/evidence", operation_id="getEvidence")
+def get_evidence(
+    request_id: str,
+    request: Request,
+    services: ServicesDep,
+) -> Response:
+    """Download the evidence that the certificate names by digest."""
+    return immutable(request, certificates.evidence(services, request_id), "application/json")

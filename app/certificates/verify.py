@@ -1,0 +1,267 @@
+"""Verification of a certificate, offline, from two public keys: nine numbered steps.
+
+The numbers are those of docs/certificate.md and of the verdict. A step trusts only what
+the steps before it proved; the first that fails ends the verification, and whatever the
+input holds, the answer is a verdict.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from app.certificates.bundle import Bundle, leaf_of, parse_bundle
+from app.certificates.dsse import check_signature
+from app.certificates.errors import CertificateError
+from app.certificates.evidence import check_evidence
+from app.certificates.statement import Statement, parse_statement
+from app.errors import LetheError
+from app.ledger.checkpoint import open_checkpoint
+from app.ledger.note import NoteVerifier, open_note
+from app.ledger.proofs import check_inclusion
+from app.ledger.spelling import parse_base64
+from app.ledger.tree import leaf_hash
+
+Result = Literal["PASS", "FAIL"]
+
+
+class StepError(CertificateError):
+    """A step of the verification that failed for a reason of its own."""
+
+    slug = "verification-failed"
+    title = "The certificate does not verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One numbered step. `detail` says what was found, or why the step could not pass.
+
+    A step that nobody asked for passes and its detail starts with "not checked"; one that
+    comes after a failed step does not pass and its detail is "not reached".
+    """
+
+    number: int
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome: PASS only if every step passed.
+
+    PASS means that the certificate is authentic. What it certifies may still be a removal
+    that failed: read `statement.predicate.result`. `statement` is None unless PASS, so
+    that nothing unverified is ever shown.
+    """
+
+    result: Result
+    steps: tuple[Step, ...]
+    statement: Statement | None
+
+    @property
+    def failed(self) -> Step | None:
+        """The step that failed."""
+        return next((step for step in self.steps if not step.passed), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire form: {"result", "steps": [{number, name, passed, detail}]}."""
+        steps = [
+            {
+                "number": step.number,
+                "name": step.name,
+                "passed": step.passed,
+                "detail": step.detail,
+            }
+            for step in self.steps
+        ]
+        return {"result": self.result, "steps": steps}
+
+
+def verify_certificate(
+    bundle: bytes,
+    *,
+    log: NoteVerifier,
+    issuer: EllipticCurvePublicKey,
+    issuer_keyid: str | None = None,
+    model: bytes | Path | None = None,
+    evidence: bytes | None = None,
+    witnesses: Sequence[NoteVerifier] = (),
+    threshold: int = 0,
+    allow_unknown_witnesses: bool = False,
+) -> Verdict:
+    """Verify a certificate file against the log's and the issuer's key.
+
+    `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
+    the certificate should be about, `evidence` its evidence file. At least `threshold` of
+    `witnesses` must have signed the checkpoint. Signature lines of other keys are refused
+    by default, because nothing would notice a change in them.
+
+    Never raises because of what `bundle`, `model` or `evidence` hold.
+
+    Raises:
+        ValueError: The threshold is not between 0 and the number of witnesses.
+        OSError: The model file cannot be read.
+    """
+    if not 0 <= threshold <= len(witnesses):
+        raise ValueError(f"{threshold} of {len(witnesses)} witnesses cannot be required")
+    run = _Run(
+        bundle,
+        log,
+        issuer,
+        issuer_keyid,
+        model,
+        evidence,
+        witnesses,
+        threshold,
+        allow_unknown_witnesses,
+    )
+    steps: list[Step] = []
+    failed = False
+    for number, (name, check) in enumerate(_STEPS, start=1):
+        if failed:
+            steps.append(Step(number, name, False, "not reached"))
+            continue
+        try:
+            steps.append(Step(number, name, True, check(run)))
+        except LetheError as error:
+            failed = True
+            steps.append(Step(number, name, False, error.detail))
+    if failed:
+        return Verdict("FAIL", tuple(steps), None)
+    return Verdict("PASS", tuple(steps), run.statement)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was given, and what the steps have proved so far."""
+
+    bundle: bytes
+    log: NoteVerifier
+    issuer: EllipticCurvePublicKey
+    issuer_keyid: str | None
+    model: bytes | Path | None
+    evidence: bytes | None
+    witnesses: Sequence[NoteVerifier]
+    threshold: int
+    allow_unknown: bool
+    parsed: Bundle = field(init=False)
+    statement: Statement = field(init=False)
+
+    def bundle_parses(self) -> str:
+        self.parsed = parse_bundle(self.bundle)
+        return f"Sigstore bundle v0.3, canonical, {len(self.bundle)} bytes"
+
+    def leaf_matches_envelope(self) -> str:
+        # Compared as a whole: digest, signature and issuer key are then those of the log.
+        expected = leaf_of(self.parsed.dsse_envelope, self.issuer)
+        if self.parsed.entry.canonicalized_body != expected:
+            raise StepError(
+                "the log entry is not this envelope's under this issuer key: payload, "
+                "signature, entry or issuer key is another"
+            )
+        return "hashedrekord 0.0.2 of this payload, signature and issuer key"
+
+    def envelope_signature(self) -> str:
+        keyid = self.parsed.keyid if self.issuer_keyid is None else self.issuer_keyid
+        check_signature(self.parsed.dsse_envelope, self.issuer, keyid)
+        return "ECDSA P-256 with SHA-256 by the issuer"
+
+    def inclusion_proof(self) -> str:
+        entry = self.parsed.entry
+        proof, leaf = entry.inclusion_proof, leaf_hash(entry.canonicalized_body)
+        check_inclusion(proof.log_index, proof.tree_size, leaf, proof.hashes, proof.root_hash)
+        return f"entry {proof.log_index} of {proof.tree_size}"
+
+    def checkpoint(self) -> str:
+        entry = self.parsed.entry
+        if entry.log_id.key_id != self.log.log_id:
+            raise StepError("the bundle names another log than the given log key")
+        proof = entry.inclusion_proof
+        signed = open_checkpoint(proof.checkpoint.envelope, self.log)
+        if (signed.size, signed.root) != (proof.tree_size, proof.root_hash):
+            raise StepError("the checkpoint is of another tree than the inclusion proof")
+        return f"Ed25519 by {self.log.name}, size {signed.size}"
+
+    def witness_policy(self) -> str:
+        note = self.parsed.entry.inclusion_proof.checkpoint.envelope
+        open_note(note, [self.log, *self.witnesses])  # refuses a wrong line of a witness
+        lines = _signers(note)
+        if len(set(lines)) != len(lines):
+            raise StepError("a key signed the checkpoint twice")
+        known = {(witness.name, witness.key_id) for witness in self.witnesses}
+        signed = known.intersection(lines)
+        unknown = set(lines) - known - {(self.log.name, self.log.key_id)}
+        if unknown and not self.allow_unknown:
+            raise StepError(
+                f"{len(unknown)} signature lines of unknown keys: give their witness keys, "
+                "or allow unknown witnesses"
+            )
+        if len(signed) < self.threshold:
+            raise StepError(f"{len(signed)} witnesses signed, {self.threshold} are required")
+        if not self.threshold:
+            return f"none required, {len(signed)} known witnesses signed"
+        return f"{len(signed)} of {len(known)} witnesses signed, {self.threshold} required"
+
+    def statement_shape(self) -> str:
+        self.statement = parse_statement(self.parsed.payload)
+        predicate = self.statement.predicate
+        if predicate.request_log_index >= self.parsed.entry.log_index:
+            raise StepError("the request was logged after the certificate")
+        return (
+            f"erasure certificate v1: result {predicate.result}, "
+            f"guarantee {predicate.guarantee.class_}"
+        )
+
+    def subject_matches(self) -> str:
+        if self.model is None:
+            return "not checked: no model file given"
+        digest = _digest(self.model)
+        for subject in self.statement.subject:
+            if subject.digest == digest:
+                return f"the file is subject {subject.name}"
+        if digest == self.statement.predicate.model.version_before.digest:
+            raise StepError("the file is the model before the erasure")
+        raise StepError("the file is not a subject of this certificate")
+
+    def retained_set(self) -> str:
+        if self.evidence is None:
+            return "not checked: no evidence file given"
+        predicate = self.statement.predicate
+        check_evidence(self.evidence, predicate)
+        before, after = predicate.retained_set.before, predicate.retained_set.after
+        return (
+            f"{predicate.scope.records} records in the set of {before.count} before, "
+            f"absent from the set of {after.count} after"
+        )
+
+
+_STEPS: tuple[tuple[str, Callable[[_Run], str]], ...] = (
+    ("bundle parses", _Run.bundle_parses),
+    ("leaf matches envelope", _Run.leaf_matches_envelope),
+    ("envelope signature", _Run.envelope_signature),
+    ("inclusion proof", _Run.inclusion_proof),
+    ("checkpoint signature and origin", _Run.checkpoint),
+    ("witness policy", _Run.witness_policy),
+    ("statement shape", _Run.statement_shape),
+    ("subject matches the model file", _Run.subject_matches),
+    ("retained-set proofs", _Run.retained_set),
+)
+STEP_NAMES: tuple[str, ...] = tuple(name for name, _ in _STEPS)
+
+
+def _signers(note: str) -> list[tuple[str, bytes]]:
+    """Return (name, key id) of each signature line of a note that `open_note` accepted."""
+    lines = note.rpartition("\n\n")[2].split("\n")[:-1]
+    words = [line.split(" ") for line in lines]
+    return [(name, parse_base64(encoded)[:4]) for _, name, encoded in words]
+
+
+def _digest(model: bytes | Path) -> str:
+    if isinstance(model, bytes):
+        return sha256(model).hexdigest()
+    with model.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,254 @@
+"""`lethe certificate`: verify a certificate offline, read it, download it.
+
+Scripts run `verify` once for each certificate, so a command imports only what it uses: most
+of its time goes into starting Python, and an HTTP client alone would double it.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import click
+
+from app.errors import LetheError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    from app.certificates.statement import Statement
+    from app.certificates.verify import Verdict
+    from app.ledger.note import NoteVerifier
+
+LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"
+TIMEOUT_S = 30.0
+
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+_Directory = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class DownloadError(LetheError):
+    """A certificate that could not be fetched; nothing was written."""
+
+    slug = "download-failed"
+    title = "The certificate could not be downloaded"
+    status = 502
+
+
+@click.group()
+def certificate() -> None:
+    """Verify, read and download erasure certificates."""
+
+
+@certificate.command()
+@click.argument("file", type=_File)
+@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
+@click.option("--log-key", type=_File, help="The log's verifier key (vkey).")
+@click.option("--issuer-key", type=_File, help="The issuer's public key (PEM, P-256).")
+@click.option("--issuer-keyid", help="The name that the issuer's key must have.")
+@click.option("--model", type=_File, help="The model file it should be about.")
+@click.option("--evidence", type=_File, help="Its evidence file.")
+@click.option("--witness", type=_File, multiple=True, help="A witness's vkey; repeatable.")
+@click.option(
+    "--threshold",
+    type=click.IntRange(min=0),
+    help="How many of these witnesses must have signed. Default: all.",
+)
+@click.option(
+    "--allow-unknown-witnesses", is_flag=True, help="Ignore signatures of other keys."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+def verify(
+    file: Path,
+    keys: Path | None,
+    log_key: Path | None,
+    issuer_key: Path | None,
+    issuer_keyid: str | None,
+    model: Path | None,
+    evidence: Path | None,
+    witness: tuple[Path, ...],
+    threshold: int | None,
+    allow_unknown_witnesses: bool,
+    as_json: bool,
+) -> None:
+    """Verify a certificate file offline, in nine numbered steps.
+
+    Give --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if it does not,
+    2 if the keys or files cannot be used.
+    """
+    from app.certificates.bundle import MAX_BUNDLE
+    from app.certificates.verify import verify_certificate
+
+    log = _read_vkey(_key_file(log_key, keys, LOG_KEY, "--log-key"))
+    issuer = _read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
+    required = len(witness) if threshold is None else threshold
+    if required > len(witness):
+        raise click.UsageError("--threshold is above the number of --witness keys")
+    with file.open("rb") as opened:
+        bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
+    verdict = verify_certificate(
+        bundle,
+        log=log,
+        issuer=issuer,
+        issuer_keyid=issuer_keyid,
+        model=model,
+        evidence=None if evidence is None else evidence.read_bytes(),
+        witnesses=[_read_vkey(path) for path in witness],
+        threshold=required,
+        allow_unknown_witnesses=allow_unknown_witnesses,
+    )
+    if as_json:
+        click.echo(json.dumps(verdict.to_json()))
+    else:
+        _print_verdict(file.name, verdict)
+    if verdict.result != "PASS":
+        sys.exit(1)
+
+
+@certificate.command()
+@click.argument("file", type=_File)
+def show(file: Path) -> None:
+    """Print what a certificate file says, without verifying it."""
+    from app.certificates.bundle import parse_bundle
+    from app.certificates.statement import parse_statement
+
+    bundle = parse_bundle(file.read_bytes())
+    click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
+    _print_statement(parse_statement(bundle.payload))
+    click.echo(f"issuer      {_plain(bundle.keyid)}")
+    click.echo(f"log entry   {bundle.entry.log_index}")
+
+
+@certificate.command()
+@click.argument("request_id", metavar="ID", type=click.UUID)
+@click.option("--url", required=True, help="The service, such as https://erasure.example.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write it. Default: ID.sigstore.json here.",
+)
+def get(request_id: UUID, url: str, out: Path | None) -> None:
+    """Download the certificate of the request ID."""
+    from app.certificates.bundle import parse_bundle
+
+    data = _download(f"{url.rstrip('/')}/v1/requests/{request_id}/certificate")
+    try:
+        parse_bundle(data)
+    except LetheError as error:
+        raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
+    path = out or Path(f"{request_id}.sigstore.json")
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    click.echo(str(path))
+
+
+def _key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
+    if given is not None:
+        return given
+    if keys is None:
+        raise click.UsageError(f"give {option}, or --keys with a directory that has {name}")
+    if not (keys / name).is_file():
+        raise click.UsageError(f"the directory of --keys has no {name}")
+    return keys / name
+
+
+def _read_vkey(path: Path) -> "NoteVerifier":
+    from app.ledger.note import NoteError, parse_vkey
+
+    try:
+        return parse_vkey(path.read_bytes().decode("utf-8").removesuffix("\n"))
+    except (UnicodeDecodeError, NoteError):
+        raise click.UsageError(f"{path.name} does not hold an Ed25519 note key") from None
+
+
+def _read_issuer(path: Path) -> "EllipticCurvePublicKey":
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    from app.signing.keys import load_public_key
+
+    key = load_public_key(path.read_bytes())
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise click.UsageError(f"{path.name} is not an ECDSA P-256 key: issuers use no other")
+    return key
+
+
+def _download(url: str) -> bytes:
+    import httpx2
+
+    from app.certificates.bundle import MAX_BUNDLE, MEDIA_TYPE
+
+    headers = {"Accept": f"{MEDIA_TYPE}, application/json;q=0.9"}
+    data = b""
+    try:
+        with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
+            for chunk in answer.iter_bytes():
+                data += chunk
+                if len(data) > MAX_BUNDLE:
+                    raise DownloadError("the answer is too large to be a certificate")
+            status = answer.status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise DownloadError(f"the service cannot be reached: {type(error).__name__}") from None
+    if status != 200:
+        raise DownloadError(f"the service answered {status}{_problem(data)}")
+    return data
+
+
+def _problem(data: bytes) -> str:
+    """Return what a problem document (RFC 9457) says, or nothing for any other answer."""
+    try:
+        problem = json.loads(data)
+        parts = [problem["title"], problem["detail"]]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return ""
+    return ": " + _plain(": ".join(str(part) for part in parts))
+
+
+def _print_verdict(name: str, verdict: "Verdict") -> None:
+    click.echo(f"{verdict.result}  {_plain(name)}")
+    width = max(len(step.name) for step in verdict.steps)
+    for step in verdict.steps:
+        idle = step.detail == "not reached" or step.detail.startswith("not checked")
+        mark = "-" if idle else "pass" if step.passed else "FAIL"
+        click.echo(f"  {step.number}  {mark:4}  {step.name:{width}}  {_plain(step.detail)}")
+    if verdict.statement is not None:
+        click.echo("\nThe certificate is authentic. It says:\n")
+        _print_statement(verdict.statement)
+
+
+def _print_statement(statement: "Statement") -> None:
+    said = statement.predicate
+    sets, guarantee, purged = said.retained_set, said.guarantee, said.purged
+    bounds = [f"{name} {bound}" for name, bound in sorted(guarantee.bounds.items())]
+    lines = [("result", said.result), ("guarantee", f"{guarantee.class_}")]
+    lines += [("", text) for text in (guarantee.statement, *bounds)]
+    lines += [("subject", f"{s.name} sha256:{s.digest}") for s in statement.subject]
+    lines += [
+        ("model", f"{said.model.ref}, before sha256:{said.model.version_before.digest}"),
+        ("scope", f"{said.scope.level}, {said.scope.records} records"),
+        ("retained", f"{sets.before.count} records before, {sets.after.count} after"),
+        ("method", f"{said.method.id} {said.method.version}"),
+    ]
+    for check in said.checks:
+        limit = "" if check.threshold is None else f", threshold {check.threshold}"
+        outcome = "passed" if check.passed else "FAILED"
+        text = f"{check.name} {outcome}: {check.value}{limit}"
+        lines.append((f"check {check.number}", text))
+    rows, keys = purged.feature_rows, purged.keys_destroyed
+    lines += [
+        ("purged", f"{len(purged.artifacts)} artifacts, {rows} feature rows, {keys} keys"),
+        ("request", f"{said.request_ref}, log entry {said.request_log_index}"),
+        ("certificate", said.certificate_id),
+        ("completed", said.completed_at.isoformat()),
+    ]
+    if said.supersedes is not None:
+        lines.append(("supersedes", said.supersedes))
+    for label, text in lines:
+        click.echo(f"{label:11} {_plain(text)}")
+
+
+def _plain(text: str) -> str:
+    """Replace what a terminal would act on: a file may try to repaint its own verdict."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

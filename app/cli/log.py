@@ -1,0 +1,134 @@
+"""`lethe log`: verify and mirror any log; create and check one's own."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from app.ledger.follow import (
+    LogError,
+    LogReport,
+    UnreachableError,
+    fetch_from,
+    mirror_log,
+    verify_log,
+)
+from app.ledger.note import NoteError, NoteVerifier, parse_vkey
+from app.ledger.spelling import format_base64
+
+_vkey_option = click.option(
+    "--vkey",
+    required=True,
+    metavar="FILE|STRING",
+    help="The log's verifier key, or a file that holds it.",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def log() -> None:
+    """Verify, mirror, create and check transparency logs."""
+
+
+@log.command()
+@click.argument("url_or_dir")
+@_vkey_option
+@_json_option
+def verify(url_or_dir: str, vkey: str, as_json: bool) -> None:
+    """Verify every entry and tile of a log.
+
+    All are checked against the signed checkpoint. URL_OR_DIR is what `checkpoint` lies
+    under. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be read.
+    """
+    verifier = _read_vkey(vkey)
+    _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier))
+
+
+@log.command()
+@click.argument("url")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@_vkey_option
+@_json_option
+def mirror(url: str, directory: Path, vkey: str, as_json: bool) -> None:
+    """Verify a log and copy it to DIRECTORY.
+
+    Any static web server can serve the copy. A mirror that already holds an earlier
+    checkpoint only accepts a log that extends it. Exits as `verify` does.
+    """
+    verifier = _read_vkey(vkey)
+    _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory))
+
+
+@log.command()
+@click.option("--origin", help="The new log's name. Default: LETHE_ORIGIN.")
+def init(origin: str | None) -> None:
+    """Create this installation's log.
+
+    It is never created in passing: an empty log in place of a lost one would be a fork.
+    """
+    from app.cli.log_server import run_init  # needs the server extra
+
+    run_init(origin)
+
+
+@log.command()
+@_json_option
+def fsck(as_json: bool) -> None:
+    """Check this installation's log.
+
+    Compares entries, tree, checkpoint and keys. Exits with 1 if they disagree.
+    """
+    from app.cli.log_server import run_fsck  # needs the server extra
+
+    if not run_fsck(as_json):
+        sys.exit(1)
+
+
+def _read_vkey(file_or_text: str) -> NoteVerifier:
+    """Read a verifier key, given itself or as a file.
+
+    Raises:
+        NoteError: It is neither.
+    """
+    try:
+        text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, ValueError):  # no such file, too long for a file name, or not text
+        text = file_or_text
+    try:
+        return parse_vkey(text)
+    except NoteError as error:
+        raise NoteError(
+            f"--vkey is neither a key nor a file with one: {error.detail}"
+        ) from None
+
+
+def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
+    """Print the verdict; a log that does not verify exits with 1."""
+    try:
+        report = check()
+    except UnreachableError:
+        raise  # no verdict: nothing was seen that could be judged
+    except LogError as error:
+        if as_json:
+            verdict = {"result": "FAIL", "detail": error.detail, **error.members}
+            click.echo(json.dumps(verdict))
+        else:
+            click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    root = format_base64(report.root)
+    if as_json:
+        verdict = {
+            "result": "PASS",
+            "origin": report.origin,
+            "size": report.size,
+            "root": root,
+            "entries": report.entries,
+            "tiles": report.tiles,
+        }
+        click.echo(json.dumps(verdict))
+    else:
+        click.echo(f"PASS  {report.origin}")
+        click.echo(f"      size {report.size}, root {root}")
+        click.echo(f"      {report.entries} entries and {report.tiles} tiles checked")

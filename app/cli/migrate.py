@@ -1,0 +1,47 @@
+"""`lethe migrate`: create the database or bring it to this version's schema."""
+
+import click
+from sqlalchemy.exc import OperationalError
+
+from app.errors import LetheError
+from app.ledger.startup import UnreachableDatabaseError
+from app.settings import Settings
+from migrations import HEAD
+from migrations.grants import GrantError, grant
+from migrations.runner import upgrade
+from models.session import make_engine
+
+
+class RoleError(LetheError):
+    """The role that was named cannot be given privileges."""
+
+    slug = "database-role"
+    title = "No such database role"
+
+
+@click.command()
+@click.option(
+    "--grant",
+    "role",
+    metavar="ROLE",
+    help="PostgreSQL: also give ROLE what the service needs. It can append to the log but has "
+    "no privilege to change or remove what the log says.",
+)
+def migrate(role: str | None) -> None:
+    """Apply the schema changes that are missing; several processes may do so at once."""
+    settings = Settings()
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        upgrade(engine)
+        if role is not None:
+            grant(engine, role)
+    except OperationalError:  # its text may repeat the URL's user and host
+        raise UnreachableDatabaseError(
+            "the database does not answer or refuses: check LETHE_DATABASE_URL and its rights"
+        ) from None
+    except GrantError as error:
+        raise RoleError(str(error)) from None
+    finally:
+        engine.dispose()
+    click.echo(f"the database is at revision {HEAD}")

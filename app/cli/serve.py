@@ -1,0 +1,80 @@
+"""`lethe serve`: the HTTP service, with a worker beside it if asked."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--embedded-worker", is_flag=True, help="Also run a worker and its schedule.")
+@click.option(
+    "--ready-file",
+    type=click.Path(path_type=Path),
+    help="Write {base_url} here once the port is bound.",
+)
+def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) -> None:
+    """Serve the API at HOST:PORT; the environment (LETHE_*) says from what."""
+    import uvicorn
+
+    from app.main import create_app
+
+    application = create_app()
+    listener = socket.create_server((host, port), backlog=128)
+    bound = listener.getsockname()[1]
+    base_url = f"http://{host}:{bound}"
+    click.echo(f"serving {base_url}")
+    worker = _Worker() if embedded_worker else None
+    if ready_file is not None:
+        _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
+    try:
+        # Access logs would hold request ids, which are capabilities.
+        config = uvicorn.Config(application, log_level="warning", access_log=False)
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        if worker is not None:
+            worker.stop()
+
+
+class _Worker:
+    """A worker process that is started again whenever it dies."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._process = self._start()
+        self._watch = threading.Thread(target=self._restart, daemon=True)
+        self._watch.start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # The worker dies with this process: it notices that its standard input closed.
+        command = [sys.executable, "-m", "app.cli.main", "worker", "--beat", "--until-eof"]
+        return subprocess.Popen(command, stdin=subprocess.PIPE)
+
+    def _restart(self) -> None:
+        while not self._stopping.is_set():
+            code = self._process.wait()
+            if not self._stopping.wait(1.0):
+                click.echo(f"worker ended with status {code}: starting another", err=True)
+                self._process = self._start()
+
+    def stop(self) -> None:
+        """Let the worker finish its task, then end it."""
+        self._stopping.set()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def _write(path: Path, value: dict[str, object]) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(value))
+    temporary.replace(path)

@@ -1,0 +1,110 @@
+"""`lethe token`: bearer tokens of operators and auditors."""
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from sqlmodel import Session, col, select
+
+from app.errors import LetheError
+from app.ledger.startup import require_schema
+from app.settings import Settings
+from models import BearerToken
+from models.session import make_engine
+from models.types import utcnow
+
+SCOPES = ("operator", "auditor")
+SECRET_BYTES = 32  # 43 characters of base64url; too many to guess, so a plain hash will do
+
+
+class TokenNameError(LetheError):
+    """A name that is taken, or that no living token has."""
+
+    slug = "token-name"
+    title = "Token name"
+    status = 409
+
+
+@click.group()
+def token() -> None:
+    """Make, list and revoke bearer tokens."""
+
+
+@token.command()
+@click.option("--scope", required=True, type=click.Choice(SCOPES))
+@click.option("--name", required=True, help="Who or what holds it; found again in `list`.")
+def new(scope: str, name: str) -> None:
+    """Print a new token. It is shown only now: the database keeps its hash."""
+    with _session() as session:
+        click.echo(mint(session, scope, name))
+
+
+@token.command()
+@click.argument("name")
+def revoke(name: str) -> None:
+    """Revoke the token of this NAME, from now on."""
+    with _session() as session:
+        revoke_named(session, name)
+    click.echo(f"revoked {name}")
+
+
+@token.command("list")
+def list_() -> None:
+    """List tokens: name, scope, when made, when revoked."""
+    with _session() as session:
+        rows = session.exec(select(BearerToken).order_by(col(BearerToken.created_at)))
+        for row in rows:
+            state = "live" if row.revoked_at is None else f"revoked {row.revoked_at:%FT%TZ}"
+            click.echo(f"{row.name}\t{row.scope}\t{row.created_at:%FT%TZ}\t{state}")
+
+
+def mint(session: Session, scope: str, name: str) -> str:
+    """Store the hash of a fresh token and return the token, `lethe_<scope>_<43 characters>`.
+
+    Raises:
+        TokenNameError: A living token has this name, or the name is empty or too long.
+    """
+    if not 0 < len(name) <= 80 or not name.isprintable():
+        raise TokenNameError("a token's name has 1 to 80 printable characters")
+    if _living(session, name) is not None:
+        raise TokenNameError("a living token has this name: revoke it or choose another")
+    secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    session.add(BearerToken(digest=digest, scope=scope, name=name))
+    session.flush()
+    return secret
+
+
+def revoke_named(session: Session, name: str) -> None:
+    """Revoke the living token of this name.
+
+    Raises:
+        TokenNameError: There is none.
+    """
+    row = _living(session, name)
+    if row is None:
+        raise TokenNameError("no living token has this name: `lethe token list` shows them")
+    row.revoked_at = utcnow()
+    session.add(row)
+    session.flush()
+
+
+def _living(session: Session, name: str) -> BearerToken | None:
+    query = select(BearerToken).where(
+        BearerToken.name == name, col(BearerToken.revoked_at).is_(None)
+    )
+    return session.exec(query).first()
+
+
+@contextmanager
+def _session() -> Iterator[Session]:
+    engine = make_engine(Settings().resolved_database_url)
+    try:
+        require_schema(engine)
+        with Session(engine) as session:
+            yield session
+            session.commit()
+    finally:
+        engine.dispose()

@@ -1,0 +1,231 @@
+"""The client without input or output: conversations as generators.
+
+A conversation yields what should happen (send this, pause so long), is told the outcome, and
+returns the result. `Client` and `AsyncClient` do what it says, each in its way, so retrying,
+signing and waiting are written, and tested, once.
+"""
+
+import random
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import httpx2
+
+from app.client import calls
+from app.client.answers import (
+    Page,
+    Receipt,
+    RequestStatus,
+    parse_page,
+    parse_problem,
+    parse_receipt,
+    parse_status,
+)
+from app.client.calls import Call
+from app.client.errors import (
+    AnswerError,
+    CredentialsError,
+    ProblemError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+from app.client.receipts import verify_receipt
+from app.client.retry import RETRYABLE_ERRORS, RetryPolicy
+from app.ledger.note import NoteVerifier
+from app.signing.http import new_nonce, sign_request
+from app.signing.keys import PrivateKey
+
+T = TypeVar("T")
+FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
+POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the time it took
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this; tell the response, or throw the transport's error."""
+
+    request: httpx2.Request
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Do nothing for so long."""
+
+    seconds: float
+
+
+Conversation = Generator[Send | Pause, Any, T]
+
+
+def _utcnow() -> datetime:
+    return datetime.now(UTC)
+
+
+class Core:
+    """Configuration of a client, and its conversations."""
+
+    def __init__(
+        self,
+        base_url: str,
+        keyid: str | None,
+        private_key: PrivateKey | None,
+        token: str | None,
+        log: NoteVerifier | None,
+        retry: RetryPolicy,
+        *,
+        now: Callable[[], datetime] = _utcnow,
+        monotonic: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        try:
+            url = httpx2.URL(base_url)
+        except httpx2.InvalidURL:
+            url = httpx2.URL("")
+        if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
+            raise UnreachableError("the service's URL must look like https://host[:port]")
+        self._base = str(url).rstrip("/")
+        self._keyid, self._private_key, self._token = keyid, private_key, token
+        self._log, self._retry = log, retry
+        self._now, self._monotonic, self._jitter = now, monotonic, jitter
+
+    def build(self, call: Call) -> httpx2.Request:
+        """Return the request to send, signed afresh if the call is a signed one.
+
+        Raises:
+            CredentialsError: The call needs a key or token that was not given.
+        """
+        # httpx2 normalises the URL (case of the host, default port); what is signed must be
+        # what is sent, or the service would verify another target URI.
+        url = httpx2.URL(self._base + call.path, params=call.query or None)
+        headers = {"User-Agent": "lethe-client", **call.headers}
+        if call.auth == "signature":
+            headers |= self._sign(call, str(url))
+        elif self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        elif call.auth == "token":
+            raise CredentialsError("this call needs an operator's bearer token")
+        return httpx2.Request(call.method, url, headers=headers, content=call.body)
+
+    def _sign(self, call: Call, url: str) -> dict[str, str]:
+        if self._private_key is None or self._keyid is None:
+            raise CredentialsError("this call is signed: give a keyid and a private key")
+        return sign_request(
+            call.method,
+            url,
+            call.headers,
+            call.body,
+            self._private_key,
+            self._keyid,
+            now=self._now(),
+            nonce=new_nonce(),
+        )
+
+    def exchange(self, call: Call) -> Conversation[httpx2.Response]:
+        """Send until there is an answer or no attempt is left; returns a 2xx response.
+
+        Raises:
+            ProblemError: The service refused, or was still failing at the last attempt.
+            UnreachableError: There was no answer at the last attempt.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            last = attempt >= self._retry.attempts
+            try:
+                response: httpx2.Response = yield Send(self.build(call))
+            except RETRYABLE_ERRORS as error:
+                if last:
+                    raise UnreachableError(
+                        f"no answer after {attempt} attempts: {type(error).__name__}"
+                    ) from error
+                pause = self._retry.pause(attempt, self._jitter)
+            except httpx2.HTTPError as error:
+                raise UnreachableError(f"no answer: {type(error).__name__}") from error
+            else:
+                if response.is_success:
+                    return response
+                wanted = self._retry.pause_after(response, attempt, self._jitter, self._now())
+                if last or wanted is None:
+                    raise parse_problem(response)
+                pause = wanted
+            yield Pause(pause)
+
+    def submit(self, call: Call) -> Conversation[Receipt]:
+        """Submit, and verify the receipt if the log's key is known."""
+        response = yield from self.exchange(call)
+        receipt = parse_receipt(response)
+        if self._log is not None:
+            verify_receipt(receipt, self._log)
+        return receipt
+
+    def status(self, request_id: str) -> Conversation[RequestStatus]:
+        """Ask for a request's state."""
+        return parse_status((yield from self.exchange(calls.request(request_id))))
+
+    def withdraw(self, request_id: str) -> Conversation[RequestStatus]:
+        """Withdraw a request."""
+        return parse_status((yield from self.exchange(calls.withdraw(request_id))))
+
+    def content(self, call: Call) -> Conversation[bytes]:
+        """Return the bytes of an answer."""
+        return (yield from self.exchange(call)).content
+
+    def page(self, call: Call) -> Conversation[tuple[Page, Call | None]]:
+        """Return one page of a list and the call for the next, None after the last.
+
+        Raises:
+            AnswerError: It is no list, or its cursor leads back to itself.
+        """
+        page = parse_page((yield from self.exchange(call)))
+        if page.next is None:
+            return page, None
+        if ("after", page.next) in call.query:
+            raise AnswerError("the service's list does not end: its cursor leads to itself")
+        kept = tuple(pair for pair in call.query if pair[0] != "after")
+        return page, replace(call, query=(*kept, ("after", page.next)))
+
+    def wait(
+        self,
+        request_id: str,
+        timeout: float | None,
+        on_change: Callable[[RequestStatus], object] | None,
+    ) -> Conversation[RequestStatus]:
+        """Ask until the request has ended, calling on_change at each new state.
+
+        A service that restarts meanwhile is waited for as well.
+
+        Raises:
+            WaitTimeoutError: `timeout` seconds have passed, and the service answers.
+            UnreachableError: They have passed, and it does not.
+            ProblemError: The service refused; there may be no such request.
+        """
+        start, state, pause = self._monotonic(), None, FIRST_POLL_S
+        while True:
+            gone: ProblemError | UnreachableError | None = None
+            try:
+                status = yield from self.status(request_id)
+            except UnreachableError as error:
+                gone = error
+            except ProblemError as error:
+                if error.status < 500:
+                    raise
+                gone = error
+            else:
+                if status.state != state:
+                    state, pause = status.state, FIRST_POLL_S
+                    if on_change is not None:
+                        on_change(status)
+                if status.final:
+                    return status
+            if timeout is not None:
+                left = start + timeout - self._monotonic()
+                if left <= 0:
+                    raise gone or WaitTimeoutError(
+                        f"after {timeout:g} s the request is still {state}: it goes on"
+                    )
+                pause = min(pause, left)
+            yield Pause(pause)
+            pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)

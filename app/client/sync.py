@@ -1,0 +1,215 @@
+"""The client for ordinary code."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from app.client import calls
+from app.client.answers import (
+    Document,
+    Receipt,
+    RequestStatus,
+    RequestSummary,
+    parse_object,
+    parse_summary,
+)
+from app.client.calls import Call
+from app.client.core import Conversation, Core, Pause
+from app.client.retry import RetryPolicy
+from app.ledger.note import NoteVerifier
+from app.signing.keys import PrivateKey, PublicKey
+
+T = TypeVar("T")
+
+
+class Client:
+    """Calls a Lethe service: signs, sends, sends again after a failure, verifies.
+
+    keyid and private_key sign erasure requests and contributions; token is an operator's
+    bearer token; log is the log's verifier key, with which receipts are verified before they
+    are returned. Each is needed only by the calls that use it. timeout is in seconds, for
+    each attempt.
+
+    Every method may raise ProblemError (the service refused), UnreachableError (no answer),
+    AnswerError (an unreadable one) and CredentialsError (a key or token is missing).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        keyid: str | None = None,
+        private_key: PrivateKey | None = None,
+        *,
+        token: str | None = None,
+        log: NoteVerifier | None = None,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008, frozen
+        timeout: float = 30.0,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self._core = Core(base_url, keyid, private_key, token, log, retry)
+        self._http = httpx2.Client(transport=transport, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit_erasure(
+        self,
+        model: str,
+        *,
+        records: Sequence[str] | None = None,
+        client: str | None = None,
+        subject: str | None = None,
+        method: str | None = None,
+        regulation: str = "gdpr",
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """Ask for the erasure of exactly one of records, a client or a subject.
+
+        Once this returns the request is durable. To send again after a crash of the caller,
+        without asking twice, choose the idempotency_key and keep it.
+
+        Raises:
+            ScopeError: Not exactly one of the three is given.
+            ReceiptError: The receipt does not prove that `log` holds the request.
+        """
+        scope = calls.scope_of(records, client, subject)
+        call = calls.submit(model, scope, method, regulation, idempotency_key)
+        return self._run(self._core.submit(call))
+
+    def status(self, request_id: str) -> RequestStatus:
+        """Return a request's state, deadline and history."""
+        return self._run(self._core.status(request_id))
+
+    def wait(
+        self,
+        request_id: str,
+        timeout: float | None = None,
+        on_change: Callable[[RequestStatus], object] | None = None,
+    ) -> RequestStatus:
+        """Return once the request is certified, refused, withdrawn or failed.
+
+        on_change is called with the first state seen and with each new one. timeout is in
+        seconds; None waits for ever, as the law's month may require.
+
+        Raises:
+            WaitTimeoutError: The time is over. The request goes on.
+        """
+        return self._run(self._core.wait(request_id, timeout, on_change))
+
+    def withdraw(self, request_id: str) -> RequestStatus:
+        """Withdraw a request on which no worker has begun; needs the key that signed it."""
+        return self._run(self._core.withdraw(request_id))
+
+    def certificate(self, request_id: str) -> bytes:
+        """Return the certificate, a Sigstore bundle. Verify it: this does not."""
+        call = calls.request(request_id, "/certificate", calls.BUNDLE)
+        return self._run(self._core.content(call))
+
+    def evidence(self, request_id: str) -> bytes:
+        """Return the evidence whose digest the certificate names."""
+        return self._run(self._core.content(calls.request(request_id, "/evidence")))
+
+    def contribute(self, model: str, npz: bytes) -> Document:
+        """Add rows to a model: an .npz with features, labels, clients and records."""
+        return self._object(calls.contribute(model, npz))
+
+    def register_key(
+        self,
+        key: PublicKey | PrivateKey,
+        role: str = "requester",
+        *,
+        keyid: str | None = None,
+        client: str | None = None,
+        subject: str | None = None,
+    ) -> str:
+        """Register the public half of a key and return its keyid (default: fingerprint).
+
+        client or subject narrows what the key may erase.
+        """
+        chosen, call = calls.register_key(key, role, keyid, client, subject)
+        self._object(call)
+        return chosen
+
+    def revoke_key(self, keyid: str) -> None:
+        """Revoke a key. What it signed before stays valid."""
+        self._run(self._core.content(calls.revoke_key(keyid)))
+
+    def register_model(self, manifest: Mapping[str, Any], npz: bytes) -> Document:
+        """Register a model: its manifest, and its training rows as an .npz."""
+        return self._object(calls.register_model(manifest, npz))
+
+    def models(self) -> Iterator[Document]:
+        """Iterate over all models."""
+        return self._items(calls.operator_get("models"))
+
+    def model(self, ref: str) -> Document:
+        """Return one model."""
+        return self._object(calls.operator_get("models", ref))
+
+    def versions(self, ref: str) -> Iterator[Document]:
+        """Iterate over a model's versions, oldest first."""
+        return self._items(calls.operator_get("models", ref, "versions"))
+
+    def artifact(self, ref: str, number: int) -> bytes:
+        """Return a version's head as safetensors."""
+        path = ("models", ref, "versions", str(number), "artifact")
+        return self._run(self._core.content(calls.operator_get(*path, accept="*/*")))
+
+    def requests(
+        self,
+        *,
+        state: str | None = None,
+        model: str | None = None,
+        method: str | None = None,
+        overdue: bool | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int = 100,
+    ) -> Iterator[RequestSummary]:
+        """Iterate over requests, oldest first; since and until bound their reception."""
+        call = calls.list_requests(state, model, method, overdue, since, until, page_size)
+        for document in self._items(call):
+            yield parse_summary(document)
+
+    def _object(self, call: Call) -> Document:
+        return parse_object(self._run(self._core.exchange(call)))
+
+    def _items(self, call: Call) -> Iterator[Document]:
+        following: Call | None = call
+        while following is not None:
+            page, following = self._run(self._core.page(following))
+            yield from page.items
+
+    def _run(self, conversation: Conversation[T]) -> T:
+        try:
+            step = next(conversation)
+            while True:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    step = conversation.send(None)
+                    continue
+                try:
+                    response = self._http.send(step.request)
+                except httpx2.HTTPError as error:
+                    step = conversation.throw(error)
+                else:
+                    step = conversation.send(response)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -1,0 +1,81 @@
+"""Nudges to the workers: a message says "look at this job" and nothing else.
+
+The database is the queue of record. A nudge that is lost costs a few seconds, until the
+sweep sends it again; so sending never fails a call that has already been committed.
+"""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+from celery import Celery
+
+from app.settings import Settings
+
+log = logging.getLogger(__name__)
+
+QUEUE = "cpu"
+POLL_SECONDS = 0.05  # of the file broker; kombu's default of 1 s would dominate the latency
+
+
+def make_celery(settings: Settings) -> Celery:
+    """Return a Celery application for these settings; workers add their tasks to it."""
+    options: dict[str, object] = {}
+    if settings.broker_url.startswith("filesystem:"):
+        folder = settings.data_dir / "broker"
+        folder.mkdir(parents=True, exist_ok=True)
+        options = {
+            "data_folder_in": str(folder),
+            "data_folder_out": str(folder),
+            "control_folder": str(_ensure(settings.data_dir / "broker-control")),
+            "polling_interval": POLL_SECONDS,
+        }
+    elif settings.broker_url.startswith("redis"):
+        # Redis hands a message out again after this long; a lease makes that harmless.
+        options = {"visibility_timeout": 12 * 3600}
+    celery = Celery("lethe", broker=settings.broker_url)
+    celery.conf.update(
+        broker_transport_options=options,
+        broker_connection_retry_on_startup=True,
+        task_default_queue=QUEUE,
+        task_ignore_result=True,
+        task_serializer="json",
+        accept_content=["json"],
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        beat_schedule={
+            "sweep": {
+                "task": "lethe.sweep",
+                "schedule": timedelta(seconds=settings.sweep_seconds),
+                # A sweep nobody took in time is worthless; do not let them pile up.
+                "options": {"expires": 2 * settings.sweep_seconds},
+            }
+        },
+        beat_scheduler="celery.beat:Scheduler",  # the schedule is code; nothing to persist
+    )
+    return celery
+
+
+class Dispatcher:
+    """Sends nudges after commit."""
+
+    def __init__(self, celery: Celery) -> None:
+        self._celery = celery
+
+    def nudge(self, job_id: str, stage: str = "execute") -> None:
+        """Tell a worker to look at a job. Never raises: the sweep is the safety net."""
+        try:
+            self._celery.send_task(f"lethe.{stage}", args=[job_id], retry=False)
+        except Exception as error:
+            log.warning("nudge not sent (%s); the sweep will", type(error).__name__)
+
+    def check(self) -> None:
+        """Raise whatever the broker raises when it cannot be reached (for /readyz)."""
+        with self._celery.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=0, timeout=2)
+
+
+def _ensure(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,51 @@
+"""What `fsck` reports."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST = 20  # findings of one check that are listed; a wrong leaf makes many wrong nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it must be. `check` is a stable name, `detail` for people."""
+
+    check: str
+    detail: str
+    log_index: int | None = None
+
+
+@dataclass(slots=True)
+class FsckReport:
+    """What was found among `size` entries and `checkpoints` signed notes."""
+
+    size: int = 0
+    checkpoints: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unlisted: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def add(self, check: str, detail: str, log_index: int | None = None) -> None:
+        """Add a finding; of each check only the first few are listed, the others counted."""
+        if sum(finding.check == check for finding in self.findings) < MOST:
+            self.findings.append(Finding(check, detail, log_index))
+        else:
+            self.unlisted[check] += 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as `lethe log fsck --json` prints it."""
+        return {
+            "result": "PASS" if self.ok else "FAIL",
+            "size": self.size,
+            "checkpoints": self.checkpoints,
+            "findings": [
+                {"check": f.check, "detail": f.detail, "log_index": f.log_index}
+                for f in self.findings
+            ],
+            "unlisted": dict(self.unlisted),
+        }

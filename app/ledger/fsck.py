@@ -1,0 +1,56 @@
+"""`fsck`: does the database hold exactly what was logged and signed, and nothing else?
+
+It believes no stored hash: everything is computed again from the leaves. It reads one snapshot
+and may run beside a working service. A finding names log indices and sizes, never a request's
+id, which is its holder's capability.
+"""
+
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from sqlmodel import Session
+
+from app.ledger.checkpoint import Checkpoint
+from app.ledger.findings import FsckReport
+from app.ledger.fsck_requests import check_certificates, check_openings, check_requests
+from app.ledger.fsck_tree import check_guard, check_tree
+from app.ledger.guard import GuardError
+from app.ledger.sequencer import Ledger
+from models.session import reading
+
+
+def fsck(
+    ledger: Ledger, issuers: Mapping[str, EllipticCurvePublicKey] | None = None
+) -> FsckReport:
+    """Check entries, nodes, checkpoints, guard, openings and certificates.
+
+    Args:
+        ledger: Opened without checks (`open_ledger`) if it does not start any more.
+        issuers: Public keys of certificate issuers by name. A certificate of an issuer that
+            is not among them is checked against the key in its own leaf.
+    """
+    report = FsckReport()
+    # Entries are durable before the guard knows them, and the guard before a checkpoint is
+    # stored: read in this order, a service at work cannot look like a damaged one.
+    before = _guarded(ledger, report)
+    with Session(reading(ledger.engine)) as session:
+        roots = check_tree(session, ledger, report, {before.size} if before else set())
+        after = _guarded(ledger, report) if before else None
+        if before and after:
+            check_guard(session, before, after, roots, report)
+        check_requests(session, report)
+        check_openings(session, report)
+        check_certificates(session, issuers or {}, report)
+    return report
+
+
+def _guarded(ledger: Ledger, report: FsckReport) -> Checkpoint | None:
+    try:
+        held = ledger.guard.read()
+    except GuardError as error:
+        report.add("guard", error.detail)
+        return None
+    if held.origin != ledger.origin:
+        report.add("guard", "the guard belongs to a log of another name")
+        return None
+    return held

@@ -1,0 +1,155 @@
+"""fsck of what the log commits to: openings of events, requests, certificates."""
+
+from collections.abc import Mapping
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app import canonical
+from app.certificates.bundle import hashedrekord_leaf
+from app.certificates.dsse import check_envelope
+from app.errors import LetheError
+from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
+from app.ledger.findings import FsckReport
+from app.ledger.journal import opening
+from app.ledger.spelling import parse_base64
+from models import Certificate, ErasureRequest, LogEntry, RequestEvent
+
+RECEIVED, CERTIFIED = "request.received", "request.certified"
+FETCH = 500  # rows in memory at once
+
+
+def check_openings(session: Session, report: FsckReport) -> None:
+    """Open every commitment whose request and key still exist."""
+    query = (
+        select(RequestEvent, ErasureRequest, LogEntry.leaf)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
+        .join(LogEntry, col(LogEntry.index) == col(RequestEvent.log_index), isouter=True)
+        .order_by(col(RequestEvent.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    for event, request, leaf in session.exec(query):
+        problem = _opening_problem(event, request, leaf)
+        if problem is not None:
+            report.add("opening", problem, event.log_index)
+    unopened = (
+        select(LogEntry.index)
+        .join(ErasureRequest, col(ErasureRequest.ref) == col(LogEntry.ref))
+        .join(RequestEvent, col(RequestEvent.log_index) == col(LogEntry.index), isouter=True)
+        .where(LogEntry.kind == ERASURE_EVENT, col(RequestEvent.log_index).is_(None))
+        .order_by(col(LogEntry.index))
+    )
+    for index in session.exec(unopened):
+        report.add("opening", "the request exists but its event's opening is missing", index)
+
+
+def _opening_problem(
+    event: RequestEvent, request: ErasureRequest, leaf: bytes | None
+) -> str | None:
+    if leaf is None:
+        return "an event is stored whose entry is not in the log"
+    try:
+        entry = parse_leaf(leaf)
+        if (entry.kind, entry.event, entry.ref) != (ERASURE_EVENT, event.event, request.ref):
+            return "the stored event is not the one in the log"
+        assert entry.commitment is not None
+        said = opening(request.ref, event.event, event.at, event.payload)
+        check_commitment(request.event_key, said, entry.commitment)
+    except LetheError as error:
+        return f"the commitment does not open: {error.detail}"
+    return None
+
+
+def check_requests(session: Session, report: FsckReport) -> None:
+    """Each request was logged as received, and certified at most once and not in name only."""
+    unlogged = (
+        select(ErasureRequest.log_index)
+        .join(
+            RequestEvent,
+            (col(RequestEvent.log_index) == col(ErasureRequest.log_index))
+            & (col(RequestEvent.request_id) == col(ErasureRequest.id))
+            & (col(RequestEvent.event) == RECEIVED),
+            isouter=True,
+        )
+        .where(col(RequestEvent.log_index).is_(None))
+    )
+    for index in session.exec(unlogged):
+        report.add("request", "a request does not point at the entry that received it", index)
+    bare = (
+        select(ErasureRequest.log_index)
+        .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id), isouter=True)
+        .where(ErasureRequest.state == "certified", col(Certificate.id).is_(None))
+    )
+    for index in session.exec(bare):
+        report.add("certificate", "a certified request has no certificate", index)
+    twice = (
+        select(func.max(col(LogEntry.index)))
+        .where(LogEntry.kind == ERASURE_EVENT, LogEntry.event == CERTIFIED)
+        .group_by(col(LogEntry.ref))
+        .having(func.count() > 1)
+    )
+    for index in session.exec(twice):
+        report.add("certificate", "a request was certified more than once", index)
+
+
+def check_certificates(
+    session: Session, issuers: Mapping[str, EllipticCurvePublicKey], report: FsckReport
+) -> None:
+    """Each certificate has its own leaf, and each such leaf its certificate."""
+    query = (
+        select(Certificate, LogEntry.leaf)
+        .join(LogEntry, col(LogEntry.index) == col(Certificate.log_index), isouter=True)
+        .order_by(col(Certificate.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    for certificate, leaf in session.exec(query):
+        problem = _certificate_problem(certificate, leaf, issuers)
+        if problem is not None:
+            report.add("certificate", problem, certificate.log_index)
+    # A second run that logged its own envelope would show here, as would a deleted row.
+    orphans = (
+        select(LogEntry.index)
+        .join(Certificate, col(Certificate.log_index) == col(LogEntry.index), isouter=True)
+        .where(LogEntry.kind == HASHEDREKORD, col(Certificate.id).is_(None))
+        .order_by(col(LogEntry.index))
+    )
+    for index in session.exec(orphans):
+        report.add("certificate", "the log holds a certificate that the database lacks", index)
+
+
+def _certificate_problem(
+    row: Certificate, leaf: bytes | None, issuers: Mapping[str, EllipticCurvePublicKey]
+) -> str | None:
+    if leaf is None:
+        return "a certificate's entry is not in the log"
+    key = _issuer_in(leaf)
+    if key is None:
+        return "a certificate's entry is not a certificate's leaf"
+    expected = issuers.get(row.issuer_keyid, key)
+    try:
+        check_envelope(row.envelope, expected, row.issuer_keyid)
+        if hashedrekord_leaf(row.envelope, expected) != leaf:
+            return "the leaf is another certificate's"
+    except LetheError as error:
+        return f"the envelope does not hold: {error.detail}"
+    return None
+
+
+def _issuer_in(leaf: bytes) -> EllipticCurvePublicKey | None:
+    """Return the issuer's key that a hashedrekord leaf carries, None in any other leaf."""
+    try:
+        signature = canonical.decode(leaf)["spec"]["hashedRekordV002"]["signature"]
+        spki = parse_base64(signature["verifier"]["publicKey"]["rawBytes"])
+        key = load_der_public_key(spki)
+    except (
+        canonical.NotCanonicalError,
+        LookupError,
+        TypeError,
+        ValueError,
+        UnsupportedAlgorithm,
+    ):
+        return None
+    return key if isinstance(key, EllipticCurvePublicKey) else None

@@ -1,0 +1,207 @@
+"""The signing guard: what the log key signed, kept beside the key and not in the database.
+
+A database can be restored from a backup; a checkpoint that somebody has seen cannot be taken
+back. The guard remembers outside the database what was signed last, so that a log which lost
+entries is noticed before the key signs a second history. It is durable before the note is
+stored anywhere: a crash in between leaves a guard that is ahead of the published log by
+entries that are themselves durable, and the next publication signs the very same text.
+
+The file has one line of JSON for each checkpoint, about 130 bytes, and is only ever appended
+to: that is one fsync, where replacing a file takes three, and it leaves a record of all that
+the key signed. A line that a crash cut short was never signed; it is ignored and overwritten.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app import canonical
+from app.errors import LetheError
+from app.files import write_durably
+from app.ledger.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    format_checkpoint,
+    parse_checkpoint,
+)
+from app.ledger.spelling import format_base64, parse_base64
+
+MAX_LINE = 2048  # bytes; an origin of 200 characters has at most 800
+RootAt = Callable[[int], bytes]  # size -> root of the log's first `size` entries
+
+
+class GuardError(LetheError):
+    """The guard and the log contradict each other; nothing is signed."""
+
+    slug = "log-guard"
+    title = "The log may not be signed"
+    status = 503
+
+
+class GuardMissingError(GuardError):
+    """There is no guard file."""
+
+    slug = "log-guard-missing"
+
+
+class GuardDamagedError(GuardError):
+    """The guard file is not one that `SigningGuard` wrote."""
+
+    slug = "log-guard-damaged"
+
+
+class GuardExistsError(GuardError):
+    """A guard may be created only once."""
+
+    slug = "log-guard-exists"
+    status = 409
+
+
+class RolledBackError(GuardError):
+    """The log has fewer entries than a checkpoint that was signed."""
+
+    slug = "log-rolled-back"
+
+
+class ForkedError(GuardError):
+    """The log has other entries than a checkpoint that was signed, or another name."""
+
+    slug = "log-forked"
+
+
+class SigningGuard:
+    """The checkpoints that a key signed, in a file beside it; see the module for why."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Checkpoint:
+        """Return the last signed checkpoint.
+
+        Raises:
+            GuardMissingError: There is no file.
+            GuardDamagedError: The file is not a guard.
+        """
+        with self._open(os.O_RDONLY) as descriptor:
+            return self._last(descriptor)[0]
+
+    def create(self, checkpoint: Checkpoint) -> None:
+        """Write the first line of a new log's guard.
+
+        Raises:
+            GuardExistsError: There is a guard already.
+        """
+        try:
+            write_durably(self.path, _format(checkpoint), replace=False)
+        except FileExistsError:
+            raise GuardExistsError(
+                f"{self.path} exists: this key has signed a log before, restore that log's "
+                "database instead of beginning another"
+            ) from None
+
+    def check(self, origin: str, size: int, root_at: RootAt) -> None:
+        """Return if a log of `size` entries may be signed: it extends what was signed last.
+
+        Raises:
+            RolledBackError: It is shorter.
+            ForkedError: It has another root at the size that was signed, or another origin.
+            GuardMissingError: There is no guard.
+            GuardDamagedError: The guard cannot be read.
+        """
+        _check(self.read(), origin, size, root_at)
+
+    def advance(self, checkpoint: Checkpoint, root_at: RootAt) -> None:
+        """Remember `checkpoint`, durably, so that it may then be signed.
+
+        Two processes with two databases and one key are kept apart here: the second finds
+        the first one's checkpoint and refuses.
+
+        Raises:
+            GuardError: As `check`.
+        """
+        with self._open(os.O_RDWR) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
+            held, end = self._last(descriptor)
+            _check(held, checkpoint.origin, checkpoint.size, root_at)
+            if held.size == checkpoint.size and held.root != checkpoint.root:
+                raise ForkedError("another root was signed for this very size")
+            if held != checkpoint:
+                os.ftruncate(descriptor, end)
+                line = _format(checkpoint)
+                if os.pwrite(descriptor, line, end) != len(line):
+                    raise OSError("the disk took only part of a line of the signing guard")
+                os.fsync(descriptor)
+
+    @contextmanager
+    def _open(self, mode: int) -> Iterator[int]:
+        try:
+            descriptor = os.open(self.path, mode | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise GuardMissingError(
+                f"{self.path} is missing: restore the keys directory from its backup, or run "
+                "`lethe log init` if no log was ever begun here"
+            ) from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _last(self, descriptor: int) -> tuple[Checkpoint, int]:
+        """Return the last complete line's checkpoint and the offset where that line ends."""
+        size = os.fstat(descriptor).st_size
+        start = max(0, size - 2 * MAX_LINE)  # the last line, and one cut short after it
+        tail = os.pread(descriptor, size - start, start)
+        complete = tail[: tail.rfind(b"\n") + 1]
+        line = complete[complete.rfind(b"\n", 0, -1) + 1 :]
+        try:
+            return _parse(line), start + len(complete)
+        except (
+            canonical.NotCanonicalError,
+            CheckpointError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ):
+            raise GuardDamagedError(
+                f"{self.path} is damaged: restore the keys directory from its backup"
+            ) from None
+
+
+def _check(held: Checkpoint, origin: str, size: int, root_at: RootAt) -> None:
+    if origin != held.origin:
+        raise ForkedError(
+            "the guard belongs to a log of another name: set LETHE_ORIGIN back, a log never "
+            "changes its name"
+        )
+    if size < held.size:
+        raise RolledBackError(
+            f"the database holds {size} log entries but a checkpoint over {held.size} was "
+            "signed: restore a newer backup of the database; without one, begin a new log with "
+            "new keys and a new LETHE_ORIGIN"
+        )
+    if root_at(held.size) != held.root:
+        raise ForkedError(
+            f"the first {held.size} log entries in the database are not those that were "
+            "signed: restore the database of these keys, then run `lethe log fsck`"
+        )
+
+
+def _format(checkpoint: Checkpoint) -> bytes:
+    value = {
+        "origin": checkpoint.origin,
+        "root": format_base64(checkpoint.root),
+        "size": checkpoint.size,
+    }
+    return canonical.encode(value) + b"\n"
+
+
+def _parse(line: bytes) -> Checkpoint:
+    value = canonical.decode(line.removesuffix(b"\n"))
+    checkpoint = Checkpoint(value["origin"], value["size"], parse_base64(value["root"]))
+    if parse_checkpoint(format_checkpoint(checkpoint)) != checkpoint:
+        raise ValueError("not a checkpoint")
+    if _format(checkpoint) != line:
+        raise ValueError("more than a checkpoint")
+    return checkpoint

@@ -1,0 +1,60 @@
+"""Writing events into the log together with what opens them.
+
+The leaf holds a commitment; the event itself and its key stay in tables that can be erased.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from app.ledger.entries import commit_event, event_leaf, model_leaf
+from app.ledger.sequencer import Transaction
+from models import ErasureRequest, RequestEvent
+
+
+def opening(ref: str, event: str, at: datetime, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event that a leaf commits to: the JSON object under the HMAC.
+
+    Whoever holds the request's key and this object can check it against the log with
+    `app.ledger.entries.check_commitment`.
+    """
+    return {
+        "at": at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "event": event,
+        "payload": dict(payload),
+        "ref": ref,
+    }
+
+
+def record_request_event(
+    tx: Transaction, request: ErasureRequest, event: str, payload: dict[str, Any]
+) -> int:
+    """Append an event of `request` to the log, store its opening, return the log index.
+
+    `request` must be flushed, or added to the session, before.
+
+    Raises:
+        EntryError: The event's name is malformed or `payload` is not JSON.
+    """
+    commitment = commit_event(
+        bytes(request.event_key), opening(request.ref, event, tx.now, payload)
+    )
+    index = tx.append(event_leaf(event, request.ref, commitment, tx.now.date()))
+    tx.session.flush()  # the request first: the event's row refers to it
+    tx.session.add(
+        RequestEvent(
+            log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload
+        )
+    )
+    return index
+
+
+def record_model_event(
+    tx: Transaction, ref: str, event: str, digests: Mapping[str, str]
+) -> int:
+    """Append an event of model `ref` to the log and return the log index.
+
+    Raises:
+        EntryError: The event's name, the ref or a digest is malformed.
+    """
+    return tx.append(model_leaf(event, ref, digests, tx.now.date()))

@@ -1,0 +1,50 @@
+"""Receipts: an entry, its inclusion proof and the signed checkpoint the proof leads to."""
+
+from dataclasses import dataclass
+
+from sqlmodel import Session
+
+from app.errors import LetheError
+from app.ledger.proofs import ProofError, inclusion_proof
+from app.ledger.storage import NodeTable, covering_checkpoint, read_leaves, read_size
+
+
+class UnpublishedError(LetheError):
+    """The entry is in the log but no checkpoint over it is signed yet."""
+
+    slug = "log-unpublished"
+    title = "No checkpoint covers this entry yet"
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What proves that entry `log_index` is in the log; hashes are 32 bytes each.
+
+    `leaf` is the entry itself. `checkpoint` is the signed note of the smallest published
+    tree that holds the entry, so that an entry's receipt never changes.
+    """
+
+    log_index: int
+    tree_size: int
+    leaf: bytes
+    hashes: tuple[bytes, ...]
+    checkpoint: str
+
+
+def read_receipt(session: Session, index: int) -> Receipt:
+    """Return the receipt of entry `index`.
+
+    Raises:
+        ProofError: There is no such entry.
+        UnpublishedError: There is, but no checkpoint covers it yet.
+    """
+    checkpoint = covering_checkpoint(session, index)
+    if checkpoint is None or index < 0:
+        if not 0 <= index < read_size(session):
+            raise ProofError("the log has no entry of this index")
+        raise UnpublishedError("the checkpoint over this entry is being signed: try again")
+    size = checkpoint.size
+    proof = NodeTable(session).compute(lambda read: inclusion_proof(index, size, read))
+    (leaf,) = read_leaves(session, index, index + 1)
+    return Receipt(index, size, leaf, tuple(proof), checkpoint.note)

@@ -1,0 +1,344 @@
+"""The sequencer: the one way into the log.
+
+    transaction 1   entries, nodes and whatever else the caller writes        durable
+    guard           size and root beside the key                              durable
+    transaction 2   the signed note                                           public
+
+Nothing is signed before it is durable, and nothing is published before the guard remembers
+it. A crash between two of these lines loses nothing: the next transaction or the next start
+goes on at the following line.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TypeVar
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session
+
+from app.errors import LetheError
+from app.ledger import storage
+from app.ledger.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from app.ledger.entries import parse_leaf
+from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
+from app.ledger.note import NoteError, NoteSigner, NoteVerifier
+from app.ledger.proofs import ProofError, consistency_proof, inclusion_proof
+from app.ledger.receipt import Receipt, read_receipt
+from app.ledger.storage import NodeTable
+from app.ledger.tree import EMPTY_ROOT, NodeReader, leaf_hash, new_nodes, tree_root
+from app.steps import reached
+from models import LogCheckpoint, LogEntry
+from models.session import reading
+from models.types import utcnow
+
+T = TypeVar("T")
+
+
+class LogMissingError(LetheError):
+    """The database holds no log."""
+
+    slug = "log-missing"
+    title = "There is no log"
+    status = 503
+
+
+class LogExistsError(LetheError):
+    """A log is begun only once."""
+
+    slug = "log-exists"
+    title = "There is a log already"
+    status = 409
+
+
+class Transaction:
+    """A writer transaction under the log's lock; `now` is one time for all of it."""
+
+    def __init__(self, session: Session, size: int) -> None:
+        self.session = session
+        self.now: datetime = utcnow()
+        self._size = size
+        self._entries: list[LogEntry] = []
+
+    def append(self, leaf: bytes) -> int:
+        """Append an entry and return its log index.
+
+        The index is final if the transaction commits. The rows are written just before
+        that, so a query inside the transaction does not see them.
+
+        Raises:
+            EntryError: Not an entry of a kind this log holds.
+        """
+        parsed = parse_leaf(leaf)
+        day = parsed.day or self.now.date()
+        index = self._size + len(self._entries)
+        self._entries.append(
+            LogEntry(
+                index=index,
+                leaf=leaf,
+                kind=parsed.kind,
+                event=parsed.event,
+                ref=parsed.ref,
+                day=day.isoformat(),
+            )
+        )
+        return index
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo rows and entries of the block if it raises, and let the error go on."""
+        mark = len(self._entries)
+        try:
+            with self.session.begin_nested():
+                yield
+        except BaseException:
+            del self._entries[mark:]
+            raise
+
+    def write_entries(self, nodes: NodeTable) -> bool:
+        """Write the appended entries and the nodes they complete; False if there are none."""
+        if not self._entries:
+            return False
+        self.session.flush()
+        hashes = [leaf_hash(entry.leaf) for entry in self._entries]
+        storage.insert_entries(self.session, self._entries)
+        added = nodes.compute(lambda read: new_nodes(self._size, hashes, read))
+        storage.insert_nodes(self.session, added)
+        return True
+
+
+class Ledger:
+    """A log in a database, the key that signs it and the guard beside that key.
+
+    Any number of threads and processes may hold one on the same database and guard. Build
+    it with `app.ledger.startup`, which also checks that it may be used.
+    """
+
+    def __init__(self, engine: Engine, signer: NoteSigner, guard: SigningGuard) -> None:
+        self.engine = engine
+        self.guard = guard
+        self._signer = signer
+        # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The log's name."""
+        return self._signer.name
+
+    @property
+    def verifier(self) -> NoteVerifier:
+        """The public key of the log's checkpoints."""
+        return self._signer.verifier
+
+    def transact(self, effect: Callable[[Transaction], T], *, checkpoint: bool = True) -> T:
+        """Run `effect` in one writer transaction, commit it and publish a checkpoint.
+
+        When this returns, all that `effect` wrote is durable and, with `checkpoint`, a signed
+        note over its entries is stored. If `effect` raises, nothing of it is stored. If this
+        raises after the commit (a full disk, a guard that refuses), `effect` is durable all
+        the same and the next transaction or start publishes it.
+
+        Objects that `effect` returns stay readable. It must not call `transact` itself.
+
+        Raises:
+            LogMissingError: No log was begun.
+            GuardError: The log may not be signed; `effect` was not run.
+        """
+        with self._turn():
+            with self._writing() as session:
+                size = storage.read_size(session)
+                pending = self._require_latest(session).size < size
+                nodes = NodeTable(session)
+                # Before anything is written: an entry that can never be signed is no entry.
+                self.guard.check(self.origin, size, _root_at(nodes))
+                tx = Transaction(session, size)
+                result = effect(tx)
+                appended = tx.write_entries(nodes)
+                if appended:
+                    reached("ledger.appended")
+                session.commit()
+            if appended:
+                reached("ledger.committed")
+            if checkpoint and (appended or pending):
+                self._publish()
+        return result
+
+    def publish_checkpoint(self) -> LogCheckpoint:
+        """Sign and store a checkpoint over all durable entries, unless there is one.
+
+        Raises:
+            LogMissingError: No log was begun.
+            GuardError: The log may not be signed.
+        """
+        with self._turn():
+            return self._publish()
+
+    def begin(self) -> None:
+        """Begin the log: the guard and the checkpoint of the empty tree.
+
+        Raises:
+            LogExistsError: The database holds a log.
+            GuardExistsError: The key has signed a log before.
+        """
+        first = Checkpoint(self.origin, 0, EMPTY_ROOT)
+        with self._turn(), self._writing() as session:
+            if storage.latest_checkpoint(session) or storage.read_size(session):
+                raise LogExistsError("the database already holds a log, and keeps it")
+            try:
+                self.guard.create(first)
+            except GuardExistsError:
+                # A crash between guard and commit. Over the empty tree there is one text
+                # only, so to sign it again forks nothing.
+                if self.guard.read() != first:
+                    raise
+            self._store(session, first)
+
+    def start(self) -> None:
+        """Check that key, guard and log belong together, and publish what a crash left.
+
+        Raises:
+            LogMissingError: The database holds no log.
+            GuardError: The log is not the one that was signed, or the guard is missing; the
+                message names the remedy.
+        """
+        with self._turn():
+            with self._writing() as session:
+                latest = self._require_latest(session)
+                root_at = _root_at(NodeTable(session))
+                stored = self._open_stored(latest)
+                size = storage.read_size(session)
+                self.guard.check(self.origin, size, root_at)
+                if self.guard.read().size < stored.size:  # the keys came from a backup
+                    self.guard.advance(stored, root_at)
+            self._publish()
+
+    def size(self, session: Session) -> int:
+        """Return how many entries the log has, published or not."""
+        return storage.read_size(session)
+
+    def latest(self) -> LogCheckpoint:
+        """Return the published checkpoint.
+
+        Raises:
+            LogMissingError: No log was begun.
+        """
+        with self._reading() as session:
+            return self._require_latest(session)
+
+    def receipt(self, index: int) -> Receipt:
+        """Return the receipt of entry `index`: always the same one.
+
+        Raises:
+            ProofError: There is no such entry.
+            UnpublishedError: No checkpoint covers it yet.
+        """
+        with self._reading() as session:
+            return read_receipt(session, index)
+
+    def inclusion(self, index: int, size: int) -> list[bytes]:
+        """Prove that entry `index` is in the tree of the first `size` entries.
+
+        Raises:
+            ProofError: There is no such entry, or no such tree yet.
+        """
+        with self._reading() as session:
+            _require_size(session, size)
+            return NodeTable(session).compute(lambda read: inclusion_proof(index, size, read))
+
+    def consistency(self, old: int, new: int) -> list[bytes]:
+        """Prove that the tree of `new` entries extends the tree of `old` entries.
+
+        Raises:
+            ProofError: Not 0 < old <= new, or there is no such tree yet.
+        """
+        with self._reading() as session:
+            _require_size(session, new)
+            return NodeTable(session).compute(lambda read: consistency_proof(old, new, read))
+
+    def reader(self, session: Session) -> NodeReader:
+        """Return a reader of stored nodes; it remembers them, so use one for many proofs."""
+        return NodeTable(session)
+
+    def _open_stored(self, row: LogCheckpoint) -> Checkpoint:
+        stored = Checkpoint(self.origin, row.size, row.root)
+        try:
+            signed = open_checkpoint(row.note, self.verifier)
+        except NoteError:
+            raise ForkedError(
+                "another key or another origin signed the published checkpoint: set "
+                "LETHE_ORIGIN back, or restore the keys directory that belongs to this database"
+            ) from None
+        if signed != stored:
+            raise ForkedError(
+                "a stored checkpoint says other than its signed note: restore the database, "
+                "then run `lethe log fsck`"
+            )
+        return stored
+
+    def _publish(self) -> LogCheckpoint:
+        with self._writing() as session:
+            latest = self._require_latest(session)
+            size = storage.read_size(session)
+            if latest.size == size:
+                return latest
+            root_at = _root_at(NodeTable(session))
+            checkpoint = Checkpoint(self.origin, size, root_at(size))
+            self.guard.advance(checkpoint, root_at)
+            reached("checkpoint.guarded")
+            row = self._store(session, checkpoint)
+        reached("checkpoint.committed")
+        return row
+
+    def _store(self, session: Session, checkpoint: Checkpoint) -> LogCheckpoint:
+        note = sign_checkpoint(checkpoint, self._signer)
+        row = LogCheckpoint(size=checkpoint.size, root=checkpoint.root, note=note)
+        session.add(row)
+        session.commit()
+        return row
+
+    def _require_latest(self, session: Session) -> LogCheckpoint:
+        latest = storage.latest_checkpoint(session)
+        if latest is not None:
+            return latest
+        try:
+            held = self.guard.read()
+        except GuardMissingError:
+            raise LogMissingError("no log was begun here: run `lethe log init`") from None
+        raise LogMissingError(
+            f"the database holds no log but the key has signed one of {held.size} entries: "
+            "restore its database, or, for a new log, remove the keys directory and run "
+            "`lethe log init`"
+        )
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        assert self._holder != threading.get_ident(), "transactions do not nest"
+        with self._lock:
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        with Session(self.engine, expire_on_commit=False) as session:
+            storage.take_lock(session)
+            yield session
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        with Session(reading(self.engine), expire_on_commit=False) as session:
+            yield session
+
+
+def _root_at(nodes: NodeTable) -> Callable[[int], bytes]:
+    return lambda size: nodes.compute(lambda read: tree_root(size, read))
+
+
+def _require_size(session: Session, size: int) -> None:
+    if size > storage.read_size(session):
+        raise ProofError("the log has no tree of this size yet")

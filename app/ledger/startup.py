@@ -1,0 +1,179 @@
+"""Opening this installation's log: its keys, its database and the guard.
+
+<data_dir>/keys/  log.key     Ed25519, signs checkpoints      log.vkey    its public half
+                  issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
+                  master.key  wraps all data keys             log.guard.json
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import inspect, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session
+
+from app.errors import LetheError
+from app.files import write_durably
+from app.ledger import storage
+from app.ledger.guard import SigningGuard
+from app.ledger.note import NoteSigner
+from app.ledger.sequencer import Ledger, LogExistsError
+from app.settings import Settings
+from app.signing.errors import KeyFormatError
+from app.signing.keys import PrivateKey, generate_key, load_private_key, private_pem, public_pem
+from app.vault import master
+from app.vault.master import MasterKey
+from migrations import HEAD
+from models.session import make_engine, reading
+
+LOG_KEY, LOG_VKEY, GUARD = "log.key", "log.vkey", "log.guard.json"
+ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
+
+
+class KeyMissingError(LetheError):
+    """A key file is missing or not what its name says."""
+
+    slug = "key-missing"
+    title = "A key is missing"
+    status = 503
+
+
+class UnreachableDatabaseError(LetheError):
+    """No connection to the database."""
+
+    slug = "database-unreachable"
+    title = "The database does not answer"
+    status = 503
+
+
+class SchemaError(LetheError):
+    """The database's schema is not the one that this version of Lethe needs."""
+
+    slug = "schema"
+    title = "The database needs migrating"
+    status = 503
+
+
+def init_log(settings: Settings, engine: Engine | None = None) -> Ledger:
+    """Create the keys that are missing and begin the log; never done in passing.
+
+    Raises:
+        LogExistsError: The database holds a log already.
+        GuardExistsError: The log key has signed a log already.
+        SchemaError: The database is not migrated.
+    """
+    engine = engine or make_engine(settings.resolved_database_url)
+    require_schema(engine)
+    with Session(reading(engine)) as session:
+        if storage.latest_checkpoint(session):  # new keys would only hide that the old are lost
+            raise LogExistsError("the database already holds a log, and keeps it")
+    create_keys(settings)
+    ledger = open_ledger(settings, engine)
+    ledger.begin()
+    return ledger
+
+
+def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
+    """Open the log, check it against key and guard, and publish what a crash left behind.
+
+    Raises:
+        LogMissingError: No log was begun.
+        GuardError: The log is not the one that was signed; the message names the remedy.
+        KeyMissingError: The log key is missing or not an Ed25519 key.
+        SchemaError: The database is not migrated.
+    """
+    engine = engine or make_engine(settings.resolved_database_url)
+    require_schema(engine)
+    ledger = open_ledger(settings, engine)
+    ledger.start()
+    return ledger
+
+
+def open_ledger(settings: Settings, engine: Engine) -> Ledger:
+    """Return the ledger unchecked, for `begin` and for those who examine a damaged log.
+
+    Raises:
+        KeyMissingError: The log key is missing or not an Ed25519 key.
+    """
+    key = _load(settings.keys_dir / LOG_KEY)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
+    guard = SigningGuard(settings.keys_dir / GUARD)
+    return Ledger(engine, NoteSigner(settings.origin, key), guard)
+
+
+def load_issuer(settings: Settings) -> tuple[EllipticCurvePrivateKey, str]:
+    """Return the key that signs certificates, and its name.
+
+    Raises:
+        KeyMissingError: It is missing or not an ECDSA P-256 key.
+    """
+    key = _load(settings.keys_dir / ISSUER_KEY)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise KeyMissingError(f"{ISSUER_KEY} is not an ECDSA P-256 key: restore it")
+    return key, settings.issuer_keyid
+
+
+def create_keys(settings: Settings) -> None:
+    """Create the keys that are missing, readable by their owner only; keep the others.
+
+    Raises:
+        KeyMissingError: An existing key file is not what its name says.
+    """
+    folder = settings.keys_dir
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    log_key = _ensure(folder / LOG_KEY, generate_key("ed25519"))
+    issuer = _ensure(folder / ISSUER_KEY, generate_key("ecdsa-p256-sha256"))
+    if isinstance(log_key, Ed25519PrivateKey):  # `open_ledger` refuses any other
+        vkey = NoteSigner(settings.origin, log_key).verifier.vkey + "\n"
+        write_durably(folder / LOG_VKEY, vkey.encode(), mode=0o644)
+    write_durably(folder / ISSUER_PEM, public_pem(issuer).encode(), mode=0o644)
+    if not settings.master_key.get_secret_value():
+        with suppress(FileExistsError):
+            MasterKey.create(folder / master.FILE)
+
+
+def require_schema(engine: Engine) -> None:
+    """Return if the database is migrated to what this version of the code needs.
+
+    Raises:
+        SchemaError: It is not.
+        UnreachableDatabaseError: There is no database to ask.
+    """
+    found = None
+    try:
+        with reading(engine).connect() as connection:
+            if inspect(connection).has_table("alembic_version"):
+                query = text("SELECT version_num FROM alembic_version")
+                found = connection.execute(query).scalar_one_or_none()
+    except OperationalError:  # its text may repeat the URL's user and host
+        raise UnreachableDatabaseError(
+            "the database does not answer: check LETHE_DATABASE_URL, or run `lethe migrate` "
+            "to create a SQLite file"
+        ) from None
+    if found is None or found < HEAD:
+        raise SchemaError("the database is not migrated: run `lethe migrate`")
+    if found != HEAD:
+        raise SchemaError("the database was migrated by a newer Lethe: upgrade this one")
+
+
+def _ensure(path: Path, fresh: PrivateKey) -> PrivateKey:
+    with suppress(FileExistsError):
+        write_durably(path, private_pem(fresh).encode(), replace=False)
+    return _load(path)
+
+
+def _load(path: Path) -> PrivateKey:
+    try:
+        return load_private_key(path.read_bytes())
+    except FileNotFoundError:
+        raise KeyMissingError(
+            f"{path} is missing: restore the keys directory from its backup, or, for a new "
+            "installation, run `lethe log init`"
+        ) from None
+    except KeyFormatError as error:
+        raise KeyMissingError(f"{path}: {error.detail}") from None

@@ -1,0 +1,150 @@
+"""The log's three tables: entries, nodes, checkpoints. Only SQL here, no decisions."""
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import TypeVar
+
+from sqlalchemy import Select, func, insert, tuple_
+from sqlalchemy import select as columns
+from sqlmodel import Session, col, select
+
+from app.errors import LetheError
+from app.ledger.tree import HASH_SIZE, NodeReader
+from models import LogCheckpoint, LogEntry, LogNode
+
+LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
+TILE = 256  # nodes read at once when neighbours are asked for one after another
+
+T = TypeVar("T")
+
+
+class LogDamagedError(LetheError):
+    """The stored log lacks something that it must hold."""
+
+    slug = "log-damaged"
+    title = "The log is damaged"
+    status = 503
+
+
+def take_lock(session: Session) -> None:
+    """Wait until this transaction is the only one that may append to the log.
+
+    On SQLite the writer transaction itself is that lock (`models.session`). On PostgreSQL
+    the lock is taken before the transaction reads, and READ COMMITTED lets each later
+    statement see what the previous holder committed.
+    """
+    connection = session.connection()
+    if connection.dialect.name == "postgresql":
+        connection.execute(columns(func.pg_advisory_xact_lock(LOCK)))
+
+
+def read_size(session: Session) -> int:
+    """Return how many entries the log has."""
+    last = session.connection().execute(columns(func.max(col(LogEntry.index)))).scalar_one()
+    return 0 if last is None else int(last) + 1
+
+
+def read_leaves(session: Session, start: int, end: int) -> list[bytes]:
+    """Return the leaves [start, end), in order.
+
+    Raises:
+        LogDamagedError: One of them is missing.
+    """
+    query = (
+        columns(col(LogEntry.leaf))
+        .where(col(LogEntry.index) >= start, col(LogEntry.index) < end)
+        .order_by(col(LogEntry.index))
+    )
+    leaves = list(session.connection().execute(query).scalars())
+    if len(leaves) != end - start:
+        raise LogDamagedError("the log lacks an entry: run `lethe log fsck`")
+    return leaves
+
+
+def insert_entries(session: Session, entries: Sequence[LogEntry]) -> None:
+    """Add rows of entries."""
+    session.connection().execute(insert(LogEntry), [entry.model_dump() for entry in entries])
+
+
+def insert_nodes(session: Session, nodes: Iterable[tuple[int, int, bytes]]) -> None:
+    """Add rows of nodes."""
+    rows = [{"level": level, "index": index, "hash": value} for level, index, value in nodes]
+    session.connection().execute(insert(LogNode), rows)
+
+
+def latest_checkpoint(session: Session) -> LogCheckpoint | None:
+    """Return the stored checkpoint of the largest size, None where no log was begun."""
+    query = select(LogCheckpoint).order_by(col(LogCheckpoint.size).desc())
+    return session.exec(query.limit(1)).first()
+
+
+def covering_checkpoint(session: Session, index: int) -> LogCheckpoint | None:
+    """Return the smallest stored checkpoint over entry `index`, None if none is signed yet.
+
+    Sizes are stored in growing order only, so the answer never changes once there is one.
+    """
+    covering = select(LogCheckpoint).where(col(LogCheckpoint.size) > index)
+    return session.exec(covering.order_by(col(LogCheckpoint.size)).limit(1)).first()
+
+
+class NodeTable:
+    """A NodeReader over the stored nodes, remembering what it has read.
+
+    Nodes never change, so it may outlive the transaction that filled it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def __call__(self, level: int, index: int) -> bytes:
+        """Return the hash of a complete subtree.
+
+        Raises:
+            LogDamagedError: It is not stored.
+        """
+        if (level, index) not in self._known:
+            # A tile is read node by node: the second of a run brings the rest of its tile.
+            run = (level, index - 1) in self._known
+            self._fetch(level, index, (index // TILE + 1) * TILE if run else index + 1)
+        try:
+            return self._known[level, index]
+        except KeyError:
+            raise LogDamagedError(
+                f"node {index} of level {level} is missing: run `lethe log fsck`"
+            ) from None
+
+    def compute(self, algorithm: Callable[[NodeReader], T]) -> T:
+        """Return what `algorithm` returns, with one query for all the nodes it reads.
+
+        Which nodes a tree algorithm reads follows from sizes and never from hashes, so a
+        first run on zeros names them. `algorithm` must therefore be a pure function.
+        """
+        wanted: list[tuple[int, int]] = []
+
+        def note(level: int, index: int) -> bytes:
+            wanted.append((level, index))
+            return bytes(HASH_SIZE)
+
+        algorithm(note)
+        missing = [key for key in wanted if key not in self._known]
+        if missing:
+            query = _NODES.where(tuple_(col(LogNode.level), col(LogNode.index)).in_(missing))
+            self._read(query)
+        return algorithm(self)
+
+    def _fetch(self, level: int, start: int, end: int) -> None:
+        self._read(
+            _NODES.where(
+                col(LogNode.level) == level,
+                col(LogNode.index) >= start,
+                col(LogNode.index) < end,
+            )
+        )
+
+    def _read(self, query: Select[int, int, bytes]) -> None:
+        for level, index, value in self._session.connection().execute(query):
+            self._known[level, index] = value
+
+
+_NODES = columns(col(LogNode.level), col(LogNode.index), col(LogNode.hash))

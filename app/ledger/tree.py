@@ -1,0 +1,90 @@
+"""The Merkle tree of RFC 6962 section 2.1, read through the subtrees a log stores.
+
+A node (level, index) is the hash of the complete subtree over leaves
+[index * 2**level, (index + 1) * 2**level). A log stores these and never changes one; every
+other hash of the tree is folded from at most 63 of them.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+HASH_SIZE = 32
+MAX_SIZE = 2**63 - 1  # tree sizes are int64 in every other implementation and database
+
+NodeReader = Callable[[int, int], bytes]
+
+EMPTY_ROOT = sha256(b"").digest()  # RFC 6962 section 2.1: MTH({}) = SHA-256()
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """Return SHA256(0x00 || data), RFC 6962 section 2.1."""
+    return sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return SHA256(0x01 || left || right), RFC 6962 section 2.1."""
+    return sha256(b"\x01" + left + right).digest()
+
+
+def split_point(size: int) -> int:
+    """Return the largest power of two below `size` (RFC 6962's k); `size` is at least 2."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def root_of(leaf_hashes: Sequence[bytes]) -> bytes:
+    """Return the root over leaf hashes held in memory, in O(n) time and space."""
+    if not leaf_hashes:
+        return EMPTY_ROOT
+    row = list(leaf_hashes)
+    while len(row) > 1:
+        # An odd last node rises unhashed: the RFC's split puts it alone on the right.
+        odd = row[-1:] if len(row) % 2 else []
+        row = [node_hash(row[i], row[i + 1]) for i in range(0, len(row) - 1, 2)] + odd
+    return row[0]
+
+
+def range_root(start: int, end: int, read: NodeReader) -> bytes:
+    """Return the root over leaves [start, end), one subtree of the RFC's recursion.
+
+    Promises the RFC's hash only if `start` is a multiple of a power of two that is at least
+    `end - start`, as every range that the recursion reaches is.
+    """
+    size = end - start
+    assert 0 <= start < end <= MAX_SIZE
+    peaks = []
+    for level in reversed(range(size.bit_length())):
+        if size >> level & 1:
+            peaks.append(read(level, start >> level))
+            start += 1 << level
+    root = peaks.pop()
+    while peaks:
+        root = node_hash(peaks.pop(), root)
+    return root
+
+
+def tree_root(size: int, read: NodeReader) -> bytes:
+    """Return the root of the first `size` leaves, in at most 63 reads."""
+    return range_root(0, size, read) if size else EMPTY_ROOT
+
+
+def new_nodes(
+    size: int, leaf_hashes: Sequence[bytes], read: NodeReader
+) -> list[tuple[int, int, bytes]]:
+    """Return each (level, index, hash) that appending to a tree of `size` completes.
+
+    Level 0 is included, and a node comes after both of its children. Reads only nodes
+    that were complete at `size`.
+    """
+    nodes: list[tuple[int, int, bytes]] = []
+    made: dict[tuple[int, int], bytes] = {}
+    for index, digest in enumerate(leaf_hashes, start=size):
+        level = 0
+        nodes.append((level, index, digest))
+        made[level, index] = digest
+        while index & 1:  # a right child completes its parent
+            left = made.get((level, index - 1)) or read(level, index - 1)
+            digest = node_hash(left, digest)
+            level, index = level + 1, index >> 1
+            nodes.append((level, index, digest))
+            made[level, index] = digest
+    return nodes

@@ -1,0 +1,40 @@
+"""The HTTP application."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from app import steps
+from app.api import certificates, health, keys, log, models, problems, requests
+from app.api.limits import BodyLimit
+from app.service.context import Services, open_services
+from app.settings import Settings
+
+
+def create_app(services: Services | None = None) -> FastAPI:
+    """Return the application; services default to those the environment describes.
+
+    Raises:
+        LetheError: The log or a key is missing or inconsistent; see `open_services`.
+    """
+    opened = services or open_services(Settings())
+    if opened.settings.fault:
+        steps.plant(opened.settings.fault)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        opened.close()
+
+    app = FastAPI(title="Lethe", version="0.1.0", lifespan=lifespan)
+    app.state.services = opened
+    app.add_middleware(
+        BodyLimit,
+        body=opened.settings.max_body_bytes,
+        upload=opened.settings.max_upload_bytes,
+    )
+    problems.install(app)
+    for module in (requests, keys, models, log, certificates, health):
+        app.include_router(module.router)
+    return app

@@ -1,0 +1,104 @@
+"""Erasure requests on the wire."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from app.schemas.base import ModelRef, OpaqueId, Time, Wire
+
+Level = Literal["sample", "client", "subject"]
+Regulation = Literal["gdpr", "ccpa"]
+
+
+class Scope(Wire):
+    """Whose data goes: named records, all of a client's, or all of a subject's."""
+
+    level: Level
+    client: OpaqueId | None = None
+    records: list[OpaqueId] | None = Field(default=None, min_length=1)
+    subject: OpaqueId | None = None
+
+    @model_validator(mode="after")
+    def _one_way_to_say_it(self) -> Self:
+        named = {
+            "sample": self.records is not None,
+            "client": self.client is not None,
+            "subject": self.subject is not None,
+        }
+        if not named[self.level]:
+            raise ValueError(f"a scope of level {self.level} must say which")
+        if self.level == "subject" and self.client is not None:
+            named["client"] = False  # a subject may be narrowed to one client
+        if sum(named.values()) != 1:
+            raise ValueError("a scope names records, a client or a subject: exactly one")
+        if self.records is not None and len(set(self.records)) != len(self.records):
+            raise ValueError("a scope names each record once")
+        return self
+
+
+class NewRequest(Wire):
+    """The body of POST /v1/requests."""
+
+    model: ModelRef
+    scope: Scope
+    method: str | None = Field(default=None, max_length=40)
+    regulation: Regulation = "gdpr"
+
+
+class Receipt(Wire):
+    """Proof that the log holds the request: verifiable before anything was erased."""
+
+    log_index: int
+    tree_size: int
+    leaf: str
+    hashes: list[str]
+    checkpoint: str
+
+
+class Accepted(Wire):
+    """202: the request is durable. `id` is the capability, `ref` its name in the log."""
+
+    id: str
+    ref: str
+    state: str
+    due_at: Time
+    receipt: Receipt
+
+
+class HistoryItem(Wire):
+    """One transition and where the log proves it."""
+
+    event: str
+    at: Time
+    log_index: int
+
+
+class RequestView(Wire):
+    """A request as its holder sees it."""
+
+    id: str
+    ref: str
+    state: str
+    model: str
+    method: str
+    scope: Scope
+    regulation: Regulation
+    due_at: Time
+    reason: str | None
+    history: list[HistoryItem]
+    certificate: str | None
+
+
+class RequestSummary(Wire):
+    """A request as an operator or auditor lists it: without its scope."""
+
+    id: str
+    ref: str
+    state: str
+    model: str
+    method: str
+    regulation: Regulation
+    received_at: Time
+    due_at: Time
+    overdue: bool
+    certificate: str | None

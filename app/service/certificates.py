@@ -1,0 +1,86 @@
+"""Certificates: rendered from what the log and the database hold, and verified."""
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from sqlmodel import Session
+
+from app.certificates.bundle import build_bundle
+from app.certificates.verify import Verdict, verify_certificate
+from app.ledger.startup import load_issuer
+from app.service.context import Services
+from app.service.problems import NotIssuedError
+from app.service.requests import find
+from app.signing.keys import public_pem
+from models import Certificate, LogEntry, Verification
+
+
+def bundle(services: Services, request_id: str) -> bytes:
+    """Return a request's certificate, the same bytes every time.
+
+    The proof is always taken in the smallest checkpointed tree that holds the leaf, so the
+    file needs no storage of its own and cannot drift from the log.
+
+    Raises:
+        NotFoundError: No such request.
+        NotIssuedError: The request is not certified.
+    """
+    with services.reading() as session:
+        row = _issued(session, request_id)
+        leaf = session.get_one(LogEntry, row.log_index).leaf
+    receipt = services.ledger.receipt(row.log_index)
+    return build_bundle(
+        row.envelope,
+        issuer_keyid=row.issuer_keyid,
+        leaf=leaf,
+        index=row.log_index,
+        proof=receipt.hashes,
+        checkpoint_note=receipt.checkpoint,
+        log=services.ledger.verifier,
+    )
+
+
+def evidence(services: Services, request_id: str) -> bytes:
+    """Return a certified request's evidence file.
+
+    Raises:
+        NotFoundError: No such request.
+        NotIssuedError: The request is not certified.
+        ShreddedError: Its retention has ended.
+    """
+    with services.reading() as session:
+        _issued(session, request_id)
+        row = session.get_one(Verification, request_id)
+        return services.artifacts.get(session, row.evidence_id)
+
+
+def _issued(session: Session, request_id: str) -> Certificate:
+    request = find(session, request_id)
+    row = session.get(Certificate, request_id)
+    if row is None:
+        raise NotIssuedError("the request has no certificate yet", state=request.state)
+    return row
+
+
+def verify(
+    services: Services, data: bytes, evidence_file: bytes | None, model: bytes | None
+) -> Verdict:
+    """Return the numbered verdict on a bundle under this service's keys."""
+    issuer, keyid = issuer_key(services)
+    return verify_certificate(
+        data,
+        log=services.ledger.verifier,
+        issuer=issuer,
+        issuer_keyid=keyid,
+        model=model,
+        evidence=evidence_file,
+    )
+
+
+def issuer_key(services: Services) -> tuple[EllipticCurvePublicKey, str]:
+    """Return the issuer's public key and its name."""
+    key, keyid = load_issuer(services.settings)
+    return key.public_key(), keyid
+
+
+def issuer_pem(services: Services) -> str:
+    """Return the issuer's public key in PEM."""
+    return public_pem(issuer_key(services)[0])

@@ -1,0 +1,65 @@
+"""What every call and every task needs, opened once for each process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session
+
+from app.dispatch import Dispatcher, make_celery
+from app.ledger.group_commit import GroupCommitter
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import load_ledger
+from app.settings import Settings
+from app.vault.artifacts import ArtifactStore
+from app.vault.features import FeatureVault
+from app.vault.master import MasterKey
+from models.session import make_engine, reading
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The open ledger, vault and dispatcher of one process."""
+
+    settings: Settings
+    engine: Engine
+    ledger: Ledger
+    master: MasterKey
+    artifacts: ArtifactStore
+    features: FeatureVault
+    dispatcher: Dispatcher
+    committer: GroupCommitter
+
+    def close(self) -> None:
+        """Finish what was submitted and close the database."""
+        self.committer.close()
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session for reads; whatever it changed is thrown away."""
+        with Session(reading(self.engine), expire_on_commit=False) as session:
+            yield session
+
+
+def open_services(settings: Settings) -> Services:
+    """Open the database, the log and the vault.
+
+    Raises:
+        LetheError: The log does not exist, is older than the last checkpoint it signed, or
+            a key is missing; the message names the remedy.
+    """
+    engine = make_engine(settings.resolved_database_url)
+    ledger = load_ledger(settings, engine)  # first: what it misses is what must be done
+    master = MasterKey.load(settings)
+    return Services(
+        settings=settings,
+        engine=engine,
+        ledger=ledger,
+        master=master,
+        artifacts=ArtifactStore(settings.data_dir / "artifacts", master),
+        features=FeatureVault(master),
+        dispatcher=Dispatcher(make_celery(settings)),
+        committer=GroupCommitter(ledger),
+    )

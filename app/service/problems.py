@@ -1,0 +1,99 @@
+"""The problems that a well-formed, well-signed call can still meet."""
+
+from app.errors import LetheError
+
+
+class NotFoundError(LetheError):
+    """What the call names does not exist."""
+
+    slug, title, status = "not-found", "Not found", 404
+
+
+class UnknownModelError(LetheError):
+    """No model has that reference."""
+
+    slug, title, status = "model-unknown", "Unknown model", 404
+
+
+class UnknownRecordError(LetheError):
+    """The scope names data that the model's training set does not hold."""
+
+    slug, title, status = "record-unknown", "Unknown record", 404
+
+
+class AlreadyErasedError(LetheError):
+    """A record was erased before, or is being erased; `ref` and `request` say by whom."""
+
+    slug, title, status = "already-erased", "Already erased", 409
+
+
+class ScopeTooLargeError(LetheError):
+    """More records than one request may name."""
+
+    slug, title, status = "scope-too-large", "Scope too large", 413
+
+
+class MethodUnavailableError(LetheError):
+    """The model cannot be unlearned with the method asked for."""
+
+    slug, title, status = "method-unavailable", "Method not available for this model", 422
+
+
+class ModelNotReadyError(LetheError):
+    """The model is still being fitted, or its fit failed."""
+
+    slug, title, status = "model-not-ready", "Model not ready", 409
+
+
+class ConflictError(LetheError):
+    """Something with that name exists already."""
+
+    slug, title, status = "conflict", "Already exists", 409
+
+
+class IdempotencyMismatchError(LetheError):
+    """An Idempotency-Key was used before with another body."""
+
+    slug, title, status = "idempotency-key-reused", "Idempotency-Key reused", 422
+
+
+class NotWithdrawableError(LetheError):
+    """Execution has begun or the request is closed."""
+
+    slug, title, status = "not-withdrawable", "Too late to withdraw", 409
+
+
+class NotIssuedError(LetheError):
+    """The certificate does not exist yet."""
+
+    slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
+
+
+class UnauthorizedError(LetheError):
+    """No bearer token, or one that is unknown or revoked."""
+
+    slug, title, status = "token-invalid", "Bearer token missing or invalid", 401
+
+
+class ForbiddenError(LetheError):
+    """The token is good and its scope does not cover the call."""
+
+    slug, title, status = "scope-insufficient", "Not allowed", 403
+
+
+class UploadError(LetheError):
+    """An upload that cannot become a training set."""
+
+    slug, title, status = "upload-invalid", "Upload refused", 422
+
+
+class BodyTooLargeError(LetheError):
+    """A body over the configured limit."""
+
+    slug, title, status = "body-too-large", "Body too large", 413
+
+
+class BadCursorError(LetheError):
+    """A cursor or filter that this service did not give out."""
+
+    slug, title, status = "query-invalid", "Query refused", 400

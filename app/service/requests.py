@@ -1,0 +1,301 @@
+"""Erasure requests: accept, show, withdraw, list."""
+
+import base64
+import hashlib
+import secrets
+import uuid
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.schemas.base import format_time
+from app.schemas.requests import (
+    Accepted,
+    HistoryItem,
+    NewRequest,
+    Receipt,
+    RequestView,
+    Scope,
+)
+from app.service.context import Services
+from app.service.deadlines import due_at
+from app.service.problems import (
+    IdempotencyMismatchError,
+    MethodUnavailableError,
+    ModelNotReadyError,
+    NotFoundError,
+    NotWithdrawableError,
+    UnknownModelError,
+)
+from app.service.scope import claim_records
+from app.signing.errors import KeyRevokedError, KeyUnknownError, SignatureReplayedError
+from app.signing.http import SignedBy
+from app.steps import reached
+from models import (
+    Certificate,
+    ErasureRequest,
+    Job,
+    Model,
+    Record,
+    RequesterKey,
+    RequestEvent,
+    UsedNonce,
+)
+
+METHODS = ("ridge-exact",)
+CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits for someone
+
+
+def submit(
+    services: Services,
+    signed: SignedBy,
+    body: bytes,
+    wanted: NewRequest,
+    idempotency_key: str | None,
+) -> Accepted:
+    """Make a request durable and return its receipt.
+
+    When this returns, the log entry, the request and its job are on disk together and the
+    checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
+
+    Raises:
+        LetheError: From `app.service.problems` or `app.signing.errors`; nothing is stored.
+    """
+    reached("request.checked")
+    digest = hashlib.sha256(body).hexdigest()
+
+    def effect(tx: Transaction) -> tuple[str, str | None]:
+        key = use_signature(tx, signed)
+        earlier = _first_answer(tx.session, signed.keyid, idempotency_key, digest)
+        if earlier is not None:
+            return earlier.id, None
+        request = _create(services, tx, key, wanted, idempotency_key, digest)
+        job = Job(
+            id=str(uuid.uuid4()),
+            model_id=request.model_id,
+            kind="erase",
+            request_id=request.id,
+            stage="execute",
+            created_at=tx.now,
+        )
+        tx.session.add(job)
+        return request.id, job.id
+
+    request_id, job_id = services.committer.submit(effect)
+    reached("request.committed")
+    if job_id is not None:
+        services.dispatcher.nudge(job_id)
+    reached("request.dispatched")
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, request_id)
+        receipt = services.ledger.receipt(request.log_index)
+        return Accepted(
+            id=request.id,
+            ref=request.ref,
+            state="received",
+            due_at=request.due_at,
+            receipt=Receipt(
+                log_index=receipt.log_index,
+                tree_size=receipt.tree_size,
+                leaf=base64.b64encode(receipt.leaf).decode(),
+                hashes=[base64.b64encode(value).decode() for value in receipt.hashes],
+                checkpoint=receipt.checkpoint,
+            ),
+        )
+
+
+def use_signature(tx: Transaction, signed: SignedBy) -> RequesterKey:
+    """Spend the signature's nonce and return its key, both inside the writer transaction.
+
+    Raises:
+        KeyUnknownError: The key was deleted since the signature was checked.
+        KeyRevokedError: The key was revoked since.
+        SignatureReplayedError: (keyid, nonce) was used before.
+    """
+    key = tx.session.get(RequesterKey, signed.keyid)
+    if key is None:
+        raise KeyUnknownError("no key with this keyid is registered: register it first")
+    if key.revoked_at is not None:
+        raise KeyRevokedError("this key was revoked: sign with a current one")
+    if tx.session.get(UsedNonce, (signed.keyid, signed.nonce)) is not None:
+        raise SignatureReplayedError("this nonce was used before: sign again with a new one")
+    # Kept past expiry by the clock skew that verification forgives, and a margin.
+    expires = signed.expires + timedelta(minutes=1)
+    tx.session.add(UsedNonce(keyid=signed.keyid, nonce=signed.nonce, expires_at=expires))
+    tx.session.flush()
+    return key
+
+
+def _first_answer(
+    session: Session, keyid: str, idempotency_key: str | None, digest: str
+) -> ErasureRequest | None:
+    if idempotency_key is None:
+        return None
+    earlier = session.exec(
+        select(ErasureRequest).where(
+            ErasureRequest.keyid == keyid,
+            ErasureRequest.idempotency_key == idempotency_key,
+        )
+    ).first()
+    if earlier is not None and earlier.body_digest != digest:
+        raise IdempotencyMismatchError(
+            "this Idempotency-Key came with another body before: use a new key"
+        )
+    return earlier
+
+
+def _create(
+    services: Services,
+    tx: Transaction,
+    key: RequesterKey,
+    wanted: NewRequest,
+    idempotency_key: str | None,
+    digest: str,
+) -> ErasureRequest:
+    session = tx.session
+    model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
+    if model is None or model.id is None:
+        raise UnknownModelError("no model has this reference: GET /v1/models lists them")
+    method = wanted.method or model.method
+    if method not in METHODS:
+        raise MethodUnavailableError(f"this model offers: {', '.join(METHODS)}")
+    if model.state != "ready":
+        raise ModelNotReadyError("the model has no fitted version yet: try again later")
+    records = claim_records(
+        session,
+        services.master,
+        model,
+        key,
+        wanted.scope,
+        services.settings.max_scope_records,
+    )
+    request = ErasureRequest(
+        id=str(uuid.uuid4()),
+        ref=str(uuid.uuid4()),
+        model_id=model.id,
+        keyid=key.keyid,
+        method=method,
+        scope=wanted.scope.model_dump(exclude_none=True),
+        regulation=wanted.regulation,
+        event_key=secrets.token_bytes(32),
+        log_index=-1,
+        idempotency_key=idempotency_key,
+        body_digest=digest,
+        received_at=tx.now,
+        due_at=due_at(tx.now, wanted.regulation),
+    )
+    session.add(request)
+    session.flush()
+    for record in records:
+        record.claimed_by = request.id
+    request.log_index = record_request_event(
+        tx,
+        request,
+        "request.received",
+        {
+            "model": model.ref,
+            "method": method,
+            "scope": request.scope,
+            "records": len(records),
+            "keyid": key.keyid,
+            "regulation": wanted.regulation,
+            "due_at": format_time(request.due_at),
+            "body": digest,
+        },
+    )
+    return request
+
+
+def view(services: Services, request_id: str) -> RequestView:
+    """Return a request with its history.
+
+    Raises:
+        NotFoundError: Nobody holds a request of that id.
+    """
+    with services.reading() as session:
+        request = find(session, request_id)
+        model = session.get_one(Model, request.model_id)
+        events = session.exec(
+            select(RequestEvent)
+            .where(RequestEvent.request_id == request.id)
+            .order_by(col(RequestEvent.log_index))
+        )
+        issued = session.get(Certificate, request.id) is not None
+        return RequestView(
+            id=request.id,
+            ref=request.ref,
+            state=request.state,
+            model=model.ref,
+            method=request.method,
+            scope=Scope.model_validate(request.scope),
+            regulation=request.regulation,
+            due_at=request.due_at,
+            reason=request.reason,
+            history=[
+                HistoryItem(event=event.event, at=event.at, log_index=event.log_index)
+                for event in events
+            ],
+            certificate=certificate_path(request.id) if issued else None,
+        )
+
+
+def find(session: Session, request_id: str) -> ErasureRequest:
+    """Return a request by its id.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    request = session.get(ErasureRequest, request_id)
+    if request is None:
+        raise NotFoundError("no request has this id")
+    return request
+
+
+def certificate_path(request_id: str) -> str:
+    """Return where a request's certificate is served."""
+    return f"/v1/requests/{request_id}/certificate"
+
+
+def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestView:
+    """Withdraw a request that no worker has begun.
+
+    Raises:
+        NotFoundError: No such request, or it was signed with another key.
+        NotWithdrawableError: A worker has begun, or the request is closed.
+    """
+
+    def effect(tx: Transaction) -> None:
+        key = use_signature(tx, signed)
+        request = find(tx.session, request_id)
+        if request.keyid != key.keyid:
+            raise NotFoundError("no request has this id")
+        job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
+        if request.state != "received" or job.lease_token != 0:
+            raise NotWithdrawableError("execution has begun or the request is closed")
+        close(tx, request, job, "withdrawn", None)
+
+    services.committer.submit(effect)
+    return view(services, request_id)
+
+
+def close(
+    tx: Transaction, request: ErasureRequest, job: Job, state: str, reason: str | None
+) -> None:
+    """End a request without a certificate and give its records free again."""
+    request.state = state
+    request.reason = reason
+    job.stage = "done"
+    job.done_at = tx.now
+    job.lease_until = None
+    claimed = select(Record).where(Record.claimed_by == request.id)
+    for record in tx.session.exec(claimed):
+        record.claimed_by = None
+    payload: dict[str, str] = {} if reason is None else {"reason": reason}
+    record_request_event(tx, request, f"request.{state}", payload)
+
+
+def is_overdue(request: ErasureRequest, now: datetime) -> bool:
+    """Return whether an open request has passed its deadline."""
+    return request.state not in CLOSED and request.due_at < now

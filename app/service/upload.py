@@ -1,0 +1,18 @@
+"""Training rows that passed every check, on their way into the vault."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedUpload:
+    """`data` is an uncompressed .npz of exactly these arrays, made by `app.api.uploads`.
+
+    features (n, d) float16/32/64, finite; labels (n,) int64 in 0…classes-1; records, clients
+    and subjects (n,) unicode, the records distinct. It is kept sealed and shredded in the
+    transaction that learns it: raw features outlive their quantised form by seconds.
+    """
+
+    data: bytes
+    rows: int
+    records: list[str]
+    clients: list[str]

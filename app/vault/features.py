@@ -1,0 +1,124 @@
+"""Features at rest: a subject's rows in one blob under the subject's own key.
+
+To erase one row is to write the others again under a new key and to destroy the old one: a
+copy of the old ciphertext, in a backup or on a discarded disk, opens for nobody any more.
+"""
+
+from collections.abc import Iterator
+
+from sqlalchemy import select as columns
+from sqlmodel import Session, col
+
+from app.vault.errors import NotStoredError, ShreddedError
+from app.vault.master import MasterKey
+from app.vault.seal import context, new_key, open_sealed, seal
+from models import FeatureBlock, Subject
+from models.types import utcnow
+
+FETCH = 100  # blocks in memory at once when a whole model is read
+
+
+class FeatureVault:
+    """Feature blocks in the database, their keys wrapped by `master`. Payloads are opaque."""
+
+    def __init__(self, master: MasterKey) -> None:
+        self._master = master
+
+    def store(self, session: Session, subject: Subject, payload: bytes, rows: int) -> None:
+        """Seal `payload` under a fresh key of `subject`; an earlier key is destroyed.
+
+        The subject must be flushed: its id is part of what the blob is bound to.
+        """
+        assert subject.id is not None
+        key, generation = new_key(), subject.key_generation + 1
+        block = session.get(FeatureBlock, subject.id)
+        if block is None:
+            block = FeatureBlock(
+                subject_id=subject.id,
+                model_id=subject.model_id,
+                rows=0,
+                key_generation=0,
+                ciphertext=b"",
+            )
+        block.rows = rows
+        block.key_generation = generation
+        block.ciphertext = seal(
+            key, payload, _content(subject.model_id, subject.id, generation)
+        )
+        subject.wrapped_key = self._master.seal(key, _key_of(subject.id, generation))
+        subject.key_generation = generation
+        subject.shredded_at = None
+        session.add(subject)
+        session.add(block)
+        session.flush()
+
+    def rewrite(
+        self, session: Session, subject: Subject, payload: bytes | None, rows: int
+    ) -> None:
+        """Replace what is stored, newly keyed, or with None remove it; destroys the old key.
+
+        Raises:
+            NotStoredError: Nothing is stored for the subject.
+        """
+        block = session.get(FeatureBlock, subject.id)
+        if block is None:
+            raise NotStoredError("no features are stored for this subject")
+        if payload is not None:
+            self.store(session, subject, payload, rows)
+            return
+        subject.wrapped_key = None
+        subject.shredded_at = utcnow()
+        session.add(subject)
+        session.delete(block)
+        session.flush()
+
+    def load(self, session: Session, subject_id: int) -> bytes:
+        """Return a subject's payload.
+
+        Raises:
+            NotStoredError: Nothing was ever stored for the subject.
+            ShreddedError: Its key was destroyed.
+            SealError: The stored blob was altered or belongs elsewhere.
+        """
+        subject = session.get(Subject, subject_id)
+        if subject is not None and subject.shredded_at is not None:
+            raise ShreddedError("this subject's features were erased")
+        block = session.get(FeatureBlock, subject_id)
+        if subject is None or block is None or subject.wrapped_key is None:
+            raise NotStoredError("no features are stored for this subject")
+        generation = block.key_generation
+        key = self._master.open(subject.wrapped_key, _key_of(subject_id, generation))
+        return open_sealed(
+            key, block.ciphertext, _content(block.model_id, subject_id, generation)
+        )
+
+    def load_many(self, session: Session, model_id: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (subject id, payload) of all that is stored for a model, by subject id.
+
+        Raises:
+            SealError: A stored blob was altered or belongs elsewhere, or lacks its key.
+        """
+        query = (
+            columns(
+                col(FeatureBlock.subject_id),
+                col(FeatureBlock.key_generation),
+                col(FeatureBlock.ciphertext),
+                col(Subject.wrapped_key),
+            )
+            .join(Subject, col(Subject.id) == col(FeatureBlock.subject_id))
+            .where(col(FeatureBlock.model_id) == model_id)
+            .order_by(col(FeatureBlock.subject_id))
+            .execution_options(yield_per=FETCH)
+        )
+        for subject_id, generation, ciphertext, wrapped in session.connection().execute(query):
+            key = self._master.open(wrapped or b"", _key_of(subject_id, generation))
+            place = _content(model_id, subject_id, generation)
+            yield subject_id, open_sealed(key, ciphertext, place)
+
+
+def _content(model_id: int, subject_id: int, generation: int) -> bytes:
+    return context("features", model_id, subject_id, generation)
+
+
+def _key_of(subject_id: int, generation: int) -> bytes:
+    return context("features-key", subject_id, generation)

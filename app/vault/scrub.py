@@ -1,0 +1,43 @@
+"""Removing what a database keeps of overwritten and deleted rows.
+
+A destroyed key is gone from the table at once and from the file a little later:
+
+- SQLite zeroes the old content in the database file (secure_delete, `models.session`), but the
+  write-ahead log holds earlier pages until it is copied back and cut, which `scrub` does.
+- PostgreSQL keeps the old row version until VACUUM removes it, which `scrub` does for the
+  tables that hold keys and sealed features, and autovacuum does sooner or later anyway. The
+  freed bytes are overwritten as the page is used again, or at once by VACUUM FULL, which
+  locks the table. Archived WAL, replicas and backups keep theirs: see the operator guide.
+"""
+
+from sqlalchemy import text
+from sqlalchemy.engine import Engine
+
+# The tables whose rows held keys, sealed features, scopes and salts.
+TABLES = ("artifacts", "feature_blocks", "subjects", "erasure_requests", "records")
+
+
+def scrub(engine: Engine) -> bool:
+    """Remove old row versions now; False if a running transaction still needs them.
+
+    Call it outside of any transaction. False is no failure: call it again later. On
+    PostgreSQL True says that VACUUM ran; it keeps what older snapshots still see.
+    """
+    if engine.dialect.name == "sqlite":
+        return _cut_write_ahead_log(engine)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"VACUUM {', '.join(TABLES)}"))
+    return True
+
+
+def _cut_write_ahead_log(engine: Engine) -> bool:
+    # On the driver's connection: a checkpoint cannot run inside a transaction.
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        busy, _, _ = cursor.fetchone() or (1, -1, -1)
+        cursor.close()
+        return busy == 0
+    finally:
+        connection.close()

@@ -1,0 +1,55 @@
+"""Authenticated encryption: AES-256-GCM (NIST SP 800-38D) with a fresh random nonce.
+
+A sealed blob is nonce (12 bytes) || ciphertext || tag (16 bytes). `aad` says what the blob is
+and where it belongs; it is not stored, so a blob moved elsewhere does not open there.
+"""
+
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from app import canonical
+from app.vault.errors import SealError
+
+KEY_SIZE = 32  # bytes
+NONCE_SIZE = 12  # bytes; random: a key must not seal more than 2**32 blobs (SP 800-38D 8.3)
+TAG_SIZE = 16  # bytes
+
+
+def new_key() -> bytes:
+    """Return a fresh random key."""
+    return secrets.token_bytes(KEY_SIZE)
+
+
+def context(purpose: str, *ids: str | int) -> bytes:
+    """Return the associated data of a blob; different arguments give different bytes."""
+    return canonical.encode(["lethe-vault-1", purpose, *ids])
+
+
+def seal(key: bytes, plaintext: bytes, aad: bytes) -> bytes:
+    """Return `plaintext` sealed under `key` (32 bytes) for the place that `aad` names."""
+    nonce = secrets.token_bytes(NONCE_SIZE)
+    return nonce + AESGCM(_checked(key)).encrypt(nonce, plaintext, aad)
+
+
+def open_sealed(key: bytes, blob: bytes, aad: bytes) -> bytes:
+    """Return what `seal` sealed under the same key for the same place.
+
+    Raises:
+        SealError: The blob was altered or cut, or belongs to another key or place.
+    """
+    try:
+        if len(blob) < NONCE_SIZE + TAG_SIZE:
+            raise InvalidTag
+        return AESGCM(_checked(key)).decrypt(blob[:NONCE_SIZE], blob[NONCE_SIZE:], aad)
+    except InvalidTag:
+        raise SealError(
+            "sealed data was altered, moved, or sealed under another master key: restore the "
+            "data directory and the database from the same backup"
+        ) from None
+
+
+def _checked(key: bytes) -> bytes:
+    assert len(key) == KEY_SIZE, "AES-256 only: AESGCM would take shorter keys too"
+    return key

@@ -1,0 +1,55 @@
+"""The service's role on PostgreSQL: it can append to the log and cannot change it.
+
+The owner of the tables migrates; the service runs as another role without the privilege to
+UPDATE, DELETE or TRUNCATE what the triggers protect, or to drop the triggers.
+"""
+
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import Engine
+
+import models  # noqa: F401 - registers every table
+from models.types import METADATA
+
+APPEND_ONLY = ("log_entries", "log_nodes", "log_checkpoints")
+MAINTAIN = 170000  # PostgreSQL 17 knows the privilege to VACUUM a table of another's
+
+
+class GrantError(Exception):
+    """No such role, or not PostgreSQL."""
+
+
+def grant(engine: Engine, role: str) -> None:
+    """Give `role`, which must exist, what the service needs, and nothing more.
+
+    Whatever else the role may do to these tables is revoked first.
+
+    Raises:
+        GrantError: The database is SQLite, or there is no such role.
+    """
+    if engine.dialect.name != "postgresql":
+        raise GrantError("roles are PostgreSQL's: a SQLite file has none")
+    with engine.begin() as connection:
+        known = text("SELECT 1 FROM pg_roles WHERE rolname = :role")
+        if connection.execute(known, {"role": role}).first() is None:
+            raise GrantError("the database has no such role: CREATE ROLE it first")
+        for statement in _statements(connection, role):
+            connection.execute(text(statement))
+
+
+def _statements(connection: Connection, role: str) -> list[str]:
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    to, tables = quote(role), sorted(METADATA.tables)
+    free = [quote(table) for table in tables if table not in APPEND_ONLY]
+    verbs = "SELECT, INSERT, UPDATE, DELETE"
+    version = connection.execute(text("SHOW server_version_num")).scalar_one()
+    if int(version) >= MAINTAIN:
+        verbs += ", MAINTAIN"  # for `app.vault.scrub`
+    schema = quote(str(connection.dialect.default_schema_name))
+    return [
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {to}",
+        f"GRANT USAGE ON SCHEMA {schema} TO {to}",
+        f"GRANT SELECT, INSERT ON {', '.join(APPEND_ONLY)} TO {to}",
+        f"GRANT {verbs} ON {', '.join(free)} TO {to}",
+        f"GRANT SELECT ON alembic_version TO {to}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {to}",
+    ]

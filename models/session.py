@@ -1,0 +1,91 @@
+"""Engines, and what a transaction means on each database.
+
+A plain transaction on `make_engine(...)` is a writer. On SQLite it holds the one write lock
+from its first statement (BEGIN IMMEDIATE): a transaction that read first and wrote later
+could otherwise fail with SQLITE_BUSY_SNAPSHOT, which no timeout cures. So open it late and
+close it soon, and never wait for another writer inside it. Whoever only reads uses
+`reading(engine)`: a snapshot that blocks nobody and that the database refuses to write in.
+"""
+
+import sqlite3
+import time
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+BUSY_S = 30.0  # a writer waits this long for its turn; transactions here take milliseconds
+READ_ONLY = "lethe_read_only"  # execution option of SQLite connections
+
+# Per connection. secure_delete zeroes deleted content, or a shredded key could be read from
+# a free page; FULL makes a commit in WAL mode durable, NORMAL would lose the last ones.
+_PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+
+
+class UnsupportedDatabaseError(ValueError):
+    """A database URL of another kind than SQLite in a file, or PostgreSQL."""
+
+
+def make_engine(url: str) -> Engine:
+    """Return the engine for `url`; transactions on it are writers (see above).
+
+    Raises:
+        UnsupportedDatabaseError: Neither a SQLite file nor PostgreSQL.
+    """
+    parsed = make_url(url)
+    match parsed.get_backend_name():
+        case "sqlite":
+            return _sqlite_engine(parsed)
+        case "postgresql":
+            # A restarted server is noticed when a connection is taken, not in a request.
+            return create_engine(
+                parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", max_overflow=30
+            )
+    raise UnsupportedDatabaseError(
+        "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
+    )
+
+
+def reading(engine: Engine) -> Engine:
+    """Return an engine on the same pool whose transactions are snapshots and cannot write."""
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(**{READ_ONLY: True})
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    if url.database in (None, "", ":memory:"):
+        raise UnsupportedDatabaseError("SQLite must be a file: a log in memory is no log")
+    engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_size=10, max_overflow=30)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    assert isinstance(connection, sqlite3.Connection)
+    # Python's driver would begin late, not before a SELECT or SAVEPOINT: `_begin` does it.
+    connection.isolation_level = None
+    _use_wal(connection)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL. SQLite does not wait its busy timeout for this, so we do."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    read_only = connection.get_execution_options().get(READ_ONLY, False)
+    connection.exec_driver_sql(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

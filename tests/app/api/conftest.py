@@ -1,0 +1,23 @@
+"""An installation whose small model is fitted."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from tests.installation import Installation, install
+
+
+@pytest.fixture
+def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
+    """A fresh installation, nothing registered."""
+    with install(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def ready(installation: Installation) -> Installation:
+    """One whose key and model are registered and whose model is fitted."""
+    installation.ready()
+    return installation

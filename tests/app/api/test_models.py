@@ -1,0 +1,236 @@
+"""Registration, contributions and versions, and what may not become a training set."""
+
+import io
+import itertools
+import json
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlmodel import Session, select
+
+from models import Artifact, Contribution, FeatureBlock, Job, LogEntry, Model
+from tests.app.api.test_requests import problem
+from tests.installation import Installation
+from tests.small import CLIENTS, MODEL, ROWS, Caller, manifest, pack, rows
+
+
+def stored(installation: Installation) -> tuple[int, ...]:
+    with Session(installation.services.engine) as session:
+        tables = (LogEntry, Model, Contribution, Artifact, Job)
+        return tuple(len(session.exec(select(table)).all()) for table in tables)
+
+
+def changed(**arrays: Any) -> bytes:
+    """The small registration's arrays, some replaced; None leaves one out."""
+    merged = {**rows(), **arrays}
+    return pack({name: array for name, array in merged.items() if array is not None})
+
+
+def with_nan() -> np.ndarray[Any, Any]:
+    features = rows()["features"].copy()
+    features[3, 2] = np.nan
+    return features  # type: ignore[no-any-return]
+
+
+def lying_zip() -> bytes:
+    """A header that claims a terabyte."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name in ("labels", "clients"):
+            inner = io.BytesIO()
+            np.save(inner, rows()[name])
+            archive.writestr(f"{name}.npy", inner.getvalue())
+        inner = io.BytesIO()
+        header = {"descr": "<f8", "fortran_order": False, "shape": (2**37, 6)}
+        np.lib.format.write_array_header_1_0(inner, header)
+        archive.writestr("features.npy", inner.getvalue())
+    return stream.getvalue()
+
+
+BAD_DATA: list[tuple[str, bytes]] = [
+    ("no zip at all", b"PK\x03\x04 hello"),
+    ("empty", b""),
+    ("features missing", changed(features=None)),
+    ("clients missing", changed(clients=None)),
+    ("NaN", changed(features=with_nan())),
+    ("infinity", changed(features=np.full((ROWS, 6), np.inf))),
+    ("integers", changed(features=np.ones((ROWS, 6), dtype=np.int32))),
+    ("wrong width", changed(features=np.ones((ROWS, 5)))),
+    ("one dimension", changed(features=np.ones(ROWS))),
+    ("labels too few", changed(labels=np.zeros(3, dtype=int))),
+    ("labels of floats", changed(labels=np.zeros(ROWS))),
+    ("label out of range", changed(labels=np.full(ROWS, 3))),
+    ("negative label", changed(labels=np.full(ROWS, -1))),
+    ("record ids repeat", changed(records=np.array(["r0"] * ROWS))),
+    ("objects", changed(records=np.array([{"a": 1}] * ROWS, dtype=object))),
+    ("control character in an id", changed(clients=np.array(["a\nb"] * ROWS))),
+    ("an id too long", changed(clients=np.array(["x" * 201] * ROWS))),
+    ("no rows", pack({name: array[:0] for name, array in rows().items()})),
+    ("a header that lies", lying_zip()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "data", [case[1] for case in BAD_DATA], ids=[case[0] for case in BAD_DATA]
+)
+def test_an_unusable_upload_is_a_named_problem_and_stores_nothing(
+    installation: Installation, data: bytes
+) -> None:
+    before = stored(installation)
+    response = installation.caller.operator(
+        "POST",
+        "/v1/models",
+        files={"data": ("rows.npz", data)},
+        data={"manifest": json.dumps(manifest())},
+    )
+    problem(response, 422, "upload-invalid")
+    assert stored(installation) == before
+
+
+def test_rows_beyond_the_exactness_bound_are_refused(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 2**33 rows of 16 bits would be needed: lower the bound rather than upload them.
+    monkeypatch.setattr("app.api.uploads.EXACT_SUM", ROWS * 32767**2)
+    before = stored(installation)
+    body = problem(installation.caller.register_model(), 422, "upload-invalid")
+    assert "overflow" in body["detail"]
+    assert stored(installation) == before
+
+
+BAD_MANIFESTS: list[tuple[str, dict[str, Any]]] = [
+    ("no penalty", {"penalty": 0}),
+    ("negative penalty", {"penalty": -1}),
+    ("penalty of text", {"penalty": "NaN"}),
+    ("too many bits", {"bits": 17}),
+    ("no columns", {"exponents": []}),
+    ("one class", {"classes": ["only"]}),
+    ("unknown method", {"method": "magic"}),
+    ("ref of spaces", {"ref": "a b"}),
+    ("digest of letters", {"extractor": {"id": "identity", "digest": "xyz"}}),
+    ("unknown field", {"callback": "http://example.org"}),
+]
+
+
+@pytest.mark.parametrize("changes", [case[1] for case in BAD_MANIFESTS], ids=[case[0] for case in BAD_MANIFESTS])  # fmt: skip
+def test_an_unusable_manifest_is_a_named_problem(
+    installation: Installation, changes: dict[str, Any]
+) -> None:
+    before = stored(installation)
+    problem(installation.caller.register_model(**changes), 422, "body-invalid")
+    assert stored(installation) == before
+
+
+def test_registering_needs_an_operator(installation: Installation) -> None:
+    nobody = Caller(installation.caller.http, "lethe_operator_guess")
+    problem(nobody.register_model(), 401, "token-invalid")
+
+
+def test_a_reference_is_taken_once(ready: Installation) -> None:
+    problem(ready.caller.register_model(), 409, "conflict")
+
+
+def test_a_registration_becomes_a_version_and_its_upload_is_gone(ready: Installation) -> None:
+    model = ready.caller.operator("GET", f"/v1/models/{MODEL}").json()
+    assert (model["state"], model["current_version"]) == ("ready", 1)
+    versions = ready.caller.operator("GET", f"/v1/models/{MODEL}/versions").json()["items"]
+    assert [version["retained_count"] for version in versions] == [ROWS]
+    with Session(ready.services.engine) as session:
+        uploads = session.exec(select(Artifact).where(Artifact.kind == "upload")).all()
+        assert [upload.wrapped_key for upload in uploads] == [None]
+        blocks = session.exec(select(FeatureBlock)).all()
+        assert sum(block.rows for block in blocks) == ROWS
+        assert len(blocks) == CLIENTS
+    ready.check()
+
+
+def test_requests_to_a_model_not_yet_fitted_are_told_to_wait(
+    installation: Installation,
+) -> None:
+    installation.caller.register_key()
+    installation.caller.register_model()
+    problem(installation.caller.erase_records("r1"), 409, "model-not-ready")
+
+
+SERIAL = itertools.count()
+
+
+def contribute(installation: Installation, arrays: dict[str, Any], **caller: Any) -> Any:
+    client = Caller(
+        installation.caller.http, installation.caller.token, keyid=f"client-{next(SERIAL)}"
+    )
+    client.register_key(role=caller.pop("role", "client"), client="c1")
+    return client.signed(
+        "POST",
+        f"/v1/models/{MODEL}/contributions",
+        pack(arrays),
+        content_type="application/x-npz",
+    )
+
+
+def one_client(first: int, count: int = 4) -> dict[str, Any]:
+    return {**rows(seed=9, count=count, first=first), "clients": np.array(["c1"] * count)}
+
+
+def test_a_client_adds_records_and_erases_them_again(ready: Installation) -> None:
+    response = contribute(ready, one_client(first=100))
+    assert response.status_code == 202, response.text
+    ready.drain()
+    shown = ready.caller.http.get(response.headers["location"]).json()
+    assert shown["state"] == "learned"
+    assert ready.caller.erase_records("r100", "r101", "r102", "r103").status_code == 202
+    ready.drain()
+    items = ready.caller.operator("GET", f"/v1/models/{MODEL}/versions").json()["items"]
+    assert [item["retained_count"] for item in items] == [ROWS, ROWS + 4, ROWS]
+    assert items[0]["head"] == items[2]["head"], "add and erase must cancel exactly"
+    assert items[0]["statistics"] == items[2]["statistics"] != items[1]["statistics"]
+    ready.check()
+
+
+def test_contributions_are_refused_where_they_must_be(ready: Installation) -> None:
+    problem(contribute(ready, one_client(first=1)), 409, "conflict")
+    problem(contribute(ready, rows(count=4, first=200)), 403, "key-not-entitled")
+    missing = {
+        name: array for name, array in one_client(first=300).items() if name != "records"
+    }
+    problem(contribute(ready, missing), 422, "upload-invalid")
+    stranger = ready.caller.signed(
+        "POST",
+        f"/v1/models/{MODEL}/contributions",
+        pack(one_client(first=400)),
+        content_type="application/x-npz",
+    )
+    problem(stranger, 403, "key-not-entitled")  # a requester's key contributes nothing
+
+
+def test_two_contributions_of_one_record_end_with_one(ready: Installation) -> None:
+    first = contribute(ready, one_client(first=100))
+    second = contribute(ready, one_client(first=102))  # overlaps; the first is not learned yet
+    assert (first.status_code, second.status_code) == (202, 202)
+    ready.drain()
+    states = [
+        ready.caller.http.get(answer.headers["location"]).json()["state"]
+        for answer in (first, second)
+    ]
+    assert states == ["learned", "failed"]
+    ready.check()
+
+
+def test_an_erasure_withdraws_and_shreds_every_earlier_version(ready: Installation) -> None:
+    path = f"/v1/models/{MODEL}/versions/1/artifact"
+    assert ready.caller.operator("GET", path).status_code == 200
+    ready.caller.erase_records("r0")
+    ready.drain()
+    problem(ready.caller.operator("GET", path), 410, "shredded")
+    with Session(ready.services.engine) as session:
+        kept = {
+            artifact.kind
+            for artifact in session.exec(select(Artifact))
+            if artifact.wrapped_key is not None
+        }
+        assert kept == {"head", "state", "evidence"}
+        names = {a.id for a in session.exec(select(Artifact)) if a.wrapped_key is not None}
+    files = {path.name for path in (ready.settings.data_dir / "artifacts").iterdir()}
+    assert files == names

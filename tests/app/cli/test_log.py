@@ -1,0 +1,186 @@
+"""`lethe log`: a verdict for every log, and 0, 1 or 2 for scripts."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli.log import log
+from app.errors import LetheError
+from app.ledger.fetch import UnreachableError
+from app.ledger.follow import mirror_log
+from app.ledger.note import NoteError
+from tests.app.ledger import oracle
+from tests.app.ledger.logs import STRANGER, VERIFIER, fetch_files, log_files
+
+FILES = log_files(oracle.entries(300))
+VKEY = VERIFIER.vkey
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(log, args)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    mirror_log(fetch_files(FILES), VERIFIER, tmp_path / "log")
+    return tmp_path / "log"
+
+
+def damage(directory: Path) -> None:
+    path = directory / "tile" / "0" / "001.p" / "44"
+    path.write_bytes(bytes(32) + path.read_bytes()[32:])
+
+
+def test_an_honest_log_passes(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", VKEY)
+    assert result.exit_code == 0
+    assert result.output.startswith("PASS  log.example\n")
+    assert "size 300" in result.output
+    assert "300 entries and 3 tiles checked" in result.output
+
+
+def test_json_tells_what_was_checked(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", VKEY, "--json")
+    assert result.exit_code == 0
+    root = FILES["checkpoint"].decode().splitlines()[2]
+    assert json.loads(result.output) == {
+        "result": "PASS",
+        "origin": "log.example",
+        "size": 300,
+        "root": root,
+        "entries": 300,
+        "tiles": 3,
+    }
+
+
+def test_a_damaged_log_fails_and_names_the_file(directory: Path) -> None:
+    damage(directory)
+    result = invoke("verify", str(directory), "--vkey", VKEY)
+    assert result.exit_code == 1
+    assert result.output.startswith("FAIL  tile/0/001.p/44: hash 0 is not that of the entry")
+
+
+def test_json_tells_what_failed(directory: Path) -> None:
+    damage(directory)
+    result = invoke("verify", str(directory), "--vkey", VKEY, "--json")
+    assert result.exit_code == 1
+    verdict = json.loads(result.output)
+    assert (verdict["result"], verdict["path"]) == ("FAIL", "tile/0/001.p/44")
+    assert "hash 0" in verdict["detail"]
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_the_key_may_be_a_file(directory: Path, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "log.vkey").write_text(VKEY + ending)
+    result = invoke("verify", str(directory), "--vkey", str(tmp_path / "log.vkey"))
+    assert result.exit_code == 0
+
+
+def test_another_key_fails(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", STRANGER.verifier.vkey)
+    assert result.exit_code == 1
+    assert "no known key" in result.output
+
+
+@pytest.mark.parametrize("vkey", ["", "no such file", "x" * 5000, "\0", VKEY[:-1]])
+def test_what_is_no_key_is_an_error(directory: Path, vkey: str) -> None:
+    with pytest.raises(NoteError, match="--vkey"):
+        CliRunner().invoke(
+            log, ["verify", str(directory), "--vkey", vkey], catch_exceptions=False
+        )
+
+
+def test_a_binary_key_file_is_an_error(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    error = invoke("verify", str(directory), "--vkey", str(tmp_path / "key")).exception
+    assert isinstance(error, NoteError)
+
+
+def test_no_log_is_an_error_and_not_a_verdict(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nothing"):
+        result = invoke("verify", str(place), "--vkey", VKEY, "--json")
+        assert isinstance(result.exception, UnreachableError)
+        assert result.output == ""
+
+
+def test_mirror_copies_and_then_refuses_a_fork(directory: Path, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    result = invoke("mirror", str(directory), str(mirror), "--vkey", VKEY)
+    assert (result.exit_code, result.output[:4]) == (0, "PASS")
+    assert (mirror / "checkpoint").read_bytes() == FILES["checkpoint"]
+
+    forked = log_files((b"forked", *oracle.entries(400)[1:]))
+    for path, data in forked.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(data)
+    result = invoke("mirror", str(directory), str(mirror), "--vkey", VKEY)
+    assert result.exit_code == 1
+    assert "forked: its first 300 entries" in result.output
+    assert (mirror / "checkpoint").read_bytes() == FILES["checkpoint"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stand in for app.cli.log_server; returns the calls it gets."""
+    calls: list[Any] = []
+    double = ModuleType("app.cli.log_server")
+
+    def run_init(origin: str | None) -> None:
+        calls.append(("init", origin))
+
+    def run_fsck(as_json: bool) -> bool:
+        calls.append(("fsck", as_json))
+        return len(calls) == 1
+
+    functions: dict[str, Callable[..., Any]] = {"run_init": run_init, "run_fsck": run_fsck}
+    for name, function in functions.items():
+        setattr(double, name, function)
+    monkeypatch.setitem(sys.modules, "app.cli.log_server", double)
+    return calls
+
+
+def test_init_takes_an_origin(server: list[Any]) -> None:
+    assert invoke("init").exit_code == 0
+    assert invoke("init", "--origin", "log.example").exit_code == 0
+    assert server == [("init", None), ("init", "log.example")]
+
+
+def test_fsck_exits_by_its_verdict(server: list[Any]) -> None:
+    assert [invoke("fsck").exit_code, invoke("fsck", "--json").exit_code] == [0, 1]
+    assert server == [("fsck", False), ("fsck", True)]
+
+
+def test_an_error_of_the_server_goes_on_to_main(
+    server: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_fsck(as_json: bool) -> bool:
+        raise LetheError("no log: run lethe log init")
+
+    monkeypatch.setattr(sys.modules["app.cli.log_server"], "run_fsck", run_fsck)
+    assert isinstance(invoke("fsck").exception, LetheError)
+
+
+def test_verifying_needs_the_base_install_only(directory: Path) -> None:
+    program = (
+        "import sys\n"
+        "from app.cli.log import log\n"
+        "log(sys.argv[1:], standalone_mode=False)\n"
+        "extra = {'numpy', 'scipy', 'sqlmodel', 'sqlalchemy', 'pydantic', 'fastapi',\n"
+        "         'starlette', 'celery', 'redis', 'models', 'workers', 'httpx2'}\n"
+        "print(sorted(extra & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "verify", str(directory), "--vkey", VKEY],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("PASS")
+    assert done.stdout.splitlines()[-1] == "[]"  # a directory needs no HTTP client either

@@ -1,0 +1,249 @@
+"""The command group: lazy, and an error is one line with its remedy."""
+
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main as cli
+from app.errors import LetheError
+
+COMMANDS = """
+import sys
+import click
+from app.errors import LetheError
+
+@click.command()
+@click.argument("word")
+def hello(word):
+    "Say a word."
+    click.echo(f"hello {word}")
+
+@click.command()
+def refused():
+    "Be refused."
+    raise LetheError("the log is missing: run lethe log init")
+
+@click.command()
+def broken():
+    "Break."
+    raise RuntimeError("a bug")
+
+@click.command()
+def late():
+    "Import when run."
+    import celery_that_is_not_installed
+
+@click.command()
+def ours():
+    "Import what Lethe lacks."
+    import app.no_such_module
+
+@click.command()
+def half():
+    "Miss what the base install has."
+    raise ModuleNotFoundError("No module named 'httpx2._x'", name="httpx2._x")
+
+no_command = 3
+"""
+
+POINTS = """
+[lethe.test_commands]
+zz-first = lethe_test_commands:hello
+hello = lethe_test_commands:hello
+refused = lethe_test_commands:refused
+broken = lethe_test_commands:broken
+late = lethe_test_commands:late
+ours = lethe_test_commands:ours
+half = lethe_test_commands:half
+odd = lethe_test_commands:no_command
+serve = lethe_test_server:serve
+worker = lethe_test_server:worker
+demo = lethe_test_server:demo
+tuned = lethe_test_scipy:tuned
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install a distribution whose entry points are POINTS; returns its directory."""
+    name = "lethe_test_commands"
+    info = tmp_path / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    (tmp_path / f"{name}.py").write_text(COMMANDS)
+    (tmp_path / "lethe_test_server.py").write_text("import fastapi_that_is_not_installed\n")
+    (tmp_path / "lethe_test_scipy.py").write_text(
+        'raise ModuleNotFoundError("No module named \'sklearn\'", name="sklearn")\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(cli, "GROUP", "lethe.test_commands")
+    return tmp_path
+
+
+def lethe(directory: Path, *args: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line in a process of its own."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "from app.cli import main\n"
+        "main.GROUP = 'lethe.test_commands'\n"
+        "main.main()\n"
+    )
+    command = [sys.executable, "-c", program, str(directory), *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(cli.lethe, args)
+
+
+def test_a_subcommand_runs(installed: Path) -> None:
+    done = lethe(installed, "hello", "world")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello world\n", "")
+
+
+def test_an_error_is_one_line_without_traceback(installed: Path) -> None:
+    done = lethe(installed, "refused")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: the log is missing: run lethe log init\n"
+
+
+def test_a_bug_keeps_its_traceback(installed: Path) -> None:
+    done = lethe(installed, "broken")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "RuntimeError: a bug" in done.stderr
+
+
+MISSING = [
+    (["serve"], "fastapi_that_is_not_installed", "server"),
+    (["serve", "--port", "80", "x"], "fastapi_that_is_not_installed", "server"),
+    (["serve", "--help"], "fastapi_that_is_not_installed", "server"),
+    (["worker"], "fastapi_that_is_not_installed", "worker"),
+    (["demo"], "fastapi_that_is_not_installed", "demo"),
+    (["tuned"], "sklearn", "demo"),
+    (["late"], "celery_that_is_not_installed", "server"),
+]
+
+
+@pytest.mark.parametrize(
+    ("args", "package", "extra"), MISSING, ids=[" ".join(case[0]) for case in MISSING]
+)
+def test_a_missing_extra_is_named(
+    installed: Path, args: list[str], package: str, extra: str
+) -> None:
+    error = invoke(*args).exception
+    assert isinstance(error, LetheError)
+    expected = f"the package {package} is not installed: run pip install 'lethe[{extra}]'"
+    assert error.detail == expected
+
+
+def test_a_missing_extra_exits_with_2(installed: Path) -> None:
+    done = lethe(installed, "serve", "--port", "80")
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: .* run pip install 'lethe\[server\]'\n", done.stderr)
+
+
+def test_a_base_package_is_no_extra(installed: Path) -> None:
+    error = invoke("half").exception
+    assert isinstance(error, LetheError)
+    assert "httpx2 is missing: the installation is incomplete" in error.detail
+
+
+def test_a_missing_module_of_our_own_is_a_bug(installed: Path) -> None:
+    error = invoke("ours").exception
+    assert isinstance(error, ModuleNotFoundError)
+    assert error.name == "app.no_such_module"
+
+
+def test_help_lists_all_even_what_is_not_installed(installed: Path) -> None:
+    points = installed / "lethe_test_commands-1.0.dist-info" / "entry_points.txt"
+    points.write_text(POINTS.replace("odd = lethe_test_commands:no_command\n", ""))
+    result = invoke("--help")
+    assert result.exit_code == 0
+    for line in (r"hello +Say a word\.", r"refused +Be refused\.", r"serve +Not available"):
+        assert re.search(line, result.output)
+    assert result.output.index(" hello") < result.output.index(" zz-first")
+
+
+def test_what_is_no_command_is_a_bug(installed: Path) -> None:
+    error = invoke("odd").exception
+    assert isinstance(error, TypeError)
+
+
+def test_an_unknown_subcommand_is_a_usage_error(installed: Path) -> None:
+    done = lethe(installed, "helo")
+    assert done.returncode == 2
+    assert "No such command 'helo'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_printed(tmp_path: Path) -> None:
+    info = tmp_path / "lethe-9.8.7.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lethe\nVersion: 9.8.7\n")
+    done = lethe(tmp_path, "--version")
+    assert (done.returncode, done.stdout) == (0, "lethe, version 9.8.7\n")
+
+
+def test_a_subcommand_imports_nothing_of_the_others(installed: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from app.cli import main
+        main.GROUP = "lethe.test_commands"
+        main.lethe(["hello", "x"], standalone_mode=False)
+        print(sorted(name for name in sys.modules if name.startswith("lethe_test")))
+        heavy = {"numpy", "scipy", "sqlmodel", "sqlalchemy", "pydantic", "fastapi", "celery",
+                 "cryptography", "httpx2"}
+        print(sorted(heavy & set(sys.modules)))
+        """
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            program,
+            str(installed),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[1:] == ["['lethe_test_commands']", "[]"]
+
+
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
+DECLARED = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["lethe.commands"]
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_every_declared_subcommand_is_there(name: str) -> None:
+    command = EntryPoint(name, DECLARED[name], cli.GROUP).load()
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command.get_short_help_str()  # what `lethe --help` says of it
+
+
+@pytest.mark.parametrize("name", ["certificate", "key", "log", "request"])
+def test_the_base_subcommands_need_no_extra(name: str) -> None:
+    program = (
+        "import sys\n"
+        "from importlib.metadata import EntryPoint\n"
+        "EntryPoint('x', sys.argv[1], 'lethe.commands').load()\n"
+        "extra = {'numpy', 'scipy', 'sqlmodel', 'sqlalchemy', 'pydantic', 'fastapi',\n"
+        "         'starlette', 'celery', 'redis', 'models', 'workers'}\n"
+        "print(sorted(extra & set(sys.modules)))\n"
+    )
+    command = [sys.executable, "-c", program, DECLARED[name]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

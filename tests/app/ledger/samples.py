@@ -1,0 +1,144 @@
+"""Entries, requests and certificates to log, and the means to tamper with a stored log."""
+
+import secrets
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from sqlalchemy import text
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from app.certificates.bundle import hashedrekord_leaf
+from app.certificates.dsse import sign_envelope
+from app.ledger.entries import model_leaf
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Ledger, Transaction
+from models import Certificate, ErasureRequest, LogEntry, Model, RequesterKey
+
+LOG_TABLES = ("log_entries", "log_nodes", "log_checkpoints")
+
+
+def entry(number: int) -> bytes:
+    """Return a valid leaf; different numbers give different leaves."""
+    return model_leaf("model.version", "m", {"head": f"{number:064x}"}, date(2026, 1, 2))
+
+
+def append(ledger: Ledger, *leaves: bytes, checkpoint: bool = True) -> list[int]:
+    """Append leaves in one transaction and return their indices."""
+
+    def effect(tx: Transaction) -> list[int]:
+        return [tx.append(leaf) for leaf in leaves]
+
+    return ledger.transact(effect, checkpoint=checkpoint)
+
+
+def stored_leaves(engine: Engine) -> tuple[bytes, ...]:
+    """Return every leaf in the database, in order."""
+    with Session(engine) as session:
+        return tuple(session.exec(select(LogEntry.leaf).order_by(col(LogEntry.index))))
+
+
+def add_model(session: Session, ref: str = "m") -> Model:
+    """Add a model row."""
+    model = Model(
+        ref=ref, method="ridge-exact", config={}, classes=[], extractor={}, tombstone_key=b"k"
+    )
+    session.add(model)
+    session.flush()
+    return model
+
+
+def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
+    """Log a received request and return its id."""
+
+    def effect(tx: Transaction) -> str:
+        session = tx.session
+        model = session.exec(select(Model).where(Model.ref == "m")).first()
+        if session.get(RequesterKey, "k") is None:
+            key = RequesterKey(keyid="k", algorithm="ed25519", public_key="", role="requester")
+            session.add(key)
+        model = model or add_model(session)
+        session.flush()
+        assert model.id is not None
+        request = ErasureRequest(
+            id=str(uuid.uuid4()),
+            ref=str(uuid.uuid4()),
+            model_id=model.id,
+            keyid="k",
+            method="ridge-exact",
+            scope={"subject": scope},
+            regulation="gdpr",
+            event_key=secrets.token_bytes(32),
+            log_index=-1,
+            body_digest="",
+            due_at=datetime.now(UTC) + timedelta(days=30),
+        )
+        session.add(request)
+        session.flush()
+        payload = {"scope": request.scope, "records": 3}
+        request.log_index = record_request_event(tx, request, "request.received", payload)
+        return request.id
+
+    return ledger.transact(effect)
+
+
+def certify(ledger: Ledger, issuer: EllipticCurvePrivateKey, request_id: str) -> int:
+    """Issue a certificate and return the index of its leaf."""
+
+    def effect(tx: Transaction) -> int:
+        request = tx.session.get_one(ErasureRequest, request_id)
+        envelope = sign_envelope(f'{{"of":"{request.ref}"}}'.encode(), issuer, "issuer-1")
+        index = tx.append(hashedrekord_leaf(envelope, issuer.public_key()))
+        certificate = Certificate(
+            request_id=request.id,
+            id=str(uuid.uuid4()),
+            envelope=envelope,
+            issuer_keyid="issuer-1",
+            result="PASS",
+            log_index=index,
+        )
+        tx.session.add(certificate)
+        request.state = "certified"
+        record_request_event(tx, request, "request.certified", {"certificate": index})
+        return index
+
+    return ledger.transact(effect)
+
+
+def tamper(engine: Engine, *statements: str | Callable[[Session], None]) -> None:
+    """Change a database as its owner could: without the triggers."""
+    with Session(engine) as session:
+        _drop_triggers(session)
+        for statement in statements:
+            if callable(statement):
+                statement(session)
+            else:
+                session.connection().execute(text(statement))
+        session.commit()
+
+
+def rewind(engine: Engine, size: int) -> None:
+    """Make the log what a backup held when it had `size` entries and all were published."""
+    tamper(
+        engine,
+        f'DELETE FROM log_entries WHERE "index" >= {size}',
+        f'DELETE FROM log_nodes WHERE ("index" + 1) << level > {size}',
+        f"DELETE FROM log_checkpoints WHERE size > {size}",
+    )
+
+
+def _drop_triggers(session: Session) -> None:
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        names = connection.execute(text(query)).scalars().all()
+        statements = [f"DROP TRIGGER {name}" for name in names]
+    else:
+        statements = [f"DROP TRIGGER {t}_append_only ON {t}" for t in LOG_TABLES]
+        query = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%_append_only'"
+        if connection.execute(text(query)).scalar_one() == 0:
+            statements = []
+    for statement in statements:
+        connection.execute(text(statement))

@@ -1,0 +1,202 @@
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from sqlmodel import Session, select
+
+from app import steps
+from app.errors import LetheError
+from app.ledger.checkpoint import open_checkpoint
+from app.ledger.entries import EntryError
+from app.ledger.fsck import fsck
+from app.ledger.proofs import ProofError, check_consistency, check_inclusion
+from app.ledger.receipt import Receipt, UnpublishedError
+from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.startup import load_ledger
+from app.ledger.tree import leaf_hash
+from app.settings import Settings
+from app.steps import PlantedFaultError
+from models import Model
+from tests.app.ledger import oracle
+from tests.app.ledger.samples import add_model, append, entry, stored_leaves
+
+
+@pytest.fixture
+def plant() -> Iterator[Callable[[str], None]]:
+    """Raise at a named step, once."""
+
+    def plant(step: str) -> None:
+        steps.plant(f"{step}=raise")
+
+    yield plant
+    steps.install(None)
+
+
+def test_every_entry_is_proved_under_a_signed_checkpoint_that_never_changes(
+    ledger: Ledger,
+) -> None:
+    rng = random.Random(1)
+    leaves: tuple[bytes, ...] = ()
+    receipts: list[Receipt] = []
+    for _ in range(12):
+        new = [entry(len(leaves) + i) for i in range(rng.choice((1, 1, 2, 5, 9)))]
+        assert append(ledger, *new) == list(range(len(leaves), len(leaves) + len(new)))
+        leaves += tuple(new)
+        assert ledger.latest().size == len(leaves)
+        assert ledger.latest().root == oracle.mth(leaves)
+        receipts += [ledger.receipt(len(receipts) + i) for i in range(len(new))]
+    assert stored_leaves(ledger.engine) == leaves
+    for index, receipt in enumerate(receipts):
+        assert ledger.receipt(index) == receipt
+        checkpoint = open_checkpoint(receipt.checkpoint, ledger.verifier)
+        assert checkpoint.size == receipt.tree_size > index
+        assert checkpoint.root == oracle.mth(leaves[: checkpoint.size])
+        check_inclusion(
+            index, checkpoint.size, leaf_hash(leaves[index]), receipt.hashes, checkpoint.root
+        )
+
+
+def test_proofs_between_any_sizes_match_the_definition(ledger: Ledger) -> None:
+    leaves = tuple(entry(i) for i in range(21))
+    append(ledger, *leaves)
+    for size in (1, 2, 7, 8, 21):
+        for index in range(size):
+            assert ledger.inclusion(index, size) == oracle.path(index, leaves[:size])
+        proof = ledger.consistency(size, 21)
+        assert proof == oracle.proof(size, leaves)
+        check_consistency(size, 21, proof, oracle.mth(leaves[:size]), oracle.mth(leaves))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ledger: ledger.receipt(3),
+        lambda ledger: ledger.receipt(-1),
+        lambda ledger: ledger.inclusion(2, 4),
+        lambda ledger: ledger.inclusion(2, 2),
+        lambda ledger: ledger.inclusion(-1, 2),
+        lambda ledger: ledger.consistency(1, 4),
+        lambda ledger: ledger.consistency(0, 3),
+        lambda ledger: ledger.consistency(3, 2),
+    ],
+)
+def test_what_is_not_there_is_not_proved(
+    ledger: Ledger, ask: Callable[[Ledger], object]
+) -> None:
+    append(ledger, entry(0), entry(1), entry(2))
+    with pytest.raises(ProofError):
+        ask(ledger)
+
+
+def test_reader_serves_whole_tiles(ledger: Ledger) -> None:
+    leaves = tuple(entry(i) for i in range(300))
+    append(ledger, *leaves)
+    strict = oracle.StrictReader(leaves)
+    with Session(ledger.engine) as session:
+        read = ledger.reader(session)
+        for level, count in ((0, 300), (1, 150), (8, 1)):
+            assert [read(level, i) for i in range(count)] == [
+                strict(level, i) for i in range(count)
+            ]
+        with pytest.raises(LetheError, match="log fsck"):
+            read(0, 300)
+
+
+def test_entries_and_rows_commit_together_or_not_at_all(ledger: Ledger) -> None:
+    def effect(tx: Transaction) -> None:
+        add_model(tx.session)
+        tx.append(entry(0))
+        raise KeyError("changed my mind")
+
+    with pytest.raises(KeyError):
+        ledger.transact(effect)
+    with Session(ledger.engine) as session:
+        assert session.get(Model, 1) is None
+        assert ledger.size(session) == 0
+    assert ledger.latest().size == 0
+    assert append(ledger, entry(1)) == [0]
+
+
+def test_a_savepoint_undoes_its_rows_and_entries(ledger: Ledger) -> None:
+    def effect(tx: Transaction) -> None:
+        tx.append(entry(0))
+        with suppress(KeyError), tx.savepoint():
+            add_model(tx.session, "undone")
+            tx.append(entry(99))
+            raise KeyError
+        add_model(tx.session, "kept")
+        tx.append(entry(1))
+
+    ledger.transact(effect)
+    assert stored_leaves(ledger.engine) == (entry(0), entry(1))
+    with Session(ledger.engine) as session:
+        assert list(session.exec(select(Model.ref))) == ["kept"]
+
+
+def test_what_is_no_entry_is_refused_before_anything_is_stored(ledger: Ledger) -> None:
+    with pytest.raises(EntryError):
+        append(ledger, entry(0), b"a stray leaf")
+    assert stored_leaves(ledger.engine) == ()
+
+
+def test_returned_objects_stay_readable(ledger: Ledger) -> None:
+    model = ledger.transact(lambda tx: add_model(tx.session))
+    assert model.ref == "m"
+
+
+def test_transactions_do_not_nest(ledger: Ledger) -> None:
+    with pytest.raises(AssertionError, match="nest"):
+        ledger.transact(lambda tx: append(ledger, entry(0)))
+    assert append(ledger, entry(0)) == [0]
+
+
+def test_unpublished_entries_wait_for_the_next_checkpoint(ledger: Ledger) -> None:
+    append(ledger, entry(0), checkpoint=False)
+    with pytest.raises(UnpublishedError):
+        ledger.receipt(0)
+    ledger.transact(lambda tx: None, checkpoint=False)
+    assert ledger.latest().size == 0
+    ledger.transact(lambda tx: None)  # appends nothing and publishes what is pending
+    assert ledger.receipt(0).tree_size == 1
+    note = ledger.latest().note
+    assert ledger.publish_checkpoint().note == note
+
+
+@pytest.mark.parametrize(
+    ("step", "durable"),
+    [
+        ("ledger.appended", False),
+        ("ledger.committed", True),
+        ("checkpoint.guarded", True),
+        ("checkpoint.committed", True),
+    ],
+)
+@pytest.mark.parametrize("recovery", ["start", "transaction"])
+def test_a_crash_at_any_step_loses_nothing_and_signs_one_history(
+    ledger: Ledger,
+    settings: Settings,
+    plant: Callable[[str], None],
+    *,
+    step: str,
+    durable: bool,
+    recovery: str,
+) -> None:
+    append(ledger, entry(0))
+    plant(step)
+    with pytest.raises(PlantedFaultError):
+        append(ledger, entry(1))
+    assert len(stored_leaves(ledger.engine)) == 1 + durable
+    assert ledger.latest().size == 1 + (step == "checkpoint.committed")
+    assert ledger.guard.read().size == 1 + step.startswith("checkpoint.")
+    leaves = (entry(0), entry(1)) if durable else (entry(0),)
+    if recovery == "start":
+        again = load_ledger(settings, ledger.engine)
+    else:
+        again = ledger
+        append(again, entry(2))
+        leaves += (entry(2),)
+    assert stored_leaves(again.engine) == leaves
+    assert again.latest().root == oracle.mth(leaves)
+    assert again.guard.read().root == oracle.mth(leaves)
+    assert fsck(again).ok

@@ -1,0 +1,154 @@
+"""Fixtures: fresh databases on real servers, settings, and an initialised ledger.
+
+`database_url` and what rests on it (`engine`, `settings`, `ledger`) run each test twice, on
+SQLite and on PostgreSQL. A test worker starts at most one server of each kind, when a test
+first asks for it, and a fresh database is a copy of one migrated template.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.pool import NullPool
+
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import init_log
+from app.settings import Settings
+from migrations.runner import upgrade
+from models.session import make_engine
+from tests.servers import postgres_server, redis_server
+
+ORIGIN = "ledger.test/lethe"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[URL]:
+    """A PostgreSQL server, by the URL of its maintenance database."""
+    with postgres_server() as url:
+        yield make_url(url).set(drivername="postgresql+psycopg")
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: URL) -> Iterator[str]:
+    """The name of a migrated database that nothing is connected to."""
+    with _fresh_database(postgres) as url:
+        _migrate(url)
+        assert url.database is not None
+        yield url.database
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file that nothing has open."""
+    path = tmp_path_factory.mktemp("template") / "lethe.db"
+    _migrate(_sqlite_url(path))
+    return path
+
+
+@pytest.fixture
+def postgres_url(postgres: URL, postgres_template: str) -> Iterator[str]:
+    """A fresh migrated database on PostgreSQL."""
+    with _fresh_database(postgres, postgres_template) as url:
+        yield url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, sqlite_template: Path) -> str:
+    """A fresh migrated database in SQLite."""
+    path = tmp_path / "lethe.db"
+    shutil.copyfile(sqlite_template, path)
+    return _sqlite_url(path).render_as_string()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A fresh migrated database; each test runs on both kinds."""
+    name = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without any table; each test runs on both kinds."""
+    if request.param == "sqlite":
+        yield _sqlite_url(tmp_path / "empty.db").render_as_string()
+        return
+    with _fresh_database(request.getfixturevalue("postgres")) as url:
+        yield url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """An engine on a fresh migrated database."""
+    engine = make_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[str]:
+    """A Redis server, by the URL of its first database."""
+    with redis_server() as url:
+        yield url
+
+
+@pytest.fixture
+def redis_url(redis: str) -> str:
+    """An empty Redis database."""
+    from redis import Redis
+
+    with Redis.from_url(redis) as client:
+        client.flushdb()
+    return redis
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """An empty data directory."""
+    path = tmp_path / "data"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def settings(database_url: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of an installation on a fresh migrated database, whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("LETHE_") and not name.startswith(("LETHE_TEST_", "LETHE_VECTORS")):
+            monkeypatch.delenv(name)
+    return Settings(database_url=database_url, data_dir=data_dir, origin=ORIGIN)
+
+
+@pytest.fixture
+def ledger(settings: Settings, engine: Engine) -> Ledger:
+    """A ledger whose log was just begun."""
+    return init_log(settings, engine)
+
+
+@contextmanager
+def _fresh_database(server: URL, template: str = "template1") -> Iterator[URL]:
+    """Create a database and drop it again."""
+    admin = create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    name = f"lethe_test_{uuid.uuid4().hex}"
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    yield server.set(database=name)
+    with admin.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def _migrate(url: URL) -> None:
+    engine = make_engine(url.render_as_string(hide_password=False))
+    upgrade(engine)
+    engine.dispose()
+
+
+def _sqlite_url(path: Path) -> URL:
+    return URL.create("sqlite", database=str(path))

@@ -1,0 +1,35 @@
+"""A dispatcher without a broker: nudges queue up and run when the test says so."""
+
+from collections import deque
+
+from app.dispatch import Dispatcher
+from app.service.context import Services
+from workers.tasks import certify, execute, sweep, verify
+
+STAGES = {"execute": execute.run, "verify": verify.run, "certify": certify.run}
+
+
+class InlineDispatcher(Dispatcher):
+    """Stricter than a broker: each nudge is delivered twice, the second at once after it."""
+
+    def __init__(self) -> None:
+        self.nudges: deque[tuple[str, str]] = deque()
+
+    def nudge(self, job_id: str, stage: str = "execute") -> None:
+        """Queue a nudge."""
+        self.nudges.append((job_id, stage))
+
+    def check(self) -> None:
+        """Always there."""
+
+    def drain(self, services: Services) -> None:
+        """Deliver nudges until there are none."""
+        while self.nudges:
+            job_id, stage = self.nudges.popleft()
+            STAGES[stage](services, job_id)
+            STAGES[stage](services, job_id)
+
+    def sweep(self, services: Services) -> None:
+        """Sweep and deliver, until nothing is stuck."""
+        while sweep.run(services):
+            self.drain(services)

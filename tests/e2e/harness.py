@@ -1,0 +1,146 @@
+"""A service in real processes on real servers, and the means to kill it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from app.client import Client
+from app.client.errors import UnreachableError
+from app.signing.keys import PrivateKey, generate_key
+from tests.small import MODEL, manifest, pack, rows
+
+T = TypeVar("T")
+PATIENCE = 60.0  # seconds; on two busy cores a worker needs several to start
+LETHE = [sys.executable, "-m", "app.cli.main"]
+
+
+@dataclass
+class Processes:
+    """The API and a worker as separate processes over one database and one broker."""
+
+    directory: Path
+    database_url: str
+    broker_url: str
+    key: PrivateKey = field(default_factory=lambda: generate_key("ed25519"))
+    api: subprocess.Popen[bytes] | None = None
+    worker: subprocess.Popen[bytes] | None = None
+    base_url: str = ""
+    token: str = ""
+
+    def environment(self, fault: str = "") -> dict[str, str]:
+        """Return what both processes see; short leases, or a kill would stall the test."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
+        return {
+            **inherited,
+            "LETHE_DATA_DIR": str(self.directory / "data"),
+            "LETHE_DATABASE_URL": self.database_url,
+            "LETHE_BROKER_URL": self.broker_url,
+            "LETHE_ORIGIN": "e2e.test/lethe",
+            "LETHE_LEASE_SECONDS": "2",
+            "LETHE_SWEEP_SECONDS": "1",
+            "LETHE_FAULT": fault,
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a `lethe` command to its end."""
+        return subprocess.run(
+            [*LETHE, *arguments],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=PATIENCE,
+        )
+
+    def initialise(self) -> None:
+        """Migrate, begin the log, make a token."""
+        self.cli("migrate")
+        self.cli("log", "init")
+        printed = self.cli("token", "new", "--scope", "operator", "--name", "e2e").stdout
+        self.token = printed.split()[-1]
+
+    def start_api(self, fault: str = "") -> None:
+        """Start the API; returns when its port is bound."""
+        ready = self.directory / "ready.json"
+        ready.unlink(missing_ok=True)
+        command = [*LETHE, "serve", "--port", "0", "--ready-file", str(ready)]
+        self.api = self._spawn(command, "api.log", fault)
+        until(ready.exists, "the API to start", self.api)
+        self.base_url = json.loads(ready.read_text())["base_url"]
+
+    def start_worker(self, fault: str = "") -> None:
+        """Start a worker with its schedule."""
+        self.worker = self._spawn([*LETHE, "worker", "--beat"], "worker.log", fault)
+
+    def _spawn(self, command: list[str], log: str, fault: str) -> subprocess.Popen[bytes]:
+        with (self.directory / log).open("ab") as output:
+            return subprocess.Popen(
+                command,
+                env=self.environment(fault),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """kill -9 whatever runs."""
+        for process in (self.api, self.worker):
+            if process is not None and process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            if process is not None:
+                process.wait()
+        self.api = self.worker = None
+
+    def operator(self) -> Client:
+        """Return a client with the operator's token."""
+        return Client(self.base_url, token=self.token)
+
+    def requester(self) -> Client:
+        """Return a client that signs."""
+        return Client(self.base_url, "alice", self.key)
+
+    def register(self) -> None:
+        """Register key and model and wait for the fit."""
+        with self.operator() as operator:
+            operator.register_key(self.key, keyid="alice")
+            operator.register_model(manifest(), pack(rows()))
+            until(lambda: operator.model(MODEL)["state"] == "ready", "the fit", self.worker)
+
+
+def until(
+    condition: Callable[[], bool], what: str, process: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Wait for a condition; fail at once if the process it needs has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except UnreachableError:
+            pass
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"the process ended while waiting for {what}")
+        time.sleep(0.05)
+    raise AssertionError(f"waited {PATIENCE} s for {what}")
+
+
+@contextmanager
+def running(directory: Path, database_url: str, broker_url: str) -> Iterator[Processes]:
+    """Make an installation; whatever was started is killed at the end."""
+    directory.mkdir(exist_ok=True)
+    processes = Processes(directory, database_url, broker_url)
+    processes.initialise()
+    try:
+        yield processes
+    finally:
+        processes.kill()

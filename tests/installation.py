@@ -1,0 +1,77 @@
+"""A whole installation in one process: API, workers without a broker, an operator's token."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from sqlalchemy import update
+from sqlmodel import Session
+from starlette.testclient import TestClient
+
+from app.ledger.fsck import fsck
+from app.main import create_app
+from app.service.context import Services, open_services
+from app.settings import Settings
+from models import BearerToken, Job
+from models.types import utcnow
+from tests.doubles.dispatcher import InlineDispatcher
+from tests.small import Caller
+
+
+@dataclass
+class Installation:
+    """Open services and a caller; `restart` is what a crashed process does next."""
+
+    settings: Settings
+    services: Services
+    dispatcher: InlineDispatcher
+    caller: Caller
+
+    def drain(self) -> None:
+        """Run all queued work."""
+        self.dispatcher.drain(self.services)
+
+    def ready(self, **changes: object) -> None:
+        """Register key and model and fit it."""
+        assert self.caller.register_key().status_code == 201
+        assert self.caller.register_model(**changes).status_code == 201
+        self.drain()
+
+    def recover(self) -> None:
+        """Let the leases of the dead run out and sweep."""
+        with Session(self.services.engine) as session:
+            past = utcnow().replace(year=2020)
+            session.connection().execute(update(Job).values(created_at=past))
+            session.connection().execute(
+                update(Job).where(Job.lease_until.is_not(None)).values(lease_until=past)  # type: ignore[union-attr]
+            )
+            session.commit()
+        self.dispatcher.nudges.clear()
+        self.dispatcher.sweep(self.services)
+
+    def check(self) -> None:
+        """Run fsck and insist on a clean log."""
+        report = fsck(self.services.ledger)
+        assert report.ok, report.findings
+
+
+def make_token(services: Services, scope: str = "operator") -> str:
+    """Store a bearer token; returns it."""
+    token = f"lethe_{scope}_{secrets.token_urlsafe(32)}"
+    digest = sha256(token.encode()).hexdigest()
+    with Session(services.engine) as session:
+        session.add(BearerToken(digest=digest, scope=scope, name="test"))
+        session.commit()
+    return token
+
+
+@contextmanager
+def install(settings: Settings) -> Iterator[Installation]:
+    """Open an installation whose log was begun."""
+    dispatcher = InlineDispatcher()
+    services = replace(open_services(settings), dispatcher=dispatcher)
+    with TestClient(create_app(services)) as http:
+        caller = Caller(http, make_token(services))
+        yield Installation(settings, services, dispatcher, caller)

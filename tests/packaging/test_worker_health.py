@@ -1,0 +1,110 @@
+"""The worker image's health check: healthy while no job is left lying."""
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import Engine
+from sqlmodel import Session
+
+from models import Job, Model
+from models.session import make_engine
+from models.types import utcnow
+from tests.packaging.dockerfile import REPOSITORY
+
+NOW = utcnow()
+LONG_AGO, JUST_NOW = NOW - timedelta(minutes=20), NOW - timedelta(seconds=5)
+
+
+def _check(url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, REPOSITORY / "docker" / "worker_health.py"],
+        env={**os.environ, "LETHE_DATABASE_URL": url, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def filled(engine: Engine) -> Engine:
+    """A database with two models."""
+    with Session(engine) as session:
+        for ref in ("one", "two"):
+            model = Model(
+                ref=ref,
+                method="ridge-exact",
+                config={},
+                classes=[],
+                extractor={},
+                tombstone_key=b"",
+            )
+            session.add(model)
+        session.commit()
+    return engine
+
+
+def _job(
+    engine: Engine,
+    name: str,
+    created_at: datetime = LONG_AGO,
+    *,
+    model_id: int = 1,
+    lease_until: datetime | None = None,
+    done_at: datetime | None = None,
+) -> None:
+    with Session(engine) as session:
+        job = Job(id=name, model_id=model_id, kind="learn", stage="execute")
+        job.created_at, job.lease_until, job.done_at = created_at, lease_until, done_at
+        session.add(job)
+        session.commit()
+
+
+def test_an_idle_service_is_healthy(filled: Engine, database_url: str) -> None:
+    _job(filled, "done", done_at=LONG_AGO)
+    assert _check(database_url).returncode == 0
+
+
+IN_HAND = {
+    "young": (JUST_NOW, None),
+    "held": (LONG_AGO, NOW + timedelta(minutes=5)),
+    "just lost its lease": (LONG_AGO, JUST_NOW),
+}
+
+
+@pytest.mark.parametrize("name", IN_HAND)
+def test_a_job_that_is_in_hand_is_healthy(filled: Engine, database_url: str, name: str) -> None:
+    created_at, lease_until = IN_HAND[name]
+    _job(filled, "a", created_at, lease_until=lease_until)
+    assert _check(database_url).returncode == 0
+
+
+def test_a_long_queue_that_moves_is_healthy(filled: Engine, database_url: str) -> None:
+    _job(filled, "a", done_at=JUST_NOW)
+    _job(filled, "b")
+    _job(filled, "c")
+    assert _check(database_url).returncode == 0
+
+
+STUCK = {"nobody took it": None, "its worker died long ago": LONG_AGO}
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_a_job_left_lying_is_unhealthy(filled: Engine, database_url: str, name: str) -> None:
+    _job(filled, "other", model_id=2, done_at=JUST_NOW)
+    _job(filled, "a", lease_until=STUCK[name])
+    _job(filled, "b")
+    done = _check(database_url)
+    assert done.returncode == 1
+    assert done.stderr.startswith("1 models wait")
+
+
+def test_a_database_that_does_not_answer_is_unhealthy_and_named(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'nowhere' / 'lethe.db'}"
+    done = _check(url)
+    assert done.returncode == 1
+    assert done.stderr == "the database cannot be asked: OperationalError\n"
+    make_engine(url).dispose()

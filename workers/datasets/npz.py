@@ -1,0 +1,98 @@
+"""Any .npz with features, labels and clients, as a federation.
+
+features (n, p) numbers · labels (n,) integers from 0 · clients (n,) integers or strings
+optional: label_names (c,) strings · is_test (n,) booleans
+"""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels
+from workers.datasets.federation import Federation, hold_out, record_ids
+from workers.errors import DatasetError
+
+REQUIRED = ("features", "labels", "clients")
+OPTIONAL = ("label_names", "is_test")
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
+
+_Array = NDArray[Any]
+
+
+def load_npz(path: Path, seed: int = 0) -> Federation:
+    """Return the federation in a file; without `is_test`, a tenth is held out by `seed`.
+
+    Nothing in the file is executed: pickled objects are refused.
+    Raises DatasetError naming the array at fault, or that the file is no .npz.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DatasetError("the file is one array: save it with numpy.savez")
+            arrays = {name: _read(archive, name) for name in (*REQUIRED, *OPTIONAL)}
+    except _UNREADABLE:
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    for name in REQUIRED:
+        if arrays[name] is None:
+            raise DatasetError(f"{name}: missing; a federation has {', '.join(REQUIRED)}")
+    features = _features(cast(_Array, arrays["features"]))
+    labels = _labels(cast(_Array, arrays["labels"]))
+    clients = _clients(cast(_Array, arrays["clients"]), len(features))
+    is_test = arrays["is_test"]
+    return Federation(
+        features=features,
+        labels=labels,
+        clients=clients,
+        label_names=_label_names(arrays["label_names"], labels),
+        is_test=hold_out(clients, seed) if is_test is None else is_test,
+        records=record_ids(len(features)),
+    )
+
+
+def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
+    if name not in archive.files:
+        return None
+    try:
+        array: _Array = archive[name]
+    except _UNREADABLE:
+        raise DatasetError(f"{name}: unreadable, or pickled objects") from None
+    if not isinstance(array, np.ndarray):
+        raise DatasetError(f"{name}: not an array")
+    return array
+
+
+def _features(array: _Array) -> NDArray[np.floating[Any]]:
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise DatasetError("features: must be a matrix of numbers, one row for each record")
+    # float64 where float32 would lose digits; half floats and bytes fit float32.
+    exact = np.float32 if array.dtype.itemsize <= 2 else np.float64
+    return array.astype(np.float32 if array.dtype == np.float32 else exact)
+
+
+def _labels(array: _Array) -> Labels:
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
+        raise DatasetError("labels: must be one integer for each row")
+    if int(array.min()) < 0 or int(array.max()) >= 2**31:
+        raise DatasetError("labels: must count from 0")
+    return array.astype(np.int64)
+
+
+def _clients(array: _Array, rows: int) -> NDArray[np.str_]:
+    if array.shape != (rows,) or array.dtype.kind not in "iuU":
+        raise DatasetError("clients: must be one integer or string for each row")
+    return array.astype(np.str_)
+
+
+def _label_names(array: _Array | None, labels: Labels) -> tuple[str, ...]:
+    classes = int(labels.max()) + 1
+    if array is None:
+        return tuple(str(label) for label in range(classes))
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise DatasetError("label_names: must be a list of strings")
+    if len(set(array.tolist())) != len(array):
+        raise DatasetError("label_names: must be distinct")
+    return tuple(str(name) for name in array)

@@ -1,0 +1,1 @@
+"""The demonstration: the main job on real data, from an empty directory."""

@@ -1,0 +1,183 @@
+"""The demonstration from start to end, as a newcomer sees it."""
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from app.client import Client
+from app.ledger.fetch import fetch_from
+from app.ledger.follow import mirror_log
+from app.ledger.note import parse_vkey
+from app.signing.keys import generate_key, private_pem
+from workers.datasets.digits import load_digits
+from workers.datasets.npz import load_npz
+from workers.demo.measure import accuracy, retrained_digest
+from workers.demo.plan import Wish, plan_requests
+from workers.demo.service import DemoError, LocalService
+from workers.demo.table import Outcome, print_table, verify_all
+from workers.extractors.identity import Identity
+from workers.extractors.random_relu import RandomRelu
+from workers.registration import Prepared, prepare
+
+MODEL = "demo"
+MARKER = "service.json"  # a directory with it was made here and may be made again
+FIT_SECONDS, REQUEST_SECONDS = 300, 120
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The service under demonstration."""
+
+    local: LocalService
+    base_url: str
+    token: str
+
+
+def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
+    """Run the demonstration into `out`.
+
+    Raises:
+        DemoError: Something did not work; the message says what and where to look.
+        RefusedError: The data file cannot be used.
+    """
+    _make_directory(out)
+    prepared = _prepare_data(data, method)
+    local = LocalService(out / "data", out / "service.log")
+    click.echo("Making keys and an empty log, starting the service …")
+    local.run_cli("migrate")
+    local.run_cli("log", "init")
+    token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
+    running = Running(local, local.start(), token)
+    finished = False
+    try:
+        outcomes, untouched = _serve(out, running, prepared)
+        finished = True
+    finally:
+        if not (finished and keep_serving):
+            local.stop()
+    click.echo("Verifying each certificate offline, in a process of its own …")
+    verify_all(out, outcomes)
+    print_table(outcomes)
+    _compare(out, prepared, outcomes)
+    service = {
+        "base_url": running.base_url,
+        "operator_token": token,
+        "model": MODEL,
+        "erasable_records": untouched,
+        "pid": local.pid,
+    }
+    (out / MARKER).write_text(json.dumps(service if keep_serving else {}, indent=2))
+    _say_where(out, running if keep_serving else None)
+    if any(outcome.verdict != "PASS" for outcome in outcomes):
+        raise DemoError("a certificate did not verify: see the table")
+
+
+def _make_directory(out: Path) -> None:
+    if out.exists() and any(out.iterdir()):
+        if not (out / MARKER).exists():
+            raise DemoError(f"{out} is not empty and not a demonstration's: choose another")
+        shutil.rmtree(out)
+    for name in ("certificates", "evidence", "models", "keys", "data"):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    (out / MARKER).write_text("{}")
+
+
+def _prepare_data(data: Path | None, method: str) -> Prepared:
+    if data is None:
+        federation = load_digits(clients=100)
+        extractor = RandomRelu(inputs=64, outputs=256, seed=0, scale=1 / 16)
+        click.echo("Data: scikit-learn's digits, 100 clients (Dirichlet), random ReLU features")
+        return prepare(federation, extractor, ref=MODEL, method=method)
+    federation = load_npz(data)
+    click.echo(f"Data: {data.name}, {len(set(federation.clients.tolist()))} clients")
+    return prepare(federation, Identity(federation.features.shape[1]), ref=MODEL, method=method)
+
+
+def _serve(out: Path, running: Running, prepared: Prepared) -> tuple[list[Outcome], list[str]]:
+    keys = {name: generate_key(name) for name in ("ed25519", "ecdsa-p256-sha256")}
+    with Client(running.base_url, token=running.token) as operator:
+        for name, key in keys.items():
+            operator.register_key(key, keyid=f"requester-{name}")
+            path = out / "keys" / f"requester-{name}.pem"
+            path.touch(mode=0o600)
+            path.write_text(private_pem(key))
+        for name in ("log.vkey", "issuer.pem"):
+            shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
+        click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
+        operator.register_model(prepared.manifest, prepared.npz)
+        _wait_until_ready(operator)
+        (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
+        wishes, untouched = plan_requests(prepared.records, prepared.clients)
+        outcomes = []
+        log = parse_vkey((out / "keys" / "log.vkey").read_text().strip())
+        for number, wish in enumerate(wishes):
+            name = list(keys)[number % len(keys)]
+            with Client(
+                running.base_url, f"requester-{name}", keys[name], log=log
+            ) as requester:
+                outcomes.append(_erase(out, requester, wish))
+            done = outcomes[-1]
+            place = f"{number + 1:2}/{len(wishes)}"
+            click.echo(f"  {place}  {wish.label:24} certified after {done.seconds:.2f} s")
+        version = max(int(str(row["number"])) for row in operator.versions(MODEL))
+        (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
+    report = mirror_log(fetch_from(f"{running.base_url}/v1/log"), log, out / "log")
+    click.echo(f"Mirrored the log: {report.size} entries, every hash recomputed")
+    return outcomes, untouched
+
+
+def _wait_until_ready(operator: Client) -> None:
+    deadline = time.monotonic() + FIT_SECONDS
+    while time.monotonic() < deadline:
+        model = operator.model(MODEL)
+        if model["state"] == "ready":
+            return
+        if model["state"] == "failed":
+            raise DemoError(f"the model was not fitted: {model['failure']}")
+        time.sleep(0.05)
+    raise DemoError("the model was not fitted in time: see service.log")
+
+
+def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
+    start = time.monotonic()
+    if wish.client is not None:
+        receipt = requester.submit_erasure(MODEL, client=wish.client)
+    else:
+        receipt = requester.submit_erasure(MODEL, records=wish.records)
+    status = requester.wait(receipt.id, timeout=REQUEST_SECONDS)
+    seconds = time.monotonic() - start
+    if status.state != "certified":
+        raise DemoError(f"a request ended {status.state}: see service.log")
+    bundle = requester.certificate(receipt.id)
+    (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
+    (out / "evidence" / f"{receipt.id}.json").write_bytes(requester.evidence(receipt.id))
+    return Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+
+
+def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:
+    before = (out / "models" / "before.safetensors").read_bytes()
+    after = (out / "models" / "after.safetensors").read_bytes()
+    erased = {record for outcome in outcomes for record in outcome.records}
+    clients = {outcome.client for outcome in outcomes if outcome.client is not None}
+    scores = [accuracy(head, prepared.features, prepared.labels) for head in (before, after)]
+    click.echo(f"Held-out accuracy: {scores[0]:.3f} before, {scores[1]:.3f} after")
+    digest, retrained = retrained_digest(after, prepared, erased, clients)
+    click.echo(f"Unlearned head:          sha256 {digest}")
+    click.echo(f"Retrained without them:  sha256 {retrained}")
+    if digest != retrained:
+        raise DemoError("the unlearned head is not the retrained one")
+
+
+def _say_where(out: Path, running: Running | None) -> None:
+    click.echo(f"\n{out}/certificates  certificates      {out}/evidence  their evidence")
+    click.echo(f"{out}/models        before, after     {out}/keys      what verifies them")
+    click.echo(f"{out}/log           the log's mirror, servable over plain HTTP\n")
+    first = next(iter(sorted((out / "certificates").iterdir())))
+    click.echo(f"Look at one:  lethe certificate show {first}")
+    if running is not None:
+        click.echo(f"Still serving {running.base_url} (process {running.local.pid});")
+        click.echo(f"stop it with: kill {running.local.pid}")

@@ -1,0 +1,86 @@
+"""A whole service on this machine: made, started and stopped by the demonstration."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from app.errors import LetheError
+
+START_SECONDS = 60  # a cold disk takes a while to read the interpreter and its libraries
+
+
+class DemoError(LetheError):
+    """The demonstration cannot go on; the message says what to do."""
+
+    slug, title, status = "demo-failed", "Demonstration failed", 500
+
+
+class LocalService:
+    """The API and an embedded worker as one child process, on a free port."""
+
+    def __init__(self, data_dir: Path, log_file: Path) -> None:
+        self._ready = data_dir / "ready.json"
+        self._log_file = log_file
+        self.environment = {
+            **os.environ,
+            "LETHE_DATA_DIR": str(data_dir),
+            "LETHE_ORIGIN": "localhost/lethe-demo",
+            "LETHE_ENVIRONMENT": "development",
+        }
+        for name in ("LETHE_DATABASE_URL", "LETHE_BROKER_URL", "LETHE_PUBLIC_URL"):
+            self.environment.pop(name, None)  # the demonstration touches only its directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run_cli(self, *arguments: str) -> str:
+        """Run one `lethe` command against this service's data; returns what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli.main", *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise DemoError(f"lethe {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def start(self) -> str:
+        """Start the service; returns its base URL once it can take requests."""
+        self._ready.unlink(missing_ok=True)
+        with self._log_file.open("ab") as log:
+            command = [sys.executable, "-m", "app.cli.main", "serve", "--embedded-worker"]
+            self._process = subprocess.Popen(
+                [*command, "--port", "0", "--ready-file", str(self._ready)],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._ready.exists():
+                return str(json.loads(self._ready.read_text())["base_url"])
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        self.stop()
+        raise DemoError(f"the service did not start: see {self._log_file}")
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running service."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Stop the service and its worker."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()

@@ -1,0 +1,85 @@
+"""Verify each certificate in a process of its own, and the table of what came out."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from app.certificates.bundle import parse_bundle
+from app.certificates.statement import parse_statement
+
+PROCESSES = 2
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One request and what became of it; seconds from submission to certificate."""
+
+    scope: str
+    records: tuple[str, ...]
+    client: str | None
+    id: str
+    seconds: float
+    method: str = ""
+    guarantee: str = ""
+    checks: str = ""
+    verdict: str = ""
+
+
+def verify_all(out: Path, outcomes: Sequence[Outcome]) -> None:
+    """Fill in each outcome's verdict from `lethe certificate verify`."""
+    last = outcomes[-1].id
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        verdicts = pool.map(
+            lambda one: _verify(out, one.id, with_model=one.id == last), outcomes
+        )
+        for outcome, verdict in zip(outcomes, verdicts, strict=True):
+            outcome.verdict = verdict
+            data = (out / "certificates" / f"{outcome.id}.sigstore.json").read_bytes()
+            payload = parse_bundle(data).dsse_envelope.payload
+            predicate = parse_statement(payload).predicate
+            passed = sum(check.passed for check in predicate.checks)
+            outcome.method = predicate.method.id
+            outcome.guarantee = predicate.guarantee.class_
+            outcome.checks = f"{passed}/{len(predicate.checks)}"
+
+
+def _verify(out: Path, request_id: str, with_model: bool) -> str:
+    command = [sys.executable, "-m", "app.cli.main", "certificate", "verify"]
+    command += [str(out / "certificates" / f"{request_id}.sigstore.json"), "--json"]
+    command += ["--keys", str(out / "keys")]
+    command += ["--evidence", str(out / "evidence" / f"{request_id}.json")]
+    if with_model:  # earlier versions are shredded: only the last can still be shown
+        command += ["--model", str(out / "models" / "after.safetensors")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return str(json.loads(done.stdout)["result"]) if done.stdout else "ERROR"
+
+
+def print_table(outcomes: Sequence[Outcome]) -> None:
+    """Print one line a request."""
+    header = ("request", "scope", "method", "guarantee", "checks", "seconds", "offline")
+    rows = [
+        (
+            outcome.id[:8],
+            outcome.scope,
+            outcome.method,
+            outcome.guarantee,
+            outcome.checks,
+            f"{outcome.seconds:.2f}",
+            outcome.verdict,
+        )
+        for outcome in outcomes
+    ]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    click.echo()
+    for row in [header, tuple("-" * width for width in widths), *rows]:
+        click.echo(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        )
+    ordered = sorted(outcome.seconds for outcome in outcomes)
+    click.echo(f"\nSubmission to certificate: median {ordered[len(ordered) // 2]:.2f} s")

@@ -1,0 +1,106 @@
+"""What every unlearning method takes and gives. A method never judges itself."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Protocol
+
+from workers.arrays import Head, Matrix, Rows
+from workers.errors import PenaltyError, RefusedError
+from workers.statistics.gram import RidgeStatistics
+from workers.statistics.quantiser import Quantiser
+
+
+@dataclass(frozen=True, slots=True)
+class RidgeConfig:
+    """What a ridge head is a function of, apart from its rows; fixed at registration.
+
+    W* = argmin ‖XW - Y‖² + penalty·‖W‖² over X_ij = codes_ij·2**exponents[j], Y one-hot.
+    Neither the steps nor the penalty may be tuned on rows that can later be erased.
+    Raises RefusedError if the steps or the width are out of range, PenaltyError unless
+    0 < penalty < inf.
+    """
+
+    dimension: int
+    classes: int
+    exponents: tuple[int, ...]
+    bits: int
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1 or self.classes < 1:
+            raise RefusedError("a head needs at least one column and one class")
+        if len(self.exponents) != self.dimension:
+            raise RefusedError(
+                f"{len(self.exponents)} steps for {self.dimension} columns: give one each"
+            )
+        Quantiser(self.exponents, self.bits)
+        if not (isfinite(self.penalty) and self.penalty > 0):
+            raise PenaltyError("the penalty must be a positive number: try 1.0")
+
+    @property
+    def quantiser(self) -> Quantiser:
+        """The quantiser whose codes this head is trained on."""
+        return Quantiser(self.exponents, self.bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RidgeState:
+    """Exact statistics and the head they determine.
+
+    head (d, c) float32 is the correctly rounded W*, in target units per feature unit;
+    witness (k, d, c) float64, summed over k without rounding, is W to within `bound`:
+    ‖Σ witness - W*‖_F <= bound, proven. The arrays are read-only.
+    """
+
+    statistics: RidgeStatistics
+    head: Head
+    witness: Matrix
+    bound: float
+
+    def __post_init__(self) -> None:
+        self.head.setflags(write=False)
+        self.witness.setflags(write=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an update cost: wall-clock seconds, rows touched, floating-point operations.
+
+    gradient_passes counts passes over a training set; a closed form takes none.
+    """
+
+    seconds: float
+    rows: int
+    flops: int
+    gradient_passes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A method's result: the new state, what it claims of it, and the work done."""
+
+    state: RidgeState
+    claim: str
+    work: Work
+
+
+class Method(Protocol):
+    """An unlearning method for ridge heads. No call modifies the state it is given."""
+
+    @property
+    def id(self) -> str:
+        """The name requests and certificates use."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same input may give another result."""
+
+    def learn(self, config: RidgeConfig, state: RidgeState | None, rows: Rows) -> Outcome:
+        """Return the state that knows these rows too (`state` None: these rows alone)."""
+
+    def forget(self, config: RidgeConfig, state: RidgeState, rows: Rows) -> Outcome:
+        """Return the state that training without these rows gives. Raises RefusedError."""
+
+    def refit(self, config: RidgeConfig, blocks: Iterable[Rows]) -> Outcome:
+        """Return the state of training from scratch on all rows of `blocks`."""

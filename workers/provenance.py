@@ -1,0 +1,37 @@
+"""Which code and which machine did something: what a certificate says about its makers."""
+
+import hashlib
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
+
+@cache
+def code_digest(*rooms: str) -> str:
+    """Return the hex SHA-256 over the source files of some rooms of `workers`.
+
+    Each file enters as path, NUL, length, NUL, bytes in the order of the paths, so that two
+    different trees cannot spell the same input.
+    """
+    digest = hashlib.sha256()
+    files = sorted(path for room in rooms for path in (PACKAGE / room).rglob("*.py"))
+    for path in files:
+        data = path.read_bytes()
+        name = path.relative_to(PACKAGE).as_posix()
+        digest.update(name.encode() + b"\0" + str(len(data)).encode() + b"\0" + data)
+    return digest.hexdigest()
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Return the versions that could matter to whoever repeats the computation."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "lethe": metadata.version("lethe"),
+        "numpy": metadata.version("numpy"),
+        "scipy": metadata.version("scipy"),
+    }

@@ -1,0 +1,87 @@
+"""From a federation on disk to what POST /v1/models takes.
+
+The extractor runs here, beside the data: only features travel. The quantiser's steps come
+from held-out rows alone, which are never trained on and so can never be erased.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.datasets.federation import Federation
+from workers.extractors.base import Extractor
+from workers.statistics.quantiser import calibrate
+
+DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A registration, and the held-out rows to measure the model's accuracy on.
+
+    features (h, d) and labels (h,) are held out; records and clients (n,) are trained on.
+    """
+
+    manifest: dict[str, Any]
+    npz: bytes
+    features: NDArray[np.floating]
+    labels: NDArray[np.int64]
+    records: list[str]
+    clients: list[str]
+
+
+def prepare(
+    federation: Federation,
+    extractor: Extractor,
+    *,
+    ref: str,
+    method: str = "ridge-exact",
+    bits: int = 16,
+    penalty: float = DEFAULT_PENALTY,
+    parameters: Mapping[str, str] | None = None,
+) -> Prepared:
+    """Extract features, calibrate the quantiser and pack a registration.
+
+    Raises:
+        RefusedError: The federation holds no held-out rows, or the features are unusable.
+    """
+    held_out = federation.is_test
+    features = extractor.extract(federation.features)
+    quantiser = calibrate(features[held_out], bits)
+    train = ~held_out
+    records = [str(record) for record in federation.records[train].tolist()]
+    clients = [str(client) for client in federation.clients[train].tolist()]
+    packed = io.BytesIO()
+    np.savez(
+        packed,
+        allow_pickle=False,
+        features=features[train],
+        labels=federation.labels[train].astype(np.int64),
+        clients=np.array(clients),
+        records=np.array(records),
+    )
+    manifest = {
+        "ref": ref,
+        "method": method,
+        "classes": list(federation.label_names),
+        "exponents": list(quantiser.exponents),
+        "bits": bits,
+        "penalty": penalty,
+        "extractor": {
+            "id": extractor.id,
+            "digest": extractor.digest,
+            "parameters": dict(parameters or {}),
+        },
+    }
+    return Prepared(
+        manifest,
+        packed.getvalue(),
+        features[held_out],
+        federation.labels[held_out].astype(np.int64),
+        records,
+        clients,
+    )

@@ -1,0 +1,105 @@
+"""Features to integers, so that every later sum over rows is exact.
+
+q_j = clip(rint(φ_j / Δ_j), ±q_max) with Δ_j = 2**exponents[j]. Dividing by a power of two
+is exact, so a feature has one code on every machine.
+"""
+
+from dataclasses import dataclass
+from math import frexp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Codes
+from workers.errors import RefusedError
+
+MIN_BITS, MAX_BITS = 8, 16
+# Steps far outside float32's own range mean a broken extractor, and the squares of the
+# steps must stay clear of float64's limits in every later product.
+MAX_EXPONENT = 160
+BLOCK_ROWS = 4096  # bounds the float64 copy of the features, not the result
+
+Features = NDArray[np.floating[Any]]
+
+
+def largest_code(bits: int) -> int:
+    """Return q_max = 2**(bits-1) - 1. Raises RefusedError outside 8 to 16 bits."""
+    if not MIN_BITS <= bits <= MAX_BITS:
+        raise RefusedError(f"{bits} bits: choose {MIN_BITS} to {MAX_BITS}")
+    return int(2 ** (bits - 1) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiser:
+    """Power-of-two steps, one exponent for each column, and a width in bits.
+
+    Choose it once, from rows that nobody may erase: a step fitted to data that is later
+    forgotten would leave that data in the model.
+    """
+
+    exponents: tuple[int, ...]
+    bits: int = MAX_BITS
+
+    def __post_init__(self) -> None:
+        largest_code(self.bits)
+        if not self.exponents:
+            raise RefusedError("a quantiser needs at least one column")
+        if any(abs(exponent) > MAX_EXPONENT for exponent in self.exponents):
+            raise RefusedError(f"a step lies outside 2^±{MAX_EXPONENT}: rescale the features")
+
+    @property
+    def q_max(self) -> int:
+        """The largest code; the smallest is its negative."""
+        return largest_code(self.bits)
+
+    def quantise(self, features: Features) -> tuple[Codes, int]:
+        """Return the codes (n, d) of features (n, d) and how many of them were clipped.
+
+        Raises RefusedError on NaN, infinity or a wrong number of columns.
+        """
+        if features.ndim != 2 or features.shape[1] != len(self.exponents):
+            raise RefusedError(
+                f"features must have {len(self.exponents)} columns: "
+                "use the extractor the model was registered with"
+            )
+        inverse_steps = np.ldexp(1.0, -np.array(self.exponents))
+        codes = np.empty(features.shape, dtype=np.int16)
+        saturated = 0
+        for start in range(0, len(features), BLOCK_ROWS):
+            block = features[start : start + BLOCK_ROWS].astype(np.float64)
+            if not np.isfinite(block).all():
+                raise RefusedError("features hold NaN or infinity: repair or drop the rows")
+            # A step of 2^-160 may take a large float64 to infinity: it saturates, as it must.
+            with np.errstate(over="ignore"):
+                block *= inverse_steps
+            np.rint(block, out=block)
+            saturated += int(np.count_nonzero(np.abs(block) > self.q_max))
+            codes[start : start + BLOCK_ROWS] = np.clip(block, -self.q_max, self.q_max)
+        return codes, saturated
+
+
+def calibrate(public: Features, bits: int = MAX_BITS, headroom: float = 2.0) -> Quantiser:
+    """Return the finest steps at which `public` (n, d) stays below q_max / headroom.
+
+    `public` must be rows that can never be erased. A column that is zero throughout gets
+    the step of the largest column, since it may wake up in training.
+    Raises RefusedError on NaN, infinity, no rows, or headroom below 1.
+    """
+    if public.ndim != 2 or 0 in public.shape:
+        raise RefusedError("calibration needs at least one public row and one column")
+    if not 1.0 <= headroom < float("inf"):
+        raise RefusedError("headroom must be at least 1")
+    peaks = np.abs(public.astype(np.float64)).max(axis=0)
+    if not np.isfinite(peaks).all():
+        raise RefusedError("calibration features hold NaN or infinity: repair them")
+    q_max = largest_code(bits)
+    peaks[peaks == 0] = peaks.max()
+    return Quantiser(tuple(_step(float(p), q_max / headroom) for p in peaks), bits)
+
+
+def _step(peak: float, room: float) -> int:
+    """Return the least e with peak <= room·2^e (0 for a peak of 0)."""
+    mantissa, exponent = frexp(peak)
+    room_mantissa, room_exponent = frexp(room)
+    return 0 if peak == 0 else exponent - room_exponent + (mantissa > room_mantissa)

@@ -1,0 +1,1 @@
+"""Load, call, record, retry: the stages of a job. No arithmetic."""

@@ -1,0 +1,150 @@
+"""Certify: sign what the verifier found and put it into the log, once."""
+
+import uuid
+
+from sqlmodel import Session, select
+
+from app.certificates.bundle import hashedrekord_leaf
+from app.certificates.dsse import sign_envelope
+from app.certificates.evidence import evidence_part, parse_evidence
+from app.certificates.statement import (
+    Guarantee,
+    MethodPart,
+    ModelPart,
+    Predicate,
+    RetainedSet,
+    Scope,
+    SetState,
+    Subject,
+    VersionPart,
+    build_statement,
+)
+from app.ledger.entries import parse_leaf
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.ledger.startup import load_issuer
+from app.service.context import Services
+from app.steps import reached
+from models import (
+    Certificate,
+    ErasureRequest,
+    Job,
+    LogEntry,
+    Model,
+    ModelVersion,
+    Verification,
+)
+from models.types import utcnow
+from workers.provenance import code_digest, environment
+from workers.tasks import draft
+from workers.tasks.cleanup import clean
+from workers.tasks.lease import Lease, advance, leased
+from workers.tasks.sweep import nudge_next
+
+
+def run(services: Services, job_id: str) -> None:
+    """Issue the certificate of a verified job.
+
+    The envelope, its leaf, the certificate row and the closing event commit together; the
+    row's primary key is the request, so there is one certificate however often this runs.
+    """
+    with leased(services, job_id, "certify") as lease:
+        if lease is None:
+            return
+        certificate_id = str(uuid.uuid4())
+        with services.reading() as session:
+            payload = _statement(services, session, lease, certificate_id)
+        key, keyid = load_issuer(services.settings)
+        envelope = sign_envelope(payload, key, keyid)
+        leaf = hashedrekord_leaf(envelope, key.public_key())
+        reached("certify.signed")
+
+        def effect(tx: Transaction) -> None:
+            assert lease.request_id is not None
+            request = tx.session.get_one(ErasureRequest, lease.request_id)
+            verification = tx.session.get_one(Verification, lease.request_id)
+            index = tx.append(leaf)
+            tx.session.add(
+                Certificate(
+                    request_id=request.id,
+                    id=certificate_id,
+                    envelope=envelope,
+                    issuer_keyid=keyid,
+                    result=verification.result,
+                    log_index=index,
+                    issued_at=tx.now,
+                )
+            )
+            request.state = "certified"
+            record_request_event(
+                tx,
+                request,
+                "request.certified",
+                {"certificate": index, "result": verification.result},
+            )
+            job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+            if job.draft_id is not None:
+                services.artifacts.shred(tx.session, job.draft_id)
+            tx.session.flush()
+            advance(tx, lease, "done")
+
+        services.ledger.transact(effect)
+        reached("certify.committed")
+        nudge_next(services, lease.model_id)
+        clean(services)
+
+
+def _statement(
+    services: Services, session: Session, lease: Lease, certificate_id: str
+) -> bytes:
+    assert lease.request_id is not None
+    request = session.get_one(ErasureRequest, lease.request_id)
+    verification = session.get_one(Verification, lease.request_id)
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    plan = draft.load(services, session, job)
+    model = session.get_one(Model, lease.model_id)
+    after = session.get_one(ModelVersion, verification.version_id)
+    evidence_bytes = services.artifacts.get(session, verification.evidence_id)
+    evidence = parse_evidence(evidence_bytes)
+    received = parse_leaf(session.get_one(LogEntry, request.log_index).leaf)
+    assert received.commitment is not None
+    removal = evidence.removal
+    part = evidence_part("erasure-evidence", evidence_bytes)
+    predicate = Predicate(
+        certificate_id=certificate_id,
+        request_ref=request.ref,
+        request_log_index=request.log_index,
+        request_commitment=received.commitment,
+        completed_at=utcnow().replace(microsecond=0),
+        supersedes=None,
+        model=ModelPart(
+            model.ref, VersionPart(plan.head_before), VersionPart(after.head_digest)
+        ),
+        scope=Scope(request.scope["level"], len(removal.records), removal.records_root),
+        retained_set=RetainedSet(
+            before=SetState(removal.before.root, removal.before.count),
+            after=SetState(after.retained_root, after.retained_count),
+            removal_proof=part.digest,
+        ),
+        method=MethodPart(
+            id=request.method,
+            version=plan.method_version,
+            parameters=plan.parameters,
+            code_digest=code_digest("methods", "statistics"),
+            environment=environment(),
+        ),
+        guarantee=Guarantee("exact", STATEMENT, plan.bounds),
+        checks=evidence.report.checks,
+        result=evidence.report.result,
+        purged=plan.purged(),
+        evidence=(part,),
+        verifier=evidence.report.verifier,
+    )
+    subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
+    return build_statement([subject], predicate)
+
+
+STATEMENT = (
+    "The statistics are bit-equal to those of the retained records, and each entry of the "
+    "head is the correctly rounded ridge solution for them."
+)

@@ -1,0 +1,78 @@
+"""What execution hands on to verification and certification, sealed at rest.
+
+Execution destroys what the later stages must still speak about: which records went, with
+their salts, and what was shredded. That knowledge lives in one sealed artifact until the
+certificate is issued, and is shredded with it.
+"""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlmodel import Session
+
+from app import canonical
+from app.certificates.statement import Purged
+from app.service.context import Services
+from models import Job
+
+
+@dataclass(frozen=True, slots=True)
+class ShreddedArtifact:
+    """An artifact whose key was destroyed: `id` to probe, `digest` to certify."""
+
+    id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenBlock:
+    """A subject's block before it was rewritten or destroyed: SHA-256 of its ciphertext."""
+
+    subject_id: int
+    generation: int
+    ciphertext: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Facts of one execution. Digests are hex SHA-256; numbers in mappings are strings."""
+
+    removal: dict[str, Any]
+    head_before: str
+    head_after: str
+    statistics_before: str
+    statistics_after: str
+    method_version: str
+    parameters: dict[str, str]
+    bounds: dict[str, str]
+    artifacts: list[ShreddedArtifact]
+    blocks: list[RewrittenBlock]
+    feature_rows: int
+
+    def purged(self) -> Purged:
+        """Return the certificate's list; each artifact and each block had a key."""
+        return Purged(
+            artifacts=tuple(artifact.digest for artifact in self.artifacts),
+            feature_rows=self.feature_rows,
+            keys_destroyed=len(self.artifacts) + len(self.blocks),
+        )
+
+
+def store(services: Services, session: Session, draft: Draft) -> str:
+    """Seal a draft; returns the artifact's id."""
+    return services.artifacts.put(session, "draft", canonical.encode(asdict(draft))).id
+
+
+def load(services: Services, session: Session, job: Job) -> Draft:
+    """Open the draft that a job's execution left."""
+    assert job.draft_id is not None
+    fields = canonical.decode(services.artifacts.get(session, job.draft_id))
+    fields["artifacts"] = [ShreddedArtifact(**item) for item in fields["artifacts"]]
+    fields["blocks"] = [RewrittenBlock(**item) for item in fields["blocks"]]
+    return Draft(**fields)
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the hex SHA-256 of `data`."""
+    return hashlib.sha256(data).hexdigest()

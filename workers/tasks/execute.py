@@ -1,0 +1,33 @@
+"""Execute: learn what was contributed, or remove what was asked for.
+
+Everything is computed before the transaction and committed in one: the new version, the
+retained set, the destroyed keys and the log entries stand or fall together.
+"""
+
+from app.service.context import Services
+from app.steps import reached
+from workers.errors import RefusedError
+from workers.tasks import erase, learn
+from workers.tasks.cleanup import clean
+from workers.tasks.lease import leased
+from workers.tasks.refuse import refuse
+from workers.tasks.sweep import nudge_next
+
+
+def run(services: Services, job_id: str) -> None:
+    """Execute a job if it is its turn, and nudge what follows."""
+    with leased(services, job_id, "execute") as lease:
+        if lease is None:
+            return
+        try:
+            if lease.kind == "erase":
+                erase.run(services, lease)
+            else:
+                learn.run(services, lease)
+        except RefusedError as refusal:
+            refuse(services, lease, str(refusal))
+        reached("execute.applied")
+        clean(services)
+    # After the lease: the nudge's receiver must find the job free.
+    if lease is not None:
+        nudge_next(services, lease.model_id)

@@ -1,0 +1,179 @@
+"""Leases: one worker a job, one job a model, and nothing committed without the lease.
+
+A message may arrive twice, late or never. So a message is only a nudge: whoever takes a job
+marks it in the database for a while, renews the mark as long as it works, and commits each
+effect together with `WHERE lease_token = mine`. A worker that was thought dead and comes
+back finds its token outdated and its transaction rolled back.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.service.requests import close
+from app.steps import reached
+from models import Contribution, ErasureRequest, Job, Model
+from models.types import utcnow
+
+log = logging.getLogger(__name__)
+
+
+class LeaseLostError(Exception):
+    """Another worker holds the job now: whatever this one found is not committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A held job. `token` is the fencing token that every commit must still match."""
+
+    job_id: str
+    token: int
+    stage: str
+    kind: str
+    model_id: int
+    request_id: str | None
+    contribution_id: str | None
+    attempt: int
+
+
+@contextmanager
+def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None]:
+    """Hold a job while the block runs; None if it is not this worker's turn.
+
+    If the block raises, the job cools down and the sweep tries again, up to the configured
+    number of attempts; after that it is failed and says so.
+    """
+    lease = services.ledger.transact(lambda tx: _acquire(services, tx, job_id, stage))
+    if lease is None:
+        yield None
+        return
+    reached(f"{stage}.leased")
+    stop = threading.Event()
+    renewer = threading.Thread(target=_renew, args=(services, lease, stop), daemon=True)
+    renewer.start()
+    try:
+        yield lease
+    except LeaseLostError:
+        log.warning("job %s: the lease was lost; nothing was committed", job_id)
+    except Exception as error:
+        kind = type(error).__name__  # never its text: it may hold a row's values
+        log.error("job %s: %s at %s", job_id, kind, stage)
+        services.ledger.transact(lambda tx: _cool_down(services, tx, lease, kind))
+    finally:
+        stop.set()
+        renewer.join()
+
+
+def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Lease | None:
+    session, now = tx.session, tx.now
+    job = session.exec(select(Job).where(Job.id == job_id)).first()
+    if job is None or job.stage != stage or job.done_at is not None:
+        return None
+    if job.lease_until is not None and job.lease_until > now:
+        return None
+    if head_of_queue(session, job.model_id) != job.id:
+        return None
+    if job.attempt >= services.settings.max_attempts:
+        fail(tx, job, "given up after repeated crashes: see the service's log")
+        return None
+    job.lease_token += 1
+    job.attempt += 1
+    job.lease_until = now + timedelta(seconds=services.settings.lease_seconds)
+    if job.request_id is not None and stage == "execute":
+        request = session.get_one(ErasureRequest, job.request_id)
+        if request.state == "received":
+            request.state = "executing"
+            record_request_event(tx, request, "request.executing", {})
+    session.flush()
+    return Lease(
+        job_id=job.id,
+        token=job.lease_token,
+        stage=stage,
+        kind=job.kind,
+        model_id=job.model_id,
+        request_id=job.request_id,
+        contribution_id=job.contribution_id,
+        attempt=job.attempt,
+    )
+
+
+def head_of_queue(session: Session, model_id: int) -> str | None:
+    """Return the id of a model's oldest unfinished job."""
+    query = (
+        select(Job.id)
+        .where(Job.model_id == model_id, col(Job.done_at).is_(None))
+        .order_by(col(Job.seq))
+        .limit(1)
+    )
+    return session.exec(query).first()
+
+
+def advance(tx: Transaction, lease: Lease, stage: str, **values: object) -> None:
+    """Commit the job's move to its next stage, if the lease still holds.
+
+    Raises:
+        LeaseLostError: It does not; the transaction must roll back.
+    """
+    done = {"done_at": tx.now} if stage == "done" else {}
+    result = tx.session.connection().execute(
+        update(Job)
+        .where(
+            col(Job.id) == lease.job_id,
+            col(Job.lease_token) == lease.token,
+            col(Job.stage) == lease.stage,
+            col(Job.done_at).is_(None),
+        )
+        .values(stage=stage, attempt=0, lease_until=None, **done, **values)
+    )
+    if result.rowcount != 1:
+        raise LeaseLostError(lease.job_id)
+    tx.session.expire_all()
+
+
+def _renew(services: Services, lease: Lease, stop: threading.Event) -> None:
+    seconds = services.settings.lease_seconds
+    while not stop.wait(seconds / 3):
+        try:
+            with services.engine.begin() as connection:
+                connection.execute(
+                    update(Job)
+                    .where(col(Job.id) == lease.job_id, col(Job.lease_token) == lease.token)
+                    .where(col(Job.lease_until).is_not(None))
+                    .values(lease_until=utcnow() + timedelta(seconds=seconds))
+                )
+        except Exception as error:
+            # A missed renewal is harmless until the lease runs out; the next may succeed.
+            log.warning("lease of job %s not renewed: %s", lease.job_id, type(error).__name__)
+
+
+def _cool_down(services: Services, tx: Transaction, lease: Lease, kind: str) -> None:
+    job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if job.lease_token != lease.token or job.stage != lease.stage or job.done_at is not None:
+        return
+    if job.attempt >= services.settings.max_attempts:
+        fail(tx, job, f"{kind} at {lease.stage}: see the service's log")
+    else:
+        job.lease_until = tx.now + timedelta(seconds=2**job.attempt)
+
+
+def fail(tx: Transaction, job: Job, reason: str, state: str = "failed") -> None:
+    """End a job without success; the reason is shown to whoever waits for it."""
+    if job.request_id is not None:
+        close(tx, tx.session.get_one(ErasureRequest, job.request_id), job, state, reason)
+        return
+    job.stage, job.done_at, job.lease_until = "done", tx.now, None
+    contribution = tx.session.get_one(Contribution, job.contribution_id)
+    contribution.state, contribution.failure = "failed", reason
+    model = tx.session.get_one(Model, job.model_id)
+    if model.current_version is None:
+        model.state, model.failure = "failed", reason
+    record_model_event(tx, model.ref, "contribution.failed", {})

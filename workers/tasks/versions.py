@@ -1,0 +1,147 @@
+"""A model's versions: load the current state, publish the next, withdraw the earlier."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.certificates.retained import retained_root
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from models import Artifact, Model, ModelVersion, Record
+from workers.artifacts import decode_state, encode_head, encode_state
+from workers.methods.base import RidgeConfig, RidgeState
+from workers.statistics.encoding import statistics_digest
+from workers.tasks.draft import ShreddedArtifact, sha256_hex
+from workers.tasks.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A state as the artifacts that a version consists of."""
+
+    head: bytes
+    state: bytes
+    statistics: str
+
+    @property
+    def head_digest(self) -> str:
+        """Hex SHA-256 of the head's file."""
+        return sha256_hex(self.head)
+
+
+def ridge_config(model: Model) -> RidgeConfig:
+    """Return the configuration a model was registered with."""
+    config: dict[str, Any] = model.config
+    return RidgeConfig(
+        dimension=config["dimension"],
+        classes=len(model.classes),
+        exponents=tuple(config["exponents"]),
+        bits=config["bits"],
+        penalty=float.fromhex(config["penalty"]),
+    )
+
+
+def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
+    """Return a state's artifacts: pure functions of the retained rows and configuration."""
+    return Encoded(
+        head=encode_head(state.head, config),
+        state=encode_state(state),
+        statistics=statistics_digest(
+            state.statistics, config.exponents, config.bits, config.penalty
+        ),
+    )
+
+
+def current(session: Session, model: Model) -> ModelVersion | None:
+    """Return a model's current version's row."""
+    if model.current_version is None:
+        return None
+    return session.exec(
+        select(ModelVersion).where(
+            ModelVersion.model_id == model.id, ModelVersion.number == model.current_version
+        )
+    ).one()
+
+
+def load_state(services: Services, session: Session, version: ModelVersion) -> RidgeState:
+    """Return the solver's state of a version.
+
+    Raises:
+        ShreddedError: The version was withdrawn.
+    """
+    return decode_state(services.artifacts.get(session, version.state_id))
+
+
+def commitments(session: Session, model_id: int) -> list[bytes]:
+    """Return the sorted commitments of a model's retained records."""
+    query = select(Record.commitment).where(Record.model_id == model_id)
+    return sorted(bytes(value) for value in session.exec(query))
+
+
+def publish(
+    services: Services, tx: Transaction, model: Model, lease: Lease, encoded: Encoded
+) -> ModelVersion:
+    """Make a state the model's next version, over the records now in the table.
+
+    The event with the digests is in the log before any verifier draws a seed.
+    """
+    assert model.id is not None
+    session = tx.session
+    head = services.artifacts.put(session, "head", encoded.head)
+    state = services.artifacts.put(session, "state", encoded.state)
+    retained = commitments(session, model.id)
+    number = (model.current_version or 0) + 1
+    root = retained_root(retained)
+    index = record_model_event(
+        tx,
+        model.ref,
+        "model.version",
+        {
+            "head": encoded.head_digest,
+            "statistics": encoded.statistics,
+            "retained": root.hex(),  # over salted commitments: it says nothing of a person
+        },
+    )
+    version = ModelVersion(
+        model_id=model.id,
+        number=number,
+        job_id=lease.job_id,
+        head_id=head.id,
+        state_id=state.id,
+        head_digest=encoded.head_digest,
+        statistics_digest=encoded.statistics,
+        retained_root=root,
+        retained_count=len(retained),
+        log_index=index,
+        created_at=tx.now,
+    )
+    session.add(version)
+    model.current_version = number
+    model.state = "ready"
+    session.flush()
+    return version
+
+
+def withdraw_earlier(
+    services: Services, tx: Transaction, model: Model, keep: ModelVersion
+) -> list[ShreddedArtifact]:
+    """Shred heads and states of all versions before `keep`; returns what was shredded now."""
+    shredded = []
+    earlier = select(ModelVersion).where(
+        ModelVersion.model_id == model.id, col(ModelVersion.number) < keep.number
+    )
+    for version in tx.session.exec(earlier).all():
+        version.withdrawn_at = version.withdrawn_at or tx.now
+        for artifact_id in (version.head_id, version.state_id):
+            if (done := shred(services, tx.session, artifact_id)) is not None:
+                shredded.append(done)
+    return shredded
+
+
+def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArtifact | None:
+    """Destroy an artifact's key; None if that was done before."""
+    if session.get_one(Artifact, artifact_id).wrapped_key is None:
+        return None
+    return ShreddedArtifact(artifact_id, services.artifacts.shred(session, artifact_id))

@@ -1,0 +1,122 @@
+"""What a verifier is given, and what it says.
+
+It reads published artifacts and retained rows, never a solver's memory. Whatever is
+missing, malformed or odd in them fails the check that needed it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from workers.arrays import Head, Matrix, Rows
+
+Result = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One numbered check as a certificate carries it: every number is a string.
+
+    interval is (low, high) where something was measured or bounded, else None.
+    """
+
+    number: int
+    name: str
+    value: str
+    interval: tuple[str, str] | None
+    threshold: str
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A check, and whether it failed only for lack of evidence (`undecided`)."""
+
+    check: Check
+    undecided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """PASS: every check passed. INCONCLUSIVE: none was refuted, some were not decided."""
+
+    result: Result
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RidgeClaim:
+    """A published ridge head and the constants it was registered with.
+
+    statistics_digest: hex SHA-256 of the canonical statistics; head (d, c) float32;
+    witness (k, d, c) float64 and bound: ‖Σ witness - W*‖_F <= bound is claimed.
+    """
+
+    dimension: int
+    classes: int
+    exponents: Sequence[int]
+    bits: int
+    penalty: float
+    statistics_digest: str
+    head: Head
+    witness: Matrix
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedSetClaim:
+    """The published roots, and the full lists of 32-byte record commitments behind them.
+
+    before and after are sorted as published; erased is in any order.
+    """
+
+    before: Sequence[bytes]
+    after: Sequence[bytes]
+    erased: Sequence[bytes]
+    before_root: bytes
+    before_count: int
+    after_root: bytes
+    after_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An attempt to read something that must be gone: what, its digest, whether it was read."""
+
+    name: str
+    digest: str
+    readable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeClaim:
+    """Probes of all that was shredded, and row ids: those erased, those still stored."""
+
+    probes: Sequence[Probe]
+    erased_rows: Sequence[str]
+    retained_rows: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactClaim:
+    """Everything the `exact` guarantee says. rows: the retained rows, one for each record."""
+
+    ridge: RidgeClaim
+    rows: Sequence[Rows]
+    retained_set: RetainedSetClaim
+    purge: PurgeClaim
+
+
+class Verifier(Protocol):
+    """A judge of one guarantee class."""
+
+    @property
+    def id(self) -> str:
+        """The name certificates carry."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same claim may get another verdict."""
+
+    def verify(self, claim: ExactClaim) -> Report:
+        """Return the verdict. Never raises for anything a claim may contain."""
