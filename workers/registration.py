@@ -5,7 +5,6 @@ from held-out rows alone, which are never trained on and so can never be erased.
 """
 
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +41,6 @@ def prepare(
     method: str = "ridge-exact",
     bits: int = 16,
     penalty: float = DEFAULT_PENALTY,
-    parameters: Mapping[str, str] | None = None,
 ) -> Prepared:
     """Extract features, calibrate the quantiser and pack a registration.
 
@@ -74,7 +72,7 @@ def prepare(
         "extractor": {
             "id": extractor.id,
             "digest": extractor.digest,
-            "parameters": dict(parameters or {}),
+            "parameters": {k: str(v) for k, v in extractor.parameters.items()},
         },
     }
     return Prepared(

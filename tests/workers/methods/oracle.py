@@ -14,7 +14,10 @@ Rational = list[list[Fraction]]
 def solve(rows: Rows, config: RidgeConfig) -> Rational:
     """W* (d, c) by Gaussian elimination over the rationals."""
     features = [
-        [Fraction(int(code)) * Fraction(2) ** step for code, step in zip(row, config.exponents)]
+        [
+            Fraction(int(code)) * Fraction(2) ** step
+            for code, step in zip(row, config.exponents, strict=True)
+        ]
         for row in rows.codes
     ]
     d = config.dimension
@@ -25,7 +28,10 @@ def solve(rows: Rows, config: RidgeConfig) -> Rational:
         left[i][i] += Fraction(config.penalty)
     right = [
         [
-            sum((x[i] for x, y in zip(features, rows.labels) if y == k), Fraction(0))
+            sum(
+                (x[i] for x, y in zip(features, rows.labels, strict=True) if y == k),
+                Fraction(0),
+            )
             for k in range(config.classes)
         ]
         for i in range(d)
@@ -34,8 +40,12 @@ def solve(rows: Rows, config: RidgeConfig) -> Rational:
         for below in range(i + 1, d):
             factor = left[below][i] / left[i][i]
             if factor:
-                left[below] = [a - factor * b for a, b in zip(left[below], left[i])]
-                right[below] = [a - factor * b for a, b in zip(right[below], right[i])]
+                left[below] = [
+                    a - factor * b for a, b in zip(left[below], left[i], strict=True)
+                ]
+                right[below] = [
+                    a - factor * b for a, b in zip(right[below], right[i], strict=True)
+                ]
     weights: Rational = [[Fraction(0)] * config.classes for _ in range(d)]
     for i in reversed(range(d)):
         for k in range(config.classes):
@@ -81,7 +91,10 @@ def python_gram(
     d = codes.shape[1]
     gram = [[sum(x[i] * x[j] for x in rows) for j in range(d)] for i in range(d)]
     moment = [
-        [sum(x[i] for x, y in zip(rows, labels.tolist()) if y == k) for k in range(classes)]
+        [
+            sum(x[i] for x, y in zip(rows, labels.tolist(), strict=True) if y == k)
+            for k in range(classes)
+        ]
         for i in range(d)
     ]
     return gram, moment

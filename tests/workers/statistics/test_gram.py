@@ -1,6 +1,7 @@
 """Exact statistics: the oracle adds Python integers, one product at a time."""
 
 import tracemalloc
+from random import Random
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def test_equals_sums_of_python_integers(case: Case, block_rows: int) -> None:
 @given(cases(), st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 40))
 @settings(deadline=None)
 def test_order_partition_and_block_size_do_not_show(
-    case: Case, random: "st.random.Random", parts: int, block_rows: int
+    case: Case, random: Random, parts: int, block_rows: int
 ) -> None:
     rows, d, c = case
     order = list(range(len(rows)))
@@ -100,15 +101,16 @@ def test_subtracting_is_never_having_added(case: Case, data: st.DataObject) -> N
     assert same(add(after, only(rows, sorted(gone))), before)
 
 
-def test_partial_sums_are_flushed_before_they_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 2^53 would need 8 million rows; a smaller limit takes the same path.
-    rows = random_rows(np.random.default_rng(3), 100, 5, 2)
-    expected = accumulate([rows], 5, 2)
-    monkeypatch.setattr("workers.statistics.gram.FLOAT_LIMIT", 20 * 32767**2)
-    assert same(accumulate([rows], 5, 2, block_rows=7), expected)
+def test_sums_over_blocks_beyond_2_to_53_lose_no_bit() -> None:
+    n = 9_000_001  # n·q² is odd and above 2^53: float64 alone must lose its last bit
+    rows = Rows(np.full((n, 1), 32767, dtype=np.int16), np.zeros(n, dtype=np.int64))
+    got = accumulate([rows], 1, 1, block_rows=2**20)
+    assert n * 32767**2 > 2**53
+    assert int(got.gram[0, 0]) == n * 32767**2
+    assert int(got.moment[0, 0]) == n * 32767
 
 
-def test_sums_beyond_2_to_53_stay_exact() -> None:
+def test_a_row_on_top_of_2_to_62_stays_exact() -> None:
     # One more unit than float64 can count, on top of a Gram matrix near 2^62.
     top = np.full((2, 1), 2**61, dtype=np.int64)
     huge = RidgeStatistics(np.array([[2**62]]), top.T[:, :1].copy(), 2**33 - 8)
@@ -179,7 +181,10 @@ def test_odd_rows_are_refused(rows: Rows, bits: int, message: str) -> None:
 
 
 def test_learning_beyond_int64_is_refused() -> None:
-    full = RidgeStatistics(np.ones((1, 1), np.int64), np.ones((1, 1), np.int64), 2**33 + 8)
+    most = (2**63 - 1) // 32767**2
+    one = np.ones((1, 1), dtype=np.int64)
+    full = RidgeStatistics(one, one, most - 1)
+    assert add(full, rows_of([[1]], [0])).rows == most
     with pytest.raises(ExactnessError, match="overflow int64"):
         add(full, rows_of([[1], [1]], [0, 0]))
 
