@@ -6,10 +6,10 @@ sweep sends it again; so sending never fails a call that has already been commit
 
 import logging
 from datetime import timedelta
-from pathlib import Path
 
 from celery import Celery
 
+from app import broker
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -21,19 +21,22 @@ POLL_SECONDS = 0.05  # of the file broker; kombu's default of 1 s would dominate
 def make_celery(settings: Settings) -> Celery:
     """Return a Celery application for these settings; workers add their tasks to it."""
     options: dict[str, object] = {}
+    url = settings.broker_url
     if settings.broker_url.startswith("filesystem:"):
         folder = settings.data_dir / "broker"
         folder.mkdir(parents=True, exist_ok=True)
+        broker.bind(settings.data_dir / "broker-control", QUEUE)
+        url = url.replace("filesystem:", f"{broker.SCHEME}:", 1)
         options = {
             "data_folder_in": str(folder),
             "data_folder_out": str(folder),
-            "control_folder": str(_ensure(settings.data_dir / "broker-control")),
+            "control_folder": str(settings.data_dir / "broker-control"),
             "polling_interval": POLL_SECONDS,
         }
     elif settings.broker_url.startswith("redis"):
         # Redis hands a message out again after this long; a lease makes that harmless.
         options = {"visibility_timeout": 12 * 3600}
-    celery = Celery("lethe", broker=settings.broker_url)
+    celery = Celery("lethe", broker=url)
     celery.conf.update(
         broker_transport_options=options,
         broker_connection_retry_on_startup=True,
@@ -44,6 +47,7 @@ def make_celery(settings: Settings) -> Celery:
         task_acks_late=True,
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,  # nobody commands a worker through the broker
         beat_schedule={
             "sweep": {
                 "task": "lethe.sweep",
@@ -74,8 +78,3 @@ class Dispatcher:
         """Raise whatever the broker raises when it cannot be reached (for /readyz)."""
         with self._celery.connection_for_write() as connection:
             connection.ensure_connection(max_retries=0, timeout=2)
-
-
-def _ensure(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -110,10 +110,11 @@ class FeatureVault:
             .order_by(col(FeatureBlock.subject_id))
             .execution_options(yield_per=FETCH)
         )
-        for subject_id, generation, ciphertext, wrapped in session.connection().execute(query):
-            key = self._master.open(wrapped or b"", _key_of(subject_id, generation))
-            place = _content(model_id, subject_id, generation)
-            yield subject_id, open_sealed(key, ciphertext, place)
+        with session.connection().execute(query) as found:
+            for subject_id, generation, ciphertext, wrapped in found:
+                key = self._master.open(wrapped or b"", _key_of(subject_id, generation))
+                place = _content(model_id, subject_id, generation)
+                yield subject_id, open_sealed(key, ciphertext, place)
 
 
 def _content(model_id: int, subject_id: int, generation: int) -> bytes:

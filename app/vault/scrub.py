@@ -13,8 +13,11 @@ A destroyed key is gone from the table at once and from the file a little later:
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
+from models.session import BUSY_S
+
 # The tables whose rows held keys, sealed features, scopes and salts.
 TABLES = ("artifacts", "feature_blocks", "subjects", "erasure_requests", "records")
+WAIT_MS = 500  # for transactions of milliseconds; a longer one means "call again later"
 
 
 def scrub(engine: Engine) -> bool:
@@ -35,8 +38,10 @@ def _cut_write_ahead_log(engine: Engine) -> bool:
     connection = engine.raw_connection()
     try:
         cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={WAIT_MS}")
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         busy, _, _ = cursor.fetchone() or (1, -1, -1)
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_S * 1000:.0f}")
         cursor.close()
         return busy == 0
     finally:

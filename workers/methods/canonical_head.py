@@ -26,6 +26,7 @@ from workers.statistics.gram import RidgeStatistics
 # Covers every float64 rounding in `column_bounds`: (d + 60)·2^-48 below d = 2^17.
 SLACK = 1 + 2.0**-30
 KEEP_BITS = 44  # a float64 solve gains fewer: finer digits would be noise
+WITNESS = 2.0**-64  # proven distance beside the largest weight, also where less would do
 MIN_GAIN = 3.0  # bits a step; at well-posed sizes a step gains 30 to 50
 MAX_TERMS = 64
 
@@ -86,7 +87,7 @@ def _solve_block(
         bounds = column_bounds(rough, exponent, config)
         bounds[residual.zero_columns()] = 0.0
         head = round_weights(terms, bounds, silent)
-        if head is not None:
+        if head is not None and _close_enough(bounds, head):
             return terms[1:], head, bounds
         if system is None:
             raise AssertionError("a zero moment has a zero head")
@@ -99,6 +100,11 @@ def _solve_block(
         "refinement does not contract: this penalty is too small beside the Gram matrix; "
         f"use a penalty of at least {sufficient_penalty(gram, config):.3g}"
     )
+
+
+def _close_enough(bounds: Matrix, head: Head) -> bool:
+    largest = float(np.abs(head).max())
+    return largest == 0 or float(bounds.max()) <= WITNESS * largest
 
 
 def column_bounds(residual: Matrix, exponent: int, config: RidgeConfig) -> Matrix:

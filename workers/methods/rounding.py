@@ -19,7 +19,9 @@ from workers.errors import RefusedError
 
 ZERO_BELOW = 2.0**-90
 TIE = 2.0**-256
+LARGEST = 2.0**128 - 2.0**104
 OVERFLOW = 2.0**128  # its lower boundary, 2^128 - 2^103, is the end of float32
+HOPELESS = 2.0**200  # no float32 is decided at such a bound
 # Two float64 hold the sum of the terms to 2^-100 of itself; see `_sum`.
 SUM_ERROR = 2.0**-95
 
@@ -33,10 +35,14 @@ def round_weights(terms: list[Matrix], bounds: Matrix, exact: Mask) -> Head | No
     may be from the truth; exact (d, m): entries known to be exactly zero.
     Raises RefusedError if a weight does not fit float32.
     """
+    if not (bounds < HOPELESS).all():
+        return None
     high, low = _sum(terms)
     width = 2.0 * (bounds + SUM_ERROR * np.abs(high) + TIE)  # twice: rounding in `gap`
-    if (np.abs(high) >= OVERFLOW * 2).any() or not np.isfinite(width).all():
-        return _overflow_or_none(high, width)
+    if (np.abs(high) - width > OVERFLOW).any():
+        raise _overflow_error()
+    if (np.abs(high) > OVERFLOW * 2).any():
+        return None
     with np.errstate(over="ignore"):  # the last neighbour of float32 is infinity
         head = high.astype(np.float32)
     gap, flush = _gaps(head, high, low)
@@ -63,7 +69,7 @@ def round_exactly(value: Fraction, bound: Fraction) -> float | None:
     """
     magnitude = abs(value)
     zero_below, tie = Fraction(ZERO_BELOW), Fraction(TIE)
-    nearest = float(np.float32(min(float(magnitude), OVERFLOW / 2)))
+    nearest = float(np.float32(min(float(magnitude), LARGEST)))
     candidates = sorted({0.0, ZERO_BELOW, *_neighbours(nearest)})
     candidates = [c for c in candidates if c == 0 or c >= ZERO_BELOW]
     for below, above in itertools.pairwise(candidates):
@@ -131,14 +137,8 @@ def _gaps(head: Head, high: Matrix, low: Matrix) -> tuple[Matrix, Mask]:
 
 def _worth_a_look(gap: Matrix, bounds: Matrix, open_entries: Mask) -> bool:
     """Whether exact arithmetic on the open entries may decide them all."""
-    hopeless = open_entries & (gap < bounds / 2) & (bounds >= TIE)
+    hopeless = open_entries & (np.abs(gap) < bounds / 2) & (bounds >= TIE)
     return not hopeless.any()
-
-
-def _overflow_or_none(high: Matrix, width: Matrix) -> Head | None:
-    if (np.abs(high) - width > OVERFLOW).any():
-        raise _overflow_error()
-    return None
 
 
 def _overflow_error() -> RefusedError:

@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app import steps
 from app.ledger import group_commit
@@ -52,7 +52,7 @@ def behind_a_slow_one(
 
 def sizes(ledger: Ledger) -> list[int]:
     with Session(ledger.engine) as session:
-        return list(session.exec(select(LogCheckpoint.size).order_by(LogCheckpoint.size)))
+        return list(session.exec(select(LogCheckpoint.size).order_by(col(LogCheckpoint.size))))
 
 
 def test_whatever_waits_shares_one_transaction_and_one_checkpoint(

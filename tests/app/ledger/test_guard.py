@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from app import files
-from app.ledger import guard as guard_module
 from app.ledger.checkpoint import Checkpoint
 from app.ledger.guard import (
     ForkedError,
@@ -157,7 +156,7 @@ def test_is_on_disk_before_advance_returns(
     def fsync(descriptor: int) -> None:
         synced.append(os.pread(descriptor, 1 << 20, 0))
 
-    monkeypatch.setattr(guard_module.os, "fsync", fsync)
+    monkeypatch.setattr("os.fsync", fsync)
     guard.advance(checkpoint(1), root)
     assert synced == [guard.path.read_bytes()]
 
@@ -169,7 +168,7 @@ def test_a_failing_disk_leaves_the_old_guard(
         return real(descriptor, data[:20], offset)
 
     real = os.pwrite
-    monkeypatch.setattr(guard_module.os, "pwrite", full)
+    monkeypatch.setattr("os.pwrite", full)
     with pytest.raises(OSError, match="part"):
         guard.advance(checkpoint(1), root)
     monkeypatch.undo()
@@ -208,7 +207,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     def fail(descriptor: int) -> None:
         raise OSError("disk failure")
 
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OSError, match="disk failure"):
         files.write_durably(path, b"new")
     monkeypatch.undo()

@@ -189,7 +189,7 @@ def test_a_crash_at_any_step_loses_nothing_and_signs_one_history(
     assert len(stored_leaves(ledger.engine)) == 1 + durable
     assert ledger.latest().size == 1 + (step == "checkpoint.committed")
     assert ledger.guard.read().size == 1 + step.startswith("checkpoint.")
-    leaves = (entry(0), entry(1)) if durable else (entry(0),)
+    leaves: tuple[bytes, ...] = (entry(0), entry(1)) if durable else (entry(0),)
     if recovery == "start":
         again = load_ledger(settings, ledger.engine)
     else:

@@ -12,7 +12,7 @@ from app.errors import LetheError
 from app.ledger import startup
 from app.ledger.guard import ForkedError, GuardExistsError, RolledBackError, SigningGuard
 from app.ledger.note import parse_vkey
-from app.ledger.sequencer import Ledger, LogExistsError
+from app.ledger.sequencer import Ledger, LogExistsError, Transaction
 from app.ledger.startup import (
     SchemaError,
     UnreachableDatabaseError,
@@ -110,7 +110,7 @@ def test_a_backup_older_than_the_guard_is_neither_started_nor_signed(
     append(ledger, entry(0))
     append(ledger, entry(1))
     rewind(ledger.engine, 1)
-    called = []
+    called: list[Transaction] = []
     for refused in (
         lambda: load_ledger(settings, ledger.engine),
         lambda: ledger.transact(called.append),
@@ -150,7 +150,7 @@ def test_another_history_is_neither_started_nor_signed(
     guard.write_bytes(backup)
     append(ledger, entry(8), entry(9), entry(10))  # the other history, longer than the first
     guard.write_bytes(signed)
-    called = []
+    called: list[Transaction] = []
     for refused in (
         lambda: load_ledger(settings, ledger.engine),
         lambda: ledger.transact(called.append),

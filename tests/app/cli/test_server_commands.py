@@ -1,0 +1,195 @@
+"""`lethe migrate`, `lethe log init|fsck` and `lethe token` as processes see them."""
+
+import hashlib
+import json
+import re
+import stat
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import text
+from sqlmodel import Session
+
+from app.cli.migrate import migrate
+from app.cli.token import token
+from app.errors import LetheError
+from app.ledger.startup import open_ledger
+from app.settings import Settings
+from migrations import HEAD
+from models import BearerToken
+from models.session import make_engine
+from tests.app.ledger.samples import append, entry, tamper
+
+
+@pytest.fixture
+def environment(
+    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    """An environment that names an empty database and a data directory that is not there."""
+    monkeypatch.setenv("LETHE_DATABASE_URL", empty_database_url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "fresh" / "data"))
+    monkeypatch.setenv("LETHE_ORIGIN", "ledger.test/cli")
+    return Settings()
+
+
+def run(command: Any, *arguments: str) -> Result:
+    """Run a command; what it raises on purpose, `lethe` prints as its detail."""
+    result = CliRunner().invoke(command, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        assert isinstance(result.exception, LetheError), result.exception
+    return result
+
+
+def lethe_log(*arguments: str) -> Result:
+    from app.cli.log import log
+
+    return run(log, *arguments)
+
+
+def error(result: Result) -> str:
+    assert isinstance(result.exception, LetheError), result.output
+    return result.exception.detail
+
+
+def test_migrate_makes_a_private_directory_and_may_be_repeated(environment: Settings) -> None:
+    for _ in range(2):
+        result = run(migrate)
+        assert result.exit_code == 0
+        assert HEAD in result.output
+    assert stat.S_IMODE(environment.data_dir.stat().st_mode) == 0o700
+
+
+def test_migrate_names_a_database_that_is_not_there_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))
+    secret = uuid.uuid4().hex
+    monkeypatch.setenv("LETHE_DATABASE_URL", f"postgresql://u:{secret}@127.0.0.1:1/x")
+    result = run(migrate)
+    assert "LETHE_DATABASE_URL" in error(result)
+    assert secret not in result.output + error(result)
+
+
+def test_migrate_grants_only_on_postgresql_and_only_to_roles_that_exist(
+    environment: Settings,
+) -> None:
+    detail = error(run(migrate, "--grant", "absent-role"))
+    assert "role" in detail
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
+def test_migrate_grants_to_a_role(environment: Settings) -> None:
+    engine = make_engine(environment.resolved_database_url)
+    name = f"service-{uuid.uuid4().hex[:8]}"
+    with engine.begin() as connection:
+        connection.execute(text(f'CREATE ROLE "{name}"'))
+    assert run(migrate, "--grant", name).exit_code == 0
+    with engine.begin() as connection:
+        may = "SELECT has_table_privilege(:role, 'log_entries', :verb)"
+        granted = {
+            verb: connection.execute(text(may), {"role": name, "verb": verb}).scalar()
+            for verb in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
+        }
+        connection.execute(text(f'DROP OWNED BY "{name}"'))
+        connection.execute(text(f'DROP ROLE "{name}"'))
+    engine.dispose()
+    assert [verb for verb, yes in granted.items() if yes] == ["SELECT", "INSERT"]
+
+
+def test_nothing_works_before_migrate_and_each_command_says_so(environment: Settings) -> None:
+    for result in (
+        lethe_log("init"),
+        run(token, "new", "--scope", "operator", "--name", "ann"),
+        run(token, "list"),
+    ):
+        assert "lethe migrate" in error(result)
+
+
+def test_init_begins_a_log_once_under_the_given_name(environment: Settings) -> None:
+    run(migrate)
+    result = lethe_log("init")
+    assert result.exit_code == 0
+    vkey = result.output.splitlines()[-1]
+    assert vkey.startswith("ledger.test/cli+")
+    assert (environment.keys_dir / "log.vkey").read_text() == vkey + "\n"
+    assert "already" in error(lethe_log("init"))
+
+
+def test_init_takes_another_name(environment: Settings) -> None:
+    run(migrate)
+    result = lethe_log("init", "--origin", "other.test/log")
+    assert result.output.splitlines()[-1].startswith("other.test/log+")
+
+
+def test_fsck_prints_its_verdict_and_findings_and_exits_with_it(environment: Settings) -> None:
+    run(migrate)
+    assert "lethe log init" in error(lethe_log("fsck"))
+    lethe_log("init")
+    engine = make_engine(environment.resolved_database_url)
+    ledger = open_ledger(environment, engine)
+    append(ledger, entry(0), entry(1))
+    result = lethe_log("fsck")
+    assert (result.exit_code, result.output) == (0, "PASS  2 entries, 2 checkpoints\n")
+    tamper(engine, "DELETE FROM log_nodes WHERE level = 1")
+    result = lethe_log("fsck")
+    engine.dispose()
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "FAIL  2 entries, 2 checkpoints",
+        "      node: node 0 of level 1 is missing (entry 1)",
+    ]
+
+
+def test_fsck_speaks_json(environment: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    from app.cli.log_server import run_fsck
+
+    run(migrate)
+    lethe_log("init")
+    assert run_fsck(as_json=True) is True
+    assert json.loads(capsys.readouterr().out) == {
+        "result": "PASS",
+        "size": 0,
+        "checkpoints": 1,
+        "findings": [],
+        "unlisted": {},
+    }
+
+
+def test_a_token_is_shown_once_and_kept_as_a_hash(environment: Settings) -> None:
+    run(migrate)
+    shown = run(token, "new", "--scope", "auditor", "--name", "Ann Auditor").output.strip()
+    assert re.fullmatch(r"lethe_auditor_[A-Za-z0-9_-]{43}", shown)
+    engine = make_engine(environment.resolved_database_url)
+    with Session(engine) as session:
+        row = session.get_one(BearerToken, hashlib.sha256(shown.encode()).hexdigest())
+        assert (row.scope, row.name, row.revoked_at) == ("auditor", "Ann Auditor", None)
+    engine.dispose()
+    listed = run(token, "list").output
+    assert "Ann Auditor\tauditor\t" in listed
+    assert listed.endswith("\tlive\n")
+    assert shown[-43:] not in listed
+
+
+def test_a_revoked_token_stays_listed_and_frees_its_name(environment: Settings) -> None:
+    run(migrate)
+    new = ("new", "--scope", "operator", "--name", "ann")
+    first = run(token, *new).output
+    assert "living token" in error(run(token, *new))
+    assert run(token, "revoke", "ann").exit_code == 0
+    assert "no living token" in error(run(token, "revoke", "ann"))
+    assert run(token, *new).output != first
+    states = [line.split("\t")[3].split()[0] for line in run(token, "list").output.splitlines()]
+    assert sorted(states) == ["live", "revoked"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 81, "two\nlines", "a\tb"])
+def test_a_name_that_a_list_cannot_show_is_refused(environment: Settings, name: str) -> None:
+    run(migrate)
+    assert "printable" in error(run(token, "new", "--scope", "operator", "--name", name))
+
+
+def test_scopes_are_a_closed_set(environment: Settings) -> None:
+    assert run(token, "new", "--scope", "root", "--name", "x").exit_code == 2

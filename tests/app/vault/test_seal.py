@@ -1,0 +1,132 @@
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.settings import Settings
+from app.vault.errors import MasterKeyError, SealError
+from app.vault.master import MasterKey
+from app.vault.seal import context, new_key, open_sealed, seal
+
+KEY, AAD = bytes(range(32)), b"place"
+
+
+@given(st.binary(max_size=300), st.binary(max_size=40))
+@settings(deadline=None)
+def test_opens_what_it_sealed_and_shows_nothing_of_it(plaintext: bytes, aad: bytes) -> None:
+    blob = seal(KEY, plaintext, aad)
+    assert open_sealed(KEY, blob, aad) == plaintext
+    assert len(blob) == 12 + len(plaintext) + 16
+    assert len(plaintext) < 8 or plaintext not in blob
+
+
+def test_sealing_twice_gives_two_blobs() -> None:
+    assert len({seal(KEY, b"same", AAD) for _ in range(100)}) == 100
+
+
+def test_any_flipped_bit_is_refused() -> None:
+    blob = seal(KEY, b"some features", AAD)
+    for position in range(len(blob) * 8):
+        flipped = bytearray(blob)
+        flipped[position // 8] ^= 1 << position % 8
+        with pytest.raises(SealError):
+            open_sealed(KEY, bytes(flipped), AAD)
+
+
+@pytest.mark.parametrize(
+    ("key", "cut", "aad"),
+    [
+        (bytes(32), slice(None), AAD),
+        (KEY, slice(None), b"another place"),
+        (KEY, slice(None), b""),
+        (KEY, slice(0, -1), AAD),
+        (KEY, slice(1, None), AAD),
+        (KEY, slice(0, 27), AAD),
+        (KEY, slice(0, 0), AAD),
+    ],
+)
+def test_another_key_or_place_or_a_part_is_refused(key: bytes, cut: slice, aad: bytes) -> None:
+    blob = seal(KEY, b"x", AAD)
+    with pytest.raises(SealError, match="restore"):
+        open_sealed(key, blob[cut], aad)
+
+
+def test_a_short_key_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        seal(bytes(16), b"", b"")  # AES-128 would accept it
+    assert len(new_key()) == 32
+    assert new_key() != new_key()
+
+
+def test_contexts_of_different_places_differ() -> None:
+    places = [
+        context("a", "b", "c"),
+        context("a", "bc"),
+        context("ab", "c"),
+        context("a", '","b'),
+        context("a", 1, 23),
+        context("a", 12, 3),
+        context("a", "1", 23),
+    ]
+    assert len(set(places)) == len(places)
+
+
+def test_a_master_key_is_created_once_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "master.key"
+    master = MasterKey.create(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(base64.b64decode(path.read_text())) == 32
+    assert MasterKey.read(path).open(master.seal(b"x", AAD), AAD) == b"x"
+    with pytest.raises(FileExistsError):
+        MasterKey.create(path)
+
+
+def test_a_master_key_comes_from_the_environment_or_the_file(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    created = MasterKey.create(tmp_path / "keys" / "master.key")
+    from_file = MasterKey.load(Settings(data_dir=tmp_path))
+    text = base64.b64encode(KEY).decode()
+    given_key = MasterKey.load(Settings(data_dir=tmp_path, master_key=text))
+    assert from_file.open(created.seal(b"x", AAD), AAD) == b"x"
+    assert given_key.open(seal(KEY, b"x", AAD), AAD) == b"x"
+
+
+BAD_KEYS = {
+    "short": base64.b64encode(bytes(31)).decode(),
+    "long": base64.b64encode(bytes(33)).decode(),
+    "not-base64": "x" * 43 + "!",
+    "url-safe": base64.urlsafe_b64encode(b"\xff" * 32).decode(),
+    "hex": "00" * 32,
+    "with-spaces": " " + base64.b64encode(bytes(32)).decode(),
+    "padding-bits": base64.b64encode(bytes(32)).decode().replace("AA=", "AB="),
+    "other-script": "é" * 44,
+}
+
+
+@pytest.mark.parametrize("case", BAD_KEYS)
+def test_a_malformed_master_key_is_refused_without_being_shown(
+    tmp_path: Path, case: str
+) -> None:
+    text = BAD_KEYS[case]
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "master.key").write_text(text + "\n")
+    for settings_ in (
+        Settings(data_dir=tmp_path),
+        Settings(data_dir=tmp_path, master_key=text),
+    ):
+        with pytest.raises(MasterKeyError, match="openssl rand") as refused:
+            MasterKey.load(settings_)
+        assert text.strip() not in refused.value.detail
+
+
+def test_a_missing_master_key_names_its_remedies(tmp_path: Path) -> None:
+    with pytest.raises(MasterKeyError, match="LETHE_MASTER_KEY"):
+        MasterKey.load(Settings(data_dir=tmp_path))
+
+
+def test_a_raw_master_key_has_32_bytes() -> None:
+    with pytest.raises(MasterKeyError):
+        MasterKey(bytes(16))

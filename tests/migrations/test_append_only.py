@@ -1,0 +1,155 @@
+"""The database itself refuses to change the log. Tried with SQL, as a stranger would."""
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import make_url, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError
+
+from app.ledger.fsck import fsck
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import init_log
+from app.settings import Settings
+from app.vault.scrub import scrub
+from migrations.grants import GrantError, grant
+from models.session import make_engine
+from tests.app.ledger.samples import append, entry, submit, tamper
+
+TABLES = ("log_entries", "log_nodes", "log_checkpoints")
+
+CHANGES = {
+    "update-entry": "UPDATE log_entries SET leaf = ''",
+    "update-entry-key": 'UPDATE log_entries SET "index" = 7 WHERE "index" = 1',
+    "update-node": "UPDATE log_nodes SET level = level",
+    "update-checkpoint": "UPDATE log_checkpoints SET note = ''",
+    "delete-entry": 'DELETE FROM log_entries WHERE "index" = 1',
+    "delete-node": "DELETE FROM log_nodes WHERE level = 1",
+    "delete-checkpoint": "DELETE FROM log_checkpoints WHERE size = 0",
+    "upsert-entry": "INSERT INTO log_entries SELECT * FROM log_entries WHERE true "
+    "ON CONFLICT (\"index\") DO UPDATE SET kind = 'x'",
+    "upsert-checkpoint": "INSERT INTO log_checkpoints SELECT * FROM log_checkpoints WHERE true "
+    "ON CONFLICT (size) DO UPDATE SET note = 'x'",
+}
+ON_SQLITE = {
+    "replace-entry": "REPLACE INTO log_entries SELECT \"index\", '', kind, event, ref, day "
+    "FROM log_entries",
+    "replace-node": "INSERT OR REPLACE INTO log_nodes SELECT level, \"index\", '' FROM log_nodes",
+    "replace-checkpoint": "REPLACE INTO log_checkpoints SELECT * FROM log_checkpoints",
+    "update-or-replace": 'UPDATE OR REPLACE log_entries SET "index" = 0 WHERE "index" = 1',
+}
+ON_POSTGRESQL = {
+    **{f"truncate-{table}": f"TRUNCATE {table}" for table in TABLES},
+    "truncate-cascade": "TRUNCATE log_entries, bearer_tokens CASCADE",
+    "merge": "MERGE INTO log_entries e USING log_entries s ON e.index = s.index "
+    "WHEN MATCHED THEN DELETE",
+    "update-where-nothing-matches": "UPDATE log_entries SET leaf = '' WHERE index = 99",
+    "as-a-replica": "SET session_replication_role = replica; DELETE FROM log_entries",
+}
+
+
+@pytest.fixture
+def log(ledger: Ledger) -> Ledger:
+    append(ledger, entry(0), entry(1), entry(2))
+    return ledger
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_both_databases_refuse(log: Ledger, case: str) -> None:
+    _refuses(log, CHANGES[case])
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("case", ON_SQLITE)
+def test_sqlite_refuses(log: Ledger, case: str) -> None:
+    _refuses(log, ON_SQLITE[case])
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("case", ON_POSTGRESQL)
+def test_postgresql_refuses(log: Ledger, case: str) -> None:
+    _refuses(log, ON_POSTGRESQL[case])
+
+
+def _refuses(log: Ledger, statement: str) -> None:
+    before = _content(log.engine)
+    with pytest.raises(DBAPIError, match="append-only"):
+        _run(log.engine, statement)
+    assert _content(log.engine) == before
+    assert fsck(log).ok
+
+
+def _run(engine: Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        for part in statement.split("; "):
+            connection.execute(text(part))
+
+
+def test_without_the_triggers_the_same_sql_changes_the_log(log: Ledger) -> None:
+    """So it is the triggers that refuse, and fsck that notices an owner who dropped them."""
+    tamper(log.engine, CHANGES["delete-entry"])
+    assert not fsck(log).ok
+
+
+@pytest.fixture
+def role(postgres_url: str) -> Iterator[tuple[Engine, Engine]]:
+    """An owner's engine and that of a role with the service's privileges."""
+    owner = make_engine(postgres_url)
+    name = f"service-{uuid.uuid4().hex[:8]}"
+    with owner.begin() as connection:
+        connection.execute(text(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{name}'"))
+    grant(owner, name)
+    grant(owner, name)  # again, as each `lethe migrate --grant` does
+    url = make_url(postgres_url).set(username=name, password=name)
+    service = make_engine(url.render_as_string(hide_password=False))
+    yield owner, service
+    service.dispose()
+    with owner.begin() as connection:
+        connection.execute(text(f'DROP OWNED BY "{name}"'))
+        connection.execute(text(f'DROP ROLE "{name}"'))
+    owner.dispose()
+
+
+def test_the_services_role_works_and_lacks_the_privilege_even_without_triggers(
+    role: tuple[Engine, Engine], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    owner, service = role
+    settings = Settings(data_dir=tmp_path_factory.mktemp("data"), origin="ledger.test/role")
+    ledger = init_log(settings, service)
+    submit(ledger)
+    append(ledger, entry(0), entry(1))
+    assert scrub(service)
+    tamper(owner)  # drops the triggers
+    shared = {case: sql for case, sql in CHANGES.items() if "upsert" not in case}
+    shared |= {case: sql for case, sql in ON_POSTGRESQL.items() if "replica" not in case}
+    for case, statement in shared.items():
+        with pytest.raises(DBAPIError) as refused:
+            _run(service, statement)
+        assert re.search("permission denied|must be owner", str(refused.value)), case
+    for statement in (
+        "DROP TABLE log_entries",
+        "ALTER TABLE log_entries DISABLE TRIGGER ALL",
+        "DROP FUNCTION lethe_refuse_change",
+        "DELETE FROM alembic_version",
+    ):
+        with pytest.raises(DBAPIError):
+            _run(service, statement)
+    assert fsck(ledger).ok
+
+
+def test_roles_are_postgresqls(sqlite_url: str, postgres_url: str) -> None:
+    for url, why in ((sqlite_url, "SQLite"), (postgres_url, "CREATE ROLE")):
+        engine = make_engine(url)
+        with pytest.raises(GrantError, match=why):
+            grant(engine, "nobody-of-this-name")
+        engine.dispose()
+
+
+def _content(engine: Engine) -> list[object]:
+    with engine.connect() as connection:
+        return [
+            connection.execute(text(f"SELECT * FROM {table} ORDER BY 1, 2")).all()
+            for table in TABLES
+        ]
