@@ -154,9 +154,12 @@ class Sandbox:
             assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
         return done
 
-    def start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Start a command with what ENV sets."""
-        return subprocess.Popen(**self._arguments(command, environment))
+    def start(
+        self, command: list[str], environment: dict[str, str], cwd: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a command with what ENV sets, in `cwd` or the last WORKDIR."""
+        arguments = self._arguments(command, environment)
+        return subprocess.Popen(**arguments | ({"cwd": cwd} if cwd else {}))
 
     def _arguments(self, command: list[str], environment: dict[str, str]) -> dict[str, Any]:
         variables = self._variables(environment)

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,9 +93,9 @@ def _wait_until(happened: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def _running(
-    image: Image, command: list[str], environment: dict[str, str]
+    image: Image, command: list[str], environment: dict[str, str], cwd: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    process = image.sandbox.start(command, environment)
+    process = image.sandbox.start(command, environment, cwd)
     try:
         yield process
         assert process.poll() is None, f"{command} ended by itself"
@@ -145,8 +145,15 @@ def test_images_hold_only_what_is_pinned(worker: Image) -> None:
     assert installed - own <= pinned
 
 
+SCHEDULES = {
+    "a service of its own, as in compose.yaml": "celery",
+    "in the worker, as in the README": "lethe worker --beat",
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_worker_image_and_its_schedule_sweep(
-    worker: Image, installation: dict[str, str]
+    schedule: str, worker: Image, installation: dict[str, str], tmp_path: Path
 ) -> None:
     database = worker.sandbox.path("/var/lib/lethe") / "lethe.db"
 
@@ -158,13 +165,16 @@ def test_the_worker_image_and_its_schedule_sweep(
     with closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         connection.execute("INSERT INTO used_nonces VALUES ('k', 'n', '2020-01-01 00:00:00')")
     assert spent_nonces() == 1
-    health = health_command_of(STAGES, "worker")
-    with (
-        _running(worker, command_of(STAGES, "worker"), installation),
-        _running(worker, _beat_command(), installation),
-    ):
+    commands = [SCHEDULES[schedule].split()]
+    if commands == [["celery"]]:
+        commands = [command_of(STAGES, "worker"), _beat_command()]
+    with ExitStack() as stack:
+        for command in commands:
+            stack.enter_context(_running(worker, command, installation, cwd=tmp_path))
         _wait_until(lambda: spent_nonces() == 0, "no worker swept what the schedule asked for")
-        worker.sandbox.run(health, installation, check=True)
+        worker.sandbox.run(health_command_of(STAGES, "worker"), installation, check=True)
+    # The containers' root is read-only: only the data directory may be written.
+    assert list(tmp_path.iterdir()) == []
 
 
 def _beat_command() -> list[str]:

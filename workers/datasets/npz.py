@@ -30,7 +30,8 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
     Raises DatasetError naming the array at fault, or that the file is no .npz.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
             arrays = {name: _read(archive, name) for name in (*REQUIRED, *OPTIONAL)}
@@ -68,9 +69,9 @@ def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
 def _features(array: _Array) -> NDArray[np.floating[Any]]:
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise DatasetError("features: must be a matrix of numbers, one row for each record")
-    # float64 where float32 would lose digits; half floats and bytes fit float32.
-    exact = np.float32 if array.dtype.itemsize <= 2 else np.float64
-    return array.astype(np.float32 if array.dtype == np.float32 else exact)
+    # Half floats and bytes fit float32; anything wider would lose digits in it.
+    narrow = array.dtype == np.float32 or array.dtype.itemsize <= 2
+    return array.astype(np.float32 if narrow else np.float64)
 
 
 def _labels(array: _Array) -> Labels:

@@ -3,6 +3,7 @@
 1 statistics-recomputed    2 head-correctly-rounded    3 retained-set    4 purge
 """
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,15 @@ from workers.verifier.statistics import Recomputed
 
 # What evaluating a claim of odd types or sizes raises. A claim is written by the judged,
 # so it must not be able to stop the judge: the check has failed, and says so.
-ODD_INPUT = (ArithmeticError, AttributeError, LookupError, ModelError, TypeError, ValueError)
+ODD_INPUT = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    ModelError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 @dataclass(frozen=True, slots=True)

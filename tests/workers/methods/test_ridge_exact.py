@@ -49,7 +49,8 @@ def test_any_stream_of_learning_and_forgetting_ends_where_retraining_does(
     held = set(range(start))
     for _ in range(data.draw(st.integers(1, 4))):
         absent = sorted(set(range(15)) - held)
-        if absent and data.draw(st.booleans()):
+        grow = data.draw(st.booleans())
+        if absent and grow:
             new = data.draw(st.sets(st.sampled_from(absent), min_size=1))
             state = METHOD.learn(config, state, oracle.only(rows, sorted(new))).state
             held |= new

@@ -1,0 +1,174 @@
+"""`lethe demo`: what it leaves behind is what an auditor needs, and any flipped bit shows."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from app.certificates.verify import verify_certificate
+from app.client import Client
+from app.ledger.fetch import fetch_from
+from app.ledger.follow import verify_log
+from app.ledger.note import parse_vkey
+from app.signing.keys import load_private_key, load_public_key
+from workers.arrays import Rows
+from workers.artifacts import decode_head, encode_head
+from workers.datasets.digits import load_digits
+from workers.extractors.random_relu import RandomRelu
+from workers.methods.ridge_exact import METHOD
+from workers.registration import prepare
+
+LETHE = [sys.executable, "-m", "app.cli.main"]
+
+
+def run_demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
+    command = [*LETHE, "demo", "--out", str(out), *arguments]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished demonstration on the digits."""
+    path = tmp_path_factory.mktemp("demo") / "out"
+    done = run_demo(path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path
+
+
+def keys(out: Path) -> dict[str, Any]:
+    issuer = load_public_key((out / "keys" / "issuer.pem").read_bytes())
+    assert isinstance(issuer, EllipticCurvePublicKey)
+    return {
+        "log": parse_vkey((out / "keys" / "log.vkey").read_text().strip()),
+        "issuer": issuer,
+    }
+
+
+@pytest.mark.xdist_group("demo")
+def test_it_leaves_twenty_certificates_that_verify(out: Path) -> None:
+    certificates = sorted((out / "certificates").glob("*.sigstore.json"))
+    assert len(certificates) == 20
+    levels = []
+    for path in certificates:
+        evidence = (out / "evidence" / f"{path.name.split('.')[0]}.json").read_bytes()
+        verdict = verify_certificate(path.read_bytes(), evidence=evidence, **keys(out))
+        assert verdict.result == "PASS", verdict.steps
+        assert verdict.statement is not None
+        assert verdict.statement.predicate.guarantee.class_ == "exact"
+        levels.append(verdict.statement.predicate.scope.level)
+    assert levels.count("client") == 1
+
+
+@pytest.mark.xdist_group("demo")
+def test_one_flipped_bit_anywhere_in_any_certificate_is_noticed(out: Path) -> None:
+    rng = random.Random(20261121)
+    certificates = sorted((out / "certificates").glob("*.sigstore.json"))
+    for path in certificates:
+        data = path.read_bytes()
+        for position in range(len(data)):  # every byte, one of its bits
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << rng.randrange(8)
+            verdict = verify_certificate(bytes(flipped), **keys(out))
+            assert verdict.result == "FAIL", (path.name, position)
+
+
+@pytest.mark.xdist_group("demo")
+def test_the_mirror_is_a_log_that_verifies(out: Path) -> None:
+    report = verify_log(fetch_from(out / "log"), keys(out)["log"])
+    assert report.entries > 100
+
+
+@pytest.mark.xdist_group("demo")
+def test_retraining_elsewhere_gives_the_same_file_and_one_record_more_does_not(
+    out: Path, tmp_path: Path
+) -> None:
+    after = (out / "models" / "after.safetensors").read_bytes()
+    _, config = decode_head(after)
+    federation = load_digits(clients=100)
+    prepared = prepare(federation, RandomRelu(64, 256, 0, 1 / 16), ref="again")
+    gone: set[str] = set()
+    for path in (out / "evidence").glob("*.json"):
+        removal = json.loads(path.read_bytes())["removal"]
+        gone |= {record["record"] for record in removal["records"]}
+    keep = np.array([record not in gone for record in prepared.records])
+    train = ~federation.is_test
+    features = RandomRelu(64, 256, 0, 1 / 16).extract(federation.features)[train]
+    labels = federation.labels[train]
+    rows = tmp_path / "rows.npz"
+    head = np.frombuffer(after, dtype=np.uint8)
+    np.savez(rows, allow_pickle=True, features=features[keep], labels=labels[keep], head=head)
+    # Another process, one thread, blocks of 97 rows.
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.demo.retrain", str(rows)],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == sha256(after).hexdigest()
+    keep[np.flatnonzero(~keep)[0]] = True  # one record left in
+    codes, _ = config.quantiser.quantise(features[keep])
+    left_in = METHOD.refit(config, [Rows(codes, labels[keep])]).state
+    assert sha256(encode_head(left_in.head, config)).hexdigest() != sha256(after).hexdigest()
+
+
+@pytest.mark.xdist_group("demo")
+def test_it_refuses_a_directory_that_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    done = run_demo(tmp_path)
+    assert done.returncode == 2
+    assert "choose another" in done.stderr
+    assert (tmp_path / "precious").read_text() == "data"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A small federation of three clients."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "small.npz"
+    labels = rng.integers(3, size=300)
+    features = rng.normal(size=(300, 5)) + labels[:, None]
+    arrays = {"features": features.astype(np.float16), "labels": labels}
+    np.savez(path, allow_pickle=True, clients=rng.integers(9, size=300), **arrays)
+    return path
+
+
+@pytest.fixture
+def serving(file: Path, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A demonstration on a file, left serving."""
+    out = tmp_path / "out"
+    done = run_demo(out, "--data", str(file), "--keep-serving")
+    assert done.returncode == 0, done.stdout + done.stderr
+    described = json.loads((out / "service.json").read_text())
+    yield {**described, "out": out}
+    os.kill(described["pid"], 15)
+
+
+def test_it_takes_any_file_and_keeps_serving(serving: dict[str, Any]) -> None:
+    requester = serving["out"] / "keys" / "requester-ed25519.pem"
+    key = load_private_key(requester.read_bytes())
+    with Client(serving["base_url"], "requester-ed25519", key) as client:
+        record = serving["erasable_records"][0]
+        receipt = client.submit_erasure(serving["model"], records=[record])
+        assert client.wait(receipt.id, timeout=30).state == "certified"
+
+
+def test_an_unusable_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bad.npz"
+    np.savez(path, allow_pickle=True, features=np.ones((3, 2)))
+    done = run_demo(tmp_path / "out", "--data", str(path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

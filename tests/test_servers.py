@@ -1,0 +1,109 @@
+"""The servers that the other tests rest on are real, fresh and private to this run."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from sqlalchemy import make_url, text
+
+from models.session import make_engine
+from tests import servers
+from tests.servers import NoServerError, postgres_server, redis_server
+
+
+def test_redis_is_real_and_empty(redis_url: str) -> None:
+    with Redis.from_url(redis_url) as client:
+        assert client.info("server")["redis_version"]
+        assert client.dbsize() == 0
+        client.set("left", "behind")
+
+
+def test_redis_is_emptied_for_each_test(redis_url: str) -> None:
+    with Redis.from_url(redis_url) as client:
+        assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize("_", range(2))
+def test_each_test_has_its_own_migrated_postgresql_database(postgres_url: str, _: int) -> None:
+    engine = make_engine(postgres_url)
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT count(*) FROM bearer_tokens")).scalar() == 0
+        connection.execute(
+            text("INSERT INTO bearer_tokens VALUES ('d', 'operator', 'n', now(), NULL)")
+        )
+    engine.dispose()
+
+
+def test_a_server_given_by_url_is_used_and_left_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with postgres_server() as url:
+        monkeypatch.setenv("LETHE_TEST_POSTGRES_URL", url)
+        with postgres_server() as same:
+            assert same == url
+        assert _answers(url)
+        directory = Path(str(make_url(url).query["host"]))
+        monkeypatch.delenv("LETHE_TEST_POSTGRES_URL")
+    assert not directory.exists()
+    monkeypatch.setenv("LETHE_TEST_REDIS_URL", "redis://elsewhere/3")
+    with redis_server() as given:
+        assert given == "redis://elsewhere/3"
+
+
+def test_binaries_on_the_path_serve_where_no_wheel_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = servers._postgres_binaries()
+    redis = servers._redis_binary()
+    monkeypatch.setattr(servers, "find_spec", lambda package: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for find in (servers._postgres_binaries, servers._redis_binary):
+        with pytest.raises(NoServerError, match="dev extra"):
+            find()
+    (tmp_path / "postgres").symlink_to(folder / "postgres")  # as Debian's alternatives do
+    (tmp_path / "redis-server").symlink_to(redis)
+    assert servers._postgres_binaries() == folder
+    assert servers._redis_binary().resolve() == redis
+
+
+def test_a_server_that_does_not_start_shows_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_redis_binary", lambda: Path("/bin/false"))
+    with pytest.raises(NoServerError, match="/bin/false did not start"), redis_server():
+        pytest.fail("nothing serves here")
+
+
+def test_where_the_binaries_are_closed_to_others_a_copy_serves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As root PostgreSQL runs as another user, who may not see a checkout below /root."""
+    if servers._unprivileged_user() is None:
+        return  # nobody else needs to see it
+    installed = servers._postgres_binaries()
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "install").symlink_to(installed.parent)
+    monkeypatch.setattr(servers, "_postgres_binaries", lambda: closed / "install" / "bin")
+    with postgres_server() as url:
+        directory = Path(str(make_url(url).query["host"]))
+        assert (directory / "install" / "bin" / "postgres").exists()
+        assert _answers(url)
+
+
+def _answers(url: str) -> bool:
+    engine = make_engine(url)
+    with engine.connect() as connection:
+        answer = connection.execute(text("SELECT 1")).scalar()
+    engine.dispose()
+    return answer == 1
+
+
+def test_a_stopped_server_is_gone() -> None:
+    with redis_server() as url:
+        port = make_url(url).port
+    listening = subprocess.run(
+        ["/bin/sh", "-c", f"cat /proc/net/tcp | grep -i ':{port:04X} .* 0A '"],
+        check=False,
+        capture_output=True,
+    )
+    assert listening.stdout == b""
