@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from sqlalchemy import UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from models.types import LogNumber, UTCDateTime, utcnow
@@ -11,6 +12,7 @@ class Contribution(SQLModel, table=True):
     """An upload waiting to be learned, or learned. `state`: received, learned or failed."""
 
     __tablename__ = "contributions"
+    __table_args__ = (UniqueConstraint("keyid", "idempotency_key"),)
 
     id: str = Field(primary_key=True, max_length=36)
     model_id: int = Field(foreign_key="models.id", index=True)
@@ -21,4 +23,6 @@ class Contribution(SQLModel, table=True):
     failure: str | None = None
     saturated: int = 0  # codes clipped by the quantiser
     log_index: int = Field(sa_type=LogNumber)
+    idempotency_key: str | None = Field(default=None, max_length=255)
+    body_digest: str = Field(max_length=64)  # hex SHA-256 of the checked upload
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

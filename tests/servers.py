@@ -127,9 +127,14 @@ def _reachable(binaries: Path, root: Path, user: str | None) -> Path:
         p.stat().st_mode & open_to_all == open_to_all for p in [binaries, *binaries.parents]
     ):
         return binaries
-    copy = root / "install"
-    shutil.copytree(binaries.parent, copy, symlinks=True)
-    for path in copy.rglob("*"):
+    # The wheel's binaries find their libraries by a path relative to their own.
+    installed, package = binaries.parent, binaries.parent.parent
+    libraries = package.with_name(f"{package.name}.libs")
+    copy = root / "install" / package.name / installed.name
+    shutil.copytree(installed, copy)
+    if libraries.is_dir():
+        shutil.copytree(libraries, root / "install" / libraries.name)
+    for path in (root / "install").rglob("*"):
         path.chmod(0o755)
     return copy / binaries.name
 

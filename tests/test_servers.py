@@ -79,14 +79,17 @@ def test_where_the_binaries_are_closed_to_others_a_copy_serves(
     """As root PostgreSQL runs as another user, who may not see a checkout below /root."""
     if servers._unprivileged_user() is None:
         return  # nobody else needs to see it
-    installed = servers._postgres_binaries()
+    installed = servers._postgres_binaries().parent
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    (closed / "install").symlink_to(installed.parent)
-    monkeypatch.setattr(servers, "_postgres_binaries", lambda: closed / "install" / "bin")
+    package = installed.parent.name
+    for name in (package, f"{package}.libs"):
+        (closed / name).symlink_to(installed.parent.with_name(name))
+    binaries = closed / package / installed.name / "bin"
+    monkeypatch.setattr(servers, "_postgres_binaries", lambda: binaries)
     with postgres_server() as url:
         directory = Path(str(make_url(url).query["host"]))
-        assert (directory / "install" / "bin" / "postgres").exists()
+        assert list(directory.glob("install/*/*/bin/postgres"))
         assert _answers(url)
 
 

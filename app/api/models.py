@@ -109,7 +109,7 @@ def contribute(
         max_bytes=services.settings.max_upload_bytes,
         records_required=True,
     )
-    shown = registry.contribute(services, signed.by, ref, upload)
+    shown = registry.contribute(services, signed.by, ref, upload, signed.idempotency_key)
     response.headers["location"] = f"/v1/models/{ref}/contributions/{shown.id}"
     return shown
 

@@ -14,6 +14,7 @@ from app.schemas.models import ContributionView, ModelView, NewModel, VersionVie
 from app.service.context import Services
 from app.service.problems import (
     ConflictError,
+    IdempotencyMismatchError,
     ModelNotReadyError,
     NotFoundError,
     UnknownModelError,
@@ -29,8 +30,10 @@ from models import Contribution, Job, Model, ModelVersion, Record, Tombstone
 def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> ModelView:
     """Record a model and its first training set, and queue the fit.
 
+    The same registration again, as after a lost answer, gets the model that it made.
+
     Raises:
-        ConflictError: The reference is taken.
+        ConflictError: The reference is taken by another registration.
     """
     config = {
         "dimension": len(wanted.exponents),
@@ -38,7 +41,7 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
         "bits": wanted.bits,
         "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
     }
-    pinned = {
+    pinned: dict[str, object] = {
         "config": config,
         "classes": wanted.classes,
         "method": wanted.method,
@@ -49,9 +52,12 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
         secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
     )
 
-    def effect(tx: Transaction) -> tuple[ModelView, str]:
-        if tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first() is not None:
-            raise ConflictError("a model of this reference exists: choose another")
+    def effect(tx: Transaction) -> tuple[ModelView, str | None]:
+        taken = tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first()
+        if taken is not None:
+            if not _same_registration(tx.session, taken, pinned, upload):
+                raise ConflictError("a model of this reference exists: choose another")
+            return show(taken), None
         model = Model(
             ref=wanted.ref,
             method=wanted.method,
@@ -64,29 +70,50 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
         tx.session.add(model)
         tx.session.flush()
         index = record_model_event(tx, wanted.ref, "model.registered", {"config": digest})
-        _, job = _queue(services, tx, model, upload, None, index)
+        _, job = _queue(services, tx, model, upload, index)
         return show(model), job.id
 
     shown, job_id = services.committer.submit(effect)
-    services.dispatcher.nudge(job_id)
+    if job_id is not None:
+        services.dispatcher.nudge(job_id)
     return shown
 
 
+def _same_registration(
+    session: Session, model: Model, pinned: dict[str, object], upload: CheckedUpload
+) -> bool:
+    first = session.exec(
+        select(Contribution.body_digest).where(
+            Contribution.model_id == model.id, col(Contribution.keyid).is_(None)
+        )
+    ).one()
+    known = {name: getattr(model, name) for name in pinned}
+    return known == pinned and first == _digest(upload)
+
+
 def contribute(
-    services: Services, signed: SignedBy, ref: str, upload: CheckedUpload
+    services: Services,
+    signed: SignedBy,
+    ref: str,
+    upload: CheckedUpload,
+    idempotency_key: str | None,
 ) -> ContributionView:
-    """Queue rows that a client adds to a model.
+    """Queue rows that a client adds to a model. The same Idempotency-Key gets the same answer.
 
     Raises:
         KeyNotEntitledError: The key is no client's, or another client's.
+        IdempotencyMismatchError: The Idempotency-Key came with other rows before.
         UnknownModelError: No such model.
         ModelNotReadyError: The model has no version to add to.
         ConflictError: A record id is in the training set, or was erased from it.
     """
 
-    def effect(tx: Transaction) -> tuple[ContributionView, str]:
+    def effect(tx: Transaction) -> tuple[ContributionView, str | None]:
         key = use_signature(tx, signed)
         model = find(tx.session, ref)
+        earlier = _first_answer(tx.session, key.keyid, idempotency_key, upload)
+        if earlier is not None:
+            return show_contribution(model, earlier), None
         if key.role != "client":
             raise KeyNotEntitledError("contributions are signed with a key of role client")
         if key.client is not None and set(upload.clients) != {key.client}:
@@ -95,12 +122,35 @@ def contribute(
             raise ModelNotReadyError("the model has no fitted version yet: try again later")
         _refuse_known(services, tx.session, model, upload.records)
         index = record_model_event(tx, ref, "contribution.received", {})
-        row, job = _queue(services, tx, model, upload, key.keyid, index)
+        row, job = _queue(services, tx, model, upload, index)
+        row.keyid, row.idempotency_key = key.keyid, idempotency_key
         return show_contribution(model, row), job.id
 
     shown, job_id = services.committer.submit(effect)
-    services.dispatcher.nudge(job_id)
+    if job_id is not None:
+        services.dispatcher.nudge(job_id)
     return shown
+
+
+def _first_answer(
+    session: Session, keyid: str, idempotency_key: str | None, upload: CheckedUpload
+) -> Contribution | None:
+    if idempotency_key is None:
+        return None
+    earlier = session.exec(
+        select(Contribution).where(
+            Contribution.keyid == keyid, Contribution.idempotency_key == idempotency_key
+        )
+    ).first()
+    if earlier is not None and earlier.body_digest != _digest(upload):
+        raise IdempotencyMismatchError(
+            "this Idempotency-Key came with other rows before: use a new key"
+        )
+    return earlier
+
+
+def _digest(upload: CheckedUpload) -> str:
+    return hashlib.sha256(upload.data).hexdigest()
 
 
 def _queue(
@@ -108,7 +158,6 @@ def _queue(
     tx: Transaction,
     model: Model,
     upload: CheckedUpload,
-    keyid: str | None,
     log_index: int,
 ) -> tuple[Contribution, Job]:
     assert model.id is not None
@@ -116,9 +165,9 @@ def _queue(
     row = Contribution(
         id=str(uuid.uuid4()),
         model_id=model.id,
-        keyid=keyid,
         upload_id=artifact.id,
         rows=upload.rows,
+        body_digest=_digest(upload),
         log_index=log_index,
         received_at=tx.now,
     )

@@ -132,6 +132,8 @@ def upgrade() -> None:
         sa.Column(
             "log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
         ),
+        sa.Column("idempotency_key", sa.String(length=255), nullable=True),
+        sa.Column("body_digest", sa.String(length=64), nullable=False),
         sa.Column("received_at", sa.DateTime(), nullable=False),
         sa.ForeignKeyConstraint(
             ["model_id"], ["models.id"], name=op.f("fk_contributions_model_id")
@@ -140,6 +142,11 @@ def upgrade() -> None:
             ["upload_id"], ["artifacts.id"], name=op.f("fk_contributions_upload_id")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_contributions")),
+        sa.UniqueConstraint(
+            "keyid",
+            "idempotency_key",
+            name=op.f("uq_contributions_keyid_idempotency_key"),
+        ),
     )
     with op.batch_alter_table("contributions", schema=None) as batch_op:
         batch_op.create_index(

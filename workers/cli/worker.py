@@ -24,7 +24,9 @@ def worker(beat: bool, until_eof: bool) -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if beat:
         # A thread, not `celery -B`: its child process would survive a killed worker.
-        EmbeddedService(app, max_interval=1, thread=True).start()
+        # Its own scheduler class is not the configured one: name it, or a file appears here.
+        scheduler = app.conf.beat_scheduler
+        EmbeddedService(app, max_interval=1, thread=True, scheduler_cls=scheduler).start()
     # Solo: a fork would inherit BLAS threads, database connections and CUDA contexts.
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     app.worker_main(

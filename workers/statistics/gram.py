@@ -150,14 +150,14 @@ def check_feasible(statistics: RidgeStatistics, bits: int = MAX_BITS) -> None:
     features has zero products, |C_jk|² <= n G_jj, and no rows leave nothing.
     """
     diagonal = statistics.gram.diagonal()
-    silent = diagonal == 0
+    largest = np.maximum(statistics.moment.max(axis=1), -statistics.moment.min(axis=1))
     # Cauchy-Schwarz in float64: the slack is far above rounding and far below one row.
-    reach = np.sqrt(diagonal.clip(0).astype(np.float64) * statistics.rows)
+    reach = np.sqrt(diagonal.clip(0).astype(np.float64) * statistics.rows) * (1 + 1e-9)
     if (
-        diagonal.min(initial=0) < 0
-        or diagonal.max(initial=0) > statistics.rows * largest_code(bits) ** 2
-        or statistics.gram[silent].any()
-        or (np.abs(statistics.moment) > reach[:, None] * (1 + 1e-9)).any()
+        diagonal.min() < 0
+        or diagonal.max() > statistics.rows * largest_code(bits) ** 2
+        or statistics.gram[diagonal == 0].any()
+        or (largest > reach).any()
     ):
         raise InfeasibleRemovalError(
             "the rows to forget were not all learned by this model: "
@@ -167,15 +167,21 @@ def check_feasible(statistics: RidgeStatistics, bits: int = MAX_BITS) -> None:
 
 def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> RidgeStatistics:
     d, c = statistics.dimension, statistics.classes
-    gram, moment = statistics.gram.copy(), statistics.moment.copy()
+    source, gram = statistics.gram, np.empty_like(statistics.gram)
+    moment = statistics.moment.copy()
     panel = max(16, d // 12)  # keeps the temporaries near a tenth of G
     block_rows = min(BLOCK_ROWS, max(16, d // 4), max(1, len(rows)))
     for features, labels in _float_blocks([rows], d, c, bits, block_rows):
+        signed = sign * features
         with threads_for(2 * len(labels) * panel * d):
             for i in range(0, d, panel):
-                product = integer_product(features[:, i : i + panel].T, features)
-                gram[i : i + panel] += sign * product
-        moment += sign * _moment(features, labels, c)
+                product = integer_product(signed[:, i : i + panel].T, features)
+                np.add(source[i : i + panel], product, out=gram[i : i + panel])
+        for label in np.unique(labels):
+            moment[:, label] += signed[labels == label].sum(axis=0).astype(np.int64)
+        source = gram
+    if source is statistics.gram:  # no rows
+        gram[:] = source
     return RidgeStatistics(gram, moment, statistics.rows + sign * len(rows))
 
 

@@ -129,7 +129,15 @@ def test_registering_needs_an_operator(installation: Installation) -> None:
 
 
 def test_a_reference_is_taken_once(ready: Installation) -> None:
-    problem(ready.caller.register_model(), 409, "conflict")
+    problem(ready.caller.register_model(penalty=0.25), 409, "conflict")
+    problem(ready.caller.register_model(rows(seed=1)), 409, "conflict")
+
+
+def test_the_same_registration_again_is_the_same_model(ready: Installation) -> None:
+    before = stored(ready)
+    again = ready.caller.register_model()  # as after a lost answer
+    assert (again.status_code, again.json()["state"]) == (201, "ready")
+    assert stored(ready) == before
 
 
 def test_a_registration_becomes_a_version_and_its_upload_is_gone(ready: Installation) -> None:
@@ -168,6 +176,26 @@ def contribute(installation: Installation, arrays: dict[str, Any], **caller: Any
         pack(arrays),
         content_type="application/x-npz",
     )
+
+
+def test_the_same_idempotency_key_gets_the_same_contribution(ready: Installation) -> None:
+    client = Caller(ready.caller.http, ready.caller.token, keyid="client")
+    client.register_key(role="client", client="c1")
+
+    def send(first: int) -> Any:
+        return client.signed(
+            "POST",
+            f"/v1/models/{MODEL}/contributions",
+            pack(one_client(first)),
+            content_type="application/x-npz",
+            headers={"Idempotency-Key": "once"},
+        )
+
+    first = send(100)
+    before = stored(ready)
+    assert send(100).json() == first.json()
+    assert stored(ready) == before
+    problem(send(200), 422, "idempotency-key-reused")
 
 
 def one_client(first: int, count: int = 4) -> dict[str, Any]:
