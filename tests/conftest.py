@@ -94,9 +94,13 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[str]:
-    """A Redis server, by the URL of its first database."""
+    """A Redis database of this test worker's own, by URL; a server given by URL is shared."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     with redis_server() as url:
-        yield url
+        given = make_url(url)
+        yield given.set(database=str(int(given.database or 0) + worker)).render_as_string(
+            hide_password=False
+        )
 
 
 @pytest.fixture

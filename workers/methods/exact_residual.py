@@ -22,12 +22,11 @@ Places = NDArray[np.int32]  # (p, d, m), balanced
 
 
 def base_bits(dimension: int) -> int:
-    """Return the largest base with d·2^(base-1)·2^base <= 2^53 (one product of places).
+    """Return the largest base with d·(2^(base-1))² <= 2^53: one product of places is exact.
 
-    The factors are a balanced place of G and a place of V, whose topmost may be twice as
-    large. 24 at most, so that places fit int32 with their carries.
+    24 at most, so that places fit int32 with their carries.
     """
-    return min(24, (53 - (dimension - 1).bit_length() + 1) // 2)
+    return min(24, (55 - (dimension - 1).bit_length()) // 2)
 
 
 class ExactResidual:
@@ -64,8 +63,9 @@ class ExactResidual:
         count = stacked.shape[1] // m
         weights = [*range(self._gram_places), *self._penalty]
         bottom = min(self.low, low + min(weights))
-        # Two places above the highest product leave room for its carries.
-        top = max(self.low + len(self.places), low + max(weights) + count + 2)
+        # Sums stay below 2^60: so many places above the highest hold their carries.
+        room = -(-(61 - self.base) // self.base)
+        top = max(self.low + len(self.places), low + max(weights) + count + room)
         result = np.empty((top - bottom, d, m), dtype=np.int32)
         for i in range(0, d, self._panel):
             panel = slice(i, i + self._panel)

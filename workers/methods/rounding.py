@@ -46,7 +46,7 @@ def round_weights(terms: list[Matrix], bounds: Matrix, exact: Mask) -> Head | No
     with np.errstate(over="ignore"):  # the last neighbour of float32 is infinity
         head = high.astype(np.float32)
     gap, flush = _gaps(head, high, low)
-    head[flush] = 0.0
+    head[flush] = 0.0  # -0 too: one weight, one spelling
     open_entries = (gap <= width) & ~exact
     head[exact] = 0.0
     if not _worth_a_look(gap, bounds, open_entries):
@@ -59,7 +59,7 @@ def round_weights(terms: list[Matrix], bounds: Matrix, exact: Mask) -> Head | No
         head[i, j] = rounded
     if np.isinf(head).any():
         raise _overflow_error()
-    return head + np.float32(0.0)  # -0 has another spelling: one weight, one file
+    return head
 
 
 def round_exactly(value: Fraction, bound: Fraction) -> float | None:

@@ -143,13 +143,10 @@ def test_fsck_prints_its_verdict_and_findings_and_exits_with_it(environment: Set
     ]
 
 
-def test_fsck_speaks_json(environment: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    from app.cli.log_server import run_fsck
-
+def test_fsck_speaks_json(environment: Settings) -> None:
     run(migrate)
     lethe_log("init")
-    assert run_fsck(as_json=True) is True
-    assert json.loads(capsys.readouterr().out) == {
+    assert json.loads(lethe_log("fsck", "--json").output) == {
         "result": "PASS",
         "size": 0,
         "checkpoints": 1,

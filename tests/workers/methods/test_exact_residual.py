@@ -115,5 +115,5 @@ def test_a_gram_near_int64_is_still_exact() -> None:
 def test_products_of_places_stay_below_2_to_53(d: int) -> None:
     base = base_bits(d)
     assert 1 <= base <= 24
-    assert d * 2 ** (base - 1) * 2**base <= 2**53
-    assert base == 24 or d * 2**base * 2 ** (base + 1) > 2**53 / 4
+    assert d * 4 ** (base - 1) <= 2**53
+    assert base == 24 or d * 4**base > 2**53 / 2

@@ -184,9 +184,17 @@ def test_refusals_name_a_remedy_and_change_nothing() -> None:
         METHOD.forget(config, once, oracle.only(rows, [0]))
     with pytest.raises(InfeasibleRemovalError, match="not all learned"):
         METHOD.forget(config, state, oracle.joined([foreign, oracle.only(foreign, [0])]))
-    with pytest.raises(PenaltyError, match="at least"):
-        METHOD.learn(RidgeConfig(20, 4, config.exponents, 16, 1e-20), None, rows)
     assert fingerprint(state, config) == before
+
+
+def test_a_penalty_that_works_now_but_not_after_a_deletion_is_refused_when_learning() -> None:
+    rows, config = example()  # of full rank until rows go
+    weak = RidgeConfig(20, 4, config.exponents, 16, 1e-20)
+    METHOD.refit(weak, [rows])
+    with pytest.raises(PenaltyError, match="after some deletions .* at least"):
+        METHOD.learn(weak, None, rows)
+    with pytest.raises(PenaltyError, match="at least"):
+        METHOD.refit(weak, [oracle.only(rows, range(5))])
 
 
 def test_the_registry_knows_it_by_name() -> None:

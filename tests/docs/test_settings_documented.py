@@ -1,0 +1,52 @@
+"""The operator's guide has exactly one row for each setting, with its default and meaning."""
+
+import re
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from app.settings import Settings
+from tests.docs.markdown import REPOSITORY, read
+
+GUIDE = "docs/operator-guide.md"
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    default = field.default
+    shown = default.get_secret_value() if isinstance(default, SecretStr) else str(default)
+    meaning = (field.description or "").replace("|", r"\|")
+    return f"| `LETHE_{name.upper()}` | {f'`{shown}`' if shown else 'empty'} | {meaning} |"
+
+
+def test_every_setting_has_its_row() -> None:
+    lines = read(GUIDE).splitlines()
+    missing = [
+        row
+        for name, field in Settings.model_fields.items()
+        if (row := _row(name, field)) not in lines
+    ]
+    assert not missing, f"{GUIDE} needs:\n" + "\n".join(missing)
+
+
+def test_every_setting_has_a_meaning() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+def test_no_row_is_of_a_setting_that_is_gone() -> None:
+    rows = re.findall(r"(?m)^\| `LETHE_([A-Z_]+)` \|", read(GUIDE))
+    assert len(rows) == len(set(rows))
+    assert {row.lower() for row in rows} == set(Settings.model_fields)
+
+
+def test_variables_that_are_named_anywhere_exist() -> None:
+    known = {f"LETHE_{name.upper()}" for name in Settings.model_fields}
+    # Of the commands that call a service, and of the tests.
+    known |= {"LETHE_URL", "LETHE_TOKEN", "LETHE_VECTORS"}
+    known |= {"LETHE_TEST_POSTGRES_URL", "LETHE_TEST_REDIS_URL"}
+    pages = [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]
+    named = {
+        match for page in pages for match in re.findall(r"LETHE_[A-Z_]+", page.read_text())
+    }
+    assert named <= known
