@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from sqlalchemy import update
 from sqlmodel import Session
@@ -33,7 +34,7 @@ class Installation:
         """Run all queued work."""
         self.dispatcher.drain(self.services)
 
-    def ready(self, **changes: object) -> None:
+    def ready(self, **changes: Any) -> None:
         """Register key and model and fit it."""
         assert self.caller.register_key().status_code == 201
         assert self.caller.register_model(**changes).status_code == 201

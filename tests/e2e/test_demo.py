@@ -140,7 +140,7 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "small.npz"
     labels = rng.integers(3, size=300)
     features = rng.normal(size=(300, 5)) + labels[:, None]
-    arrays = {"features": features.astype(np.float16), "labels": labels}
+    arrays: dict[str, Any] = {"features": features.astype(np.float16), "labels": labels}
     np.savez(path, allow_pickle=True, clients=rng.integers(9, size=300), **arrays)
     return path
 
