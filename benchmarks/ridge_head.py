@@ -3,7 +3,8 @@
     python -m benchmarks.ridge_head [--quick] [--json FILE]
 
 Every round measures each contender in turn, so that a busy machine slows all of them, and
-the short ones several times; ratios are of medians over all calls. The full size is n 50,000, d 768, c 100 and needs about 1 GB.
+the short ones several times; ratios are of medians over all calls. The full size is
+n 50,000, d 768, c 100 and needs about 1 GB.
 """
 
 import json

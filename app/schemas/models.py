@@ -65,11 +65,12 @@ class ModelView(Wire):
 
 
 class ContributionView(Wire):
-    """Rows a client added."""
+    """Rows a client added; `saturated` counts codes that the quantiser clipped."""
 
     id: str
     model: str
     rows: int
     state: str
     failure: str | None
+    saturated: int
     log_index: int

@@ -297,5 +297,6 @@ def show_contribution(model: Model, row: Contribution) -> ContributionView:
         rows=row.rows,
         state=row.state,
         failure=row.failure,
+        saturated=row.saturated,
         log_index=row.log_index,
     )

@@ -1,7 +1,9 @@
 """The demonstration from start to end, as a newcomer sees it."""
 
 import json
+import os
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,12 +174,18 @@ def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:
         raise DemoError("the unlearned head is not the retrained one")
 
 
+def _lethe() -> str:
+    # As it can be typed here: `make demo` leaves the command in the virtual environment.
+    command = Path(sys.executable).with_name("lethe")
+    return os.path.relpath(command) if command.exists() else "lethe"
+
+
 def _say_where(out: Path, running: Running | None) -> None:
     click.echo(f"\n{out}/certificates  certificates      {out}/evidence  their evidence")
     click.echo(f"{out}/models        before, after     {out}/keys      what verifies them")
     click.echo(f"{out}/log           the log's mirror, servable over plain HTTP\n")
     first = next(iter(sorted((out / "certificates").iterdir())))
-    click.echo(f"Look at one:  lethe certificate show {first}")
+    click.echo(f"Look at one:  {_lethe()} certificate show {first}")
     if running is not None:
         click.echo(f"Still serving {running.base_url} (process {running.local.pid});")
         click.echo(f"stop it with: kill {running.local.pid}")

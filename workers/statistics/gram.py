@@ -6,16 +6,16 @@ int64. The result depends on the multiset of rows alone: not on order, partition
 size, threads or processor. Deleting is subtracting, bit for bit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
-from scipy.sparse import csr_array
 
-from workers.arrays import Codes, IntMatrix, Labels, Matrix, Rows
+from workers.arrays import IntMatrix, Rows
 from workers.blas_threads import threads_for
 from workers.errors import ExactnessError, InfeasibleRemovalError, RefusedError
+from workers.statistics.blocks import float_blocks, one_hot_moment
 from workers.statistics.products import integer_product
 from workers.statistics.quantiser import MAX_BITS, largest_code
 
@@ -88,7 +88,7 @@ def accumulate(
     partial = np.zeros((dimension, dimension), order="F")  # upper triangle only
     pending, total = 0, 0
     group = (FLOAT_LIMIT - 1) // largest_code(bits) ** 2  # rows `partial` holds exactly
-    for features, labels in _float_blocks(blocks, dimension, classes, bits, block_rows):
+    for features, labels in float_blocks(blocks, dimension, classes, bits, block_rows):
         check_bounds(total + len(labels), bits, block_rows)
         if pending + len(labels) > group:
             gram += partial.astype(np.int64)
@@ -96,7 +96,7 @@ def accumulate(
             pending = 0
         with threads_for(len(labels) * dimension**2):
             partial = dsyrk(1.0, features.T, beta=1.0, c=partial, overwrite_c=True)
-        moment += _moment(features, labels, classes)
+        moment += one_hot_moment(features, labels, classes)
         pending += len(labels)
         total += len(labels)
     gram += partial.astype(np.int64)
@@ -171,7 +171,7 @@ def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> R
     moment = statistics.moment.copy()
     panel = max(16, d // 12)  # keeps the temporaries near a tenth of G
     block_rows = min(BLOCK_ROWS, max(16, d // 4), max(1, len(rows)))
-    for features, labels in _float_blocks([rows], d, c, bits, block_rows):
+    for features, labels in float_blocks([rows], d, c, bits, block_rows):
         signed = sign * features
         with threads_for(2 * len(labels) * panel * d):
             for i in range(0, d, panel):
@@ -183,58 +183,6 @@ def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> R
     if source is statistics.gram:  # no rows
         gram[:] = source
     return RidgeStatistics(gram, moment, statistics.rows + sign * len(rows))
-
-
-def _float_blocks(
-    blocks: Iterable[Rows], dimension: int, classes: int, bits: int, block_rows: int
-) -> Iterator[tuple[Matrix, IntMatrix]]:
-    """Yield checked (features float64 (m, d), labels (m,)), m <= block_rows.
-
-    Small blocks are put together. The arrays are overwritten at the next step.
-    """
-    features = np.empty((block_rows, dimension))
-    labels = np.empty(block_rows, dtype=np.int64)
-    filled = 0
-    for rows in blocks:
-        if rows.codes.shape[1] != dimension:
-            raise RefusedError(
-                f"rows have {rows.codes.shape[1]} columns, the model {dimension}: "
-                "use the extractor the model was registered with"
-            )
-        start = 0
-        while start < len(rows):
-            end = min(len(rows), start + block_rows - filled)
-            part = slice(filled, filled + end - start)
-            features[part] = _checked_codes(rows.codes[start:end], bits)
-            labels[part] = _checked_labels(rows.labels[start:end], classes)
-            filled, start = part.stop, end
-            if filled == block_rows:
-                yield features, labels
-                filled = 0
-    if filled:
-        yield features[:filled], labels[:filled]
-
-
-def _checked_codes(codes: Codes, bits: int) -> Codes:
-    q_max = largest_code(bits)
-    if int(codes.max()) > q_max or int(codes.min()) < -q_max:
-        raise RefusedError(f"a code exceeds {bits} bits: quantise with this model's steps")
-    return codes
-
-
-def _checked_labels(labels: Labels, classes: int) -> Labels:
-    if labels.min() < 0 or labels.max() >= classes:
-        raise RefusedError(f"a label lies outside 0..{classes - 1}: check the classes")
-    return labels
-
-
-def _moment(features: Matrix, labels: IntMatrix, classes: int) -> IntMatrix:
-    """QᵀY (d, c) of one-hot labels, exact: a sum of at most block_rows codes."""
-    order = np.argsort(labels, kind="stable")
-    ends = np.searchsorted(labels[order], np.arange(classes + 1))
-    picks = csr_array((np.ones(len(labels)), order, ends), shape=(classes, len(labels)))
-    moment: IntMatrix = (picks @ features).astype(np.int64).T
-    return moment
 
 
 def _mirror(upper: IntMatrix) -> None:

@@ -14,7 +14,7 @@ from workers.arrays import Rows
 from workers.errors import PenaltyError, RefusedError
 from workers.methods.base import RidgeConfig
 from workers.methods.canonical_head import CanonicalHead, canonical_head
-from workers.methods.ridge_system import check_penalty, solve_float
+from workers.methods.ridge_system import solve_float
 from workers.statistics.gram import accumulate
 
 Problem = tuple[Rows, RidgeConfig]
@@ -166,19 +166,6 @@ def test_threads_and_blocks_of_classes_do_not_show(monkeypatch: pytest.MonkeyPat
     assert np.allclose(floats[0], floats[1], rtol=1e-8, atol=0)
 
 
-def test_the_float_head_is_close_to_a_refit_by_svd() -> None:
-    rng = np.random.default_rng(8)
-    for d in (1, 2, 7, 40):
-        rows = oracle.random_rows(rng, 3 * d + 2, d, 3)
-        config = RidgeConfig(d, 3, tuple(int(e) for e in rng.integers(-16, -9, d)), 16, 0.1)
-        want = oracle.refit_by_svd(rows, config)
-        for got in (
-            solve_float(accumulate([rows], d, 3), config),
-            solved(rows, config).witness.sum(axis=0),
-        ):
-            assert np.linalg.norm(got - want) < 1e-9 * np.linalg.norm(want)
-
-
 def test_an_ill_posed_head_is_refused_with_a_penalty_that_works() -> None:
     rng = np.random.default_rng(0)
     column = rng.integers(-32767, 32768, size=(20, 1))
@@ -188,27 +175,6 @@ def test_an_ill_posed_head_is_refused_with_a_penalty_that_works() -> None:
         solved(rows, RidgeConfig(3, 2, (0, 0, 0), 16, 1e-12))
     enough = float(str(refusal.value).rsplit(" ", 1)[1])
     assert_correctly_rounded(rows, RidgeConfig(3, 2, (0, 0, 0), 16, enough))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_checked_penalty_stands_every_removal(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    d = 6
-    rows = oracle.random_rows(rng, 12, d, 2)
-    codes = rows.codes.copy()
-    codes[:, 3] = codes[:, 4]  # removal must not be what makes it singular: it always was
-    rows = Rows(codes, rows.labels)
-    exponents = tuple(int(e) for e in rng.integers(-14, -8, d))
-    statistics = accumulate([rows], d, 2)
-    with pytest.raises(PenaltyError, match="at least") as refusal:
-        check_penalty(statistics, RidgeConfig(d, 2, exponents, 16, 1e-30))
-    enough = RidgeConfig(
-        d, 2, exponents, 16, float(str(refusal.value).rsplit(" ", 1)[1]) * 1.01
-    )
-    check_penalty(statistics, enough)
-    for kept in range(12):
-        order = rng.permutation(12)[:kept]
-        assert_correctly_rounded(oracle.only(rows, order.tolist()), enough)
 
 
 def test_a_weight_beyond_float32_is_refused() -> None:

@@ -191,7 +191,7 @@ def test_a_penalty_that_works_now_but_not_after_a_deletion_is_refused_when_learn
     rows, config = example()  # of full rank until rows go
     weak = RidgeConfig(20, 4, config.exponents, 16, 1e-20)
     METHOD.refit(weak, [rows])
-    with pytest.raises(PenaltyError, match="after some deletions .* at least"):
+    with pytest.raises(PenaltyError, match=r"after some deletions .* at least"):
         METHOD.learn(weak, None, rows)
     with pytest.raises(PenaltyError, match="at least"):
         METHOD.refit(weak, [oracle.only(rows, range(5))])
