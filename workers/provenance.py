@@ -9,16 +9,20 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 
 
+# What every room of the mathematics stands on.
+SHARED = ("arrays.py", "blas_threads.py", "errors.py")
+
+
 @cache
 def code_digest(*rooms: str) -> str:
-    """Return the hex SHA-256 over the source files of some rooms of `workers`.
+    """Return the hex SHA-256 over the source files of some rooms of `workers` and SHARED.
 
     Each file enters as path, NUL, length, NUL, bytes in the order of the paths, so that two
     different trees cannot spell the same input.
     """
     digest = hashlib.sha256()
-    files = sorted(path for room in rooms for path in (PACKAGE / room).rglob("*.py"))
-    for path in files:
+    files = [path for room in rooms for path in (PACKAGE / room).rglob("*.py")]
+    for path in sorted([*files, *(PACKAGE / name for name in SHARED)]):
         data = path.read_bytes()
         name = path.relative_to(PACKAGE).as_posix()
         digest.update(name.encode() + b"\0" + str(len(data)).encode() + b"\0" + data)

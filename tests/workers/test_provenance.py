@@ -1,0 +1,37 @@
+"""The code digest covers what it says: any file changed, added or renamed changes it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from workers import provenance
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the package that a test may change."""
+    copy = tmp_path / "workers"
+    shutil.copytree(provenance.PACKAGE, copy)
+    monkeypatch.setattr(provenance, "PACKAGE", copy)
+    return copy
+
+
+def digest() -> str:
+    provenance.code_digest.cache_clear()
+    return provenance.code_digest("methods", "statistics")
+
+
+def test_a_change_anywhere_it_covers_shows(tree: Path) -> None:
+    seen = {digest()}
+    (tree / "methods" / "base.py").write_text("#")
+    seen.add(digest())
+    (tree / "statistics" / "new.py").write_text("")
+    seen.add(digest())
+    (tree / "statistics" / "new.py").rename(tree / "statistics" / "newer.py")
+    seen.add(digest())
+    (tree / "arrays.py").write_text("#")
+    seen.add(digest())
+    assert len(seen) == 5
+    (tree / "verifier" / "base.py").write_text("#")  # not among the rooms asked for
+    assert digest() in seen
