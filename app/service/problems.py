@@ -27,6 +27,12 @@ class AlreadyErasedError(LetheError):
     slug, title, status = "already-erased", "Already erased", 409
 
 
+class ContributionPendingError(LetheError):
+    """The data may be among rows that were contributed and not learned yet."""
+
+    slug, title, status = "contribution-pending", "Contribution still being learned", 409
+
+
 class ScopeTooLargeError(LetheError):
     """More records than one request may name."""
 

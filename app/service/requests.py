@@ -21,6 +21,7 @@ from app.schemas.requests import (
 )
 from app.service.context import Services
 from app.service.deadlines import due_at
+from app.service.methods import RIDGE
 from app.service.problems import (
     IdempotencyMismatchError,
     MethodUnavailableError,
@@ -44,7 +45,6 @@ from models import (
     UsedNonce,
 )
 
-METHODS = ("ridge-exact",)
 CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits for someone
 
 
@@ -159,8 +159,8 @@ def _create(
     if model is None or model.id is None:
         raise UnknownModelError("no model has this reference: GET /v1/models lists them")
     method = wanted.method or model.method
-    if method not in METHODS:
-        raise MethodUnavailableError(f"this model offers: {', '.join(METHODS)}")
+    if method not in RIDGE:
+        raise MethodUnavailableError(f"this model offers: {', '.join(RIDGE)}")
     if model.state != "ready":
         raise ModelNotReadyError("the model has no fitted version yet: try again later")
     records = claim_records(

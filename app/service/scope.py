@@ -5,13 +5,27 @@ import hmac
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col, select
 
 from app.schemas.requests import Scope
-from app.service.problems import AlreadyErasedError, ScopeTooLargeError, UnknownRecordError
+from app.service.problems import (
+    AlreadyErasedError,
+    ContributionPendingError,
+    ScopeTooLargeError,
+    UnknownRecordError,
+)
 from app.signing.errors import KeyNotEntitledError
 from app.vault.master import MasterKey
-from models import ErasureRequest, Model, Record, RequesterKey, Subject, Tombstone
+from models import (
+    Contribution,
+    ErasureRequest,
+    Model,
+    Record,
+    RequesterKey,
+    Subject,
+    Tombstone,
+)
 
 CHUNK = 500  # SQLite's oldest limit on bound variables is 999
 
@@ -62,7 +76,7 @@ def claim_records(
             _explain_missing(session, master, model, key, missing)
         records = list(found.values())
     else:
-        records = _by_owner(session, model, scope)
+        records = list(session.exec(select(Record).where(*_owned(model.id, scope))))
         if not records:
             _explain_missing(session, master, model, key, [])
     _check_entitled(session, key, records)
@@ -80,17 +94,38 @@ def _by_id(session: Session, model: Model, ids: Sequence[str]) -> dict[str, Reco
     return found
 
 
-def _by_owner(session: Session, model: Model, scope: Scope) -> list[Record]:
-    query = (
-        select(Record)
-        .join(Subject, col(Record.subject_id) == col(Subject.id))
-        .where(Record.model_id == model.id)
-    )
+def claim_owner(session: Session, model_id: int, scope: Scope, request_id: str) -> None:
+    """Claim all that a client or subject has in the training set now, whoever claimed it.
+
+    Called when the request's turn has come: what was contributed, or given free by a
+    withdrawn request, between submission and execution is erased with the rest. A scope of
+    named records means those records and stays as it was claimed.
+    """
+    if scope.records is None:
+        statement = update(Record).where(*_owned(model_id, scope))
+        session.connection().execute(statement.values(claimed_by=request_id))
+        session.expire_all()
+
+
+def owners(session: Session, model_id: int, scope: Scope) -> list[Subject]:
+    """Return the subjects that a scope of level client or subject means."""
+    if scope.records is not None:
+        return []
+    return list(session.exec(select(Subject).where(*_named(model_id, scope))))
+
+
+def _owned(model_id: int | None, scope: Scope) -> list[ColumnElement[bool]]:
+    named = select(Subject.id).where(*_named(model_id, scope))
+    return [col(Record.model_id) == model_id, col(Record.subject_id).in_(named)]
+
+
+def _named(model_id: int | None, scope: Scope) -> list[ColumnElement[bool]]:
+    conditions = [col(Subject.model_id) == model_id]
     if scope.client is not None:
-        query = query.where(Subject.client == scope.client)
+        conditions.append(col(Subject.client) == scope.client)
     if scope.subject is not None:
-        query = query.where(Subject.subject == scope.subject)
-    return list(session.exec(query))
+        conditions.append(col(Subject.subject) == scope.subject)
+    return conditions
 
 
 def _check_entitled(session: Session, key: RequesterKey, records: list[Record]) -> None:
@@ -118,6 +153,13 @@ def _explain_missing(
         )
         if (stone := session.exec(query).first()) is not None:
             _refuse_claimed(session, key, stone.request_id)
+    pending = select(Contribution.id).where(
+        Contribution.model_id == model.id, Contribution.state == "received"
+    )
+    if session.exec(pending).first() is not None:
+        raise ContributionPendingError(
+            "rows contributed to this model are still being learned: try again in a minute"
+        )
     raise UnknownRecordError(
         "the scope names data that this model's training set does not hold: check the ids"
     )

@@ -202,6 +202,7 @@ def upgrade() -> None:
         sa.Column("model_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("job_id", sa.String(length=36), nullable=False),
+        sa.Column("rung", sa.Integer(), nullable=False),
         sa.Column("head_id", sa.String(length=36), nullable=False),
         sa.Column("state_id", sa.String(length=36), nullable=False),
         sa.Column("head_digest", sa.String(length=64), nullable=False),
@@ -223,7 +224,7 @@ def upgrade() -> None:
             ["state_id"], ["artifacts.id"], name=op.f("fk_model_versions_state_id")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_model_versions")),
-        sa.UniqueConstraint("job_id", name=op.f("uq_model_versions_job_id")),
+        sa.UniqueConstraint("job_id", "rung", name=op.f("uq_model_versions_job_id_rung")),
         sa.UniqueConstraint(
             "model_id", "number", name=op.f("uq_model_versions_model_id_number")
         ),
@@ -301,6 +302,8 @@ def upgrade() -> None:
         sa.Column("contribution_id", sa.String(length=36), nullable=True),
         sa.Column("stage", sa.String(length=16), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("rung", sa.Integer(), nullable=False),
+        sa.Column("error", sa.String(length=200), nullable=True),
         sa.Column("draft_id", sa.String(length=36), nullable=True),
         sa.Column("lease_token", sa.Integer(), nullable=False),
         sa.Column("lease_until", sa.DateTime(), nullable=True),

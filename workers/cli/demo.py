@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+METHODS = ("ridge-exact", "ridge-woodbury", "acu")  # as in app.service.methods, not loaded here
+
 
 @click.command()
 @click.option(
@@ -11,9 +13,7 @@ import click
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="An .npz with features, labels, clients; default: scikit-learn's digits.",
 )
-@click.option(
-    "--method", type=click.Choice(["ridge-exact"]), default="ridge-exact", show_default=True
-)
+@click.option("--method", type=click.Choice(METHODS), default="ridge-exact", show_default=True)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

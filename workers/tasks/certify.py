@@ -1,6 +1,8 @@
 """Certify: sign what the verifier found and put it into the log, once."""
 
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 from sqlmodel import Session, select
 
@@ -40,6 +42,22 @@ from workers.tasks import draft
 from workers.tasks.cleanup import clean
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
+
+# What a class says in words. The verifier of the same name has checked it.
+GUARANTEES: dict[str, Callable[[dict[str, str]], Guarantee]] = {
+    "exact": partial(
+        Guarantee,
+        "exact",
+        "The statistics are bit-equal to those of the retained records, and each entry of "
+        "the head is the correctly rounded ridge solution for them.",
+    ),
+    "numerically-exact": partial(
+        Guarantee,
+        "numerically-exact",
+        "The statistics are bit-equal to those of the retained records, and the head is "
+        "within the proven bound of the ridge solution for them (Frobenius norm).",
+    ),
+}
 
 
 def run(services: Services, job_id: str) -> None:
@@ -127,13 +145,13 @@ def _statement(
             removal_proof=part.digest,
         ),
         method=MethodPart(
-            id=request.method,
+            id=plan.method,
             version=plan.method_version,
             parameters=plan.parameters,
             code_digest=code_digest("methods", "statistics"),
             environment=environment(),
         ),
-        guarantee=Guarantee("exact", STATEMENT, plan.bounds),
+        guarantee=GUARANTEES[plan.claim](plan.bounds),
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),
@@ -142,9 +160,3 @@ def _statement(
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
     return build_statement([subject], predicate)
-
-
-STATEMENT = (
-    "The statistics are bit-equal to those of the retained records, and each entry of the "
-    "head is the correctly rounded ridge solution for them."
-)

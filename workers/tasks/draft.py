@@ -39,11 +39,13 @@ class Draft:
     """Facts of one execution. Digests are hex SHA-256; numbers in mappings are strings."""
 
     removal: dict[str, Any]
+    before_number: int
     head_before: str
-    head_after: str
     statistics_before: str
     statistics_after: str
+    method: str
     method_version: str
+    claim: str
     parameters: dict[str, str]
     bounds: dict[str, str]
     artifacts: list[ShreddedArtifact]

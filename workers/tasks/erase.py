@@ -8,11 +8,13 @@ from sqlmodel import select
 from app.certificates.retained import prove_removal
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.schemas.requests import Scope
 from app.service.context import Services
-from app.service.scope import open_tombstone_key, record_tag
+from app.service.scope import claim_owner, open_tombstone_key, record_tag
 from app.steps import reached
 from models import ErasureRequest, FeatureBlock, Model, Record, Subject, Tombstone
 from workers.arrays import Rows
+from workers.errors import RefusedError
 from workers.methods import registry
 from workers.tasks import draft, versions
 from workers.tasks.blocks import Block, decode_block, encode_block
@@ -27,6 +29,7 @@ def run(services: Services, lease: Lease) -> None:
         RefusedError: The method declined; nothing was changed.
         LeaseLostError: Another worker holds the job now.
     """
+    services.ledger.transact(lambda tx: _claim(tx, lease), checkpoint=False)
     with services.reading() as session:
         request = session.get_one(ErasureRequest, lease.request_id)
         model = session.get_one(Model, lease.model_id)
@@ -35,6 +38,8 @@ def run(services: Services, lease: Lease) -> None:
         assert before is not None
         state = versions.load_state(services, session, before)
         claimed = list(session.exec(select(Record).where(Record.claimed_by == request.id)))
+        if not claimed:
+            raise RefusedError("an earlier request erased all that this one asks for")
         salts = {record.record: bytes(record.salt) for record in claimed}
         retained = versions.commitments(session, lease.model_id)
         owned: dict[int, set[str]] = defaultdict(set)
@@ -70,17 +75,14 @@ def run(services: Services, lease: Lease) -> None:
         shredded = versions.withdraw_earlier(services, tx, model, version)
         plan = Draft(
             removal=removal,
+            before_number=before.number,
             head_before=before.head_digest,
-            head_after=encoded.head_digest,
             statistics_before=before.statistics_digest,
             statistics_after=encoded.statistics,
+            method=method.id,
             method_version=method.version,
-            parameters={
-                "penalty": repr(config.penalty),
-                "bits": str(config.bits),
-                "dimension": str(config.dimension),
-                "classes": str(config.classes),
-            },
+            claim=outcome.claim,
+            parameters={**versions.parameters(config), **outcome.notes},
             bounds={"head": repr(outcome.state.bound)},
             artifacts=shredded,
             blocks=rewritten,
@@ -99,6 +101,13 @@ def run(services: Services, lease: Lease) -> None:
         advance(tx, lease, "verify", draft_id=draft_id)
 
     services.ledger.transact(effect)
+
+
+def _claim(tx: Transaction, lease: Lease) -> None:
+    assert lease.request_id is not None
+    request = tx.session.get_one(ErasureRequest, lease.request_id)
+    scope = Scope.model_validate(request.scope)
+    claim_owner(tx.session, lease.model_id, scope, request.id)
 
 
 def _rows(blocks: dict[int, Block], owned: dict[int, set[str]]) -> Rows:

@@ -7,7 +7,7 @@ retained set, the destroyed keys and the log entries stand or fall together.
 from app.service.context import Services
 from app.steps import reached
 from workers.errors import RefusedError
-from workers.tasks import erase, learn
+from workers.tasks import erase, learn, repair
 from workers.tasks.cleanup import clean
 from workers.tasks.lease import leased
 from workers.tasks.refuse import refuse
@@ -20,12 +20,17 @@ def run(services: Services, job_id: str) -> None:
         if lease is None:
             return
         try:
-            if lease.kind == "erase":
+            if lease.kind == "erase" and lease.rung > 0:
+                repair.run(services, lease)
+            elif lease.kind == "erase":
                 erase.run(services, lease)
             else:
                 learn.run(services, lease)
         except RefusedError as refusal:
-            refuse(services, lease, str(refusal))
+            if lease.rung > 0:
+                repair.give_up(services, lease, str(refusal))
+            else:
+                refuse(services, lease, str(refusal))
         reached("execute.applied")
         clean(services)
     # After the lease: the nudge's receiver must find the job free.

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import update
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlmodel import Session, col, select
 
+from app.errors import LetheError
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
@@ -25,6 +27,8 @@ from models import Contribution, ErasureRequest, Job, Model
 from models.types import utcnow
 
 log = logging.getLogger(__name__)
+
+LONGEST_COOL_DOWN_S = 60
 
 
 class LeaseLostError(Exception):
@@ -38,6 +42,7 @@ class Lease:
     job_id: str
     token: int
     stage: str
+    rung: int
     kind: str
     model_id: int
     request_id: str | None
@@ -49,8 +54,11 @@ class Lease:
 def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None]:
     """Hold a job while the block runs; None if it is not this worker's turn.
 
-    If the block raises, the job cools down and the sweep tries again, up to the configured
-    number of attempts; after that it is failed and says so.
+    If the block raises, the job cools down and the sweep tries again. A fault of the
+    surroundings (disk, database, keys) is waited out however long it lasts, and so is
+    every fault once the erasure is executed: what was acknowledged and carried out must be
+    certified. Only an error of the computation itself, before anything was changed, fails
+    a job after the configured number of attempts.
     """
     lease = services.ledger.transact(lambda tx: _acquire(services, tx, job_id, stage))
     if lease is None:
@@ -65,12 +73,22 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     except LeaseLostError:
         log.warning("job %s: the lease was lost; nothing was committed", job_id)
     except Exception as error:
-        kind = type(error).__name__  # never its text: it may hold a row's values
-        log.error("job %s: %s at %s", job_id, kind, stage)
-        services.ledger.transact(lambda tx: _cool_down(services, tx, lease, kind))
+        # Never its text: it may hold a row's values.
+        name, outside = type(error).__name__, is_outside(error)
+        log.error("job %s: %s at %s, attempt %s", job_id, name, stage, lease.attempt)
+        stop.set()
+        renewer.join()  # or it would undo the cool-down
+        services.ledger.transact(lambda tx: _cool_down(services, tx, lease, name, outside))
     finally:
         stop.set()
         renewer.join()
+
+
+def is_outside(error: Exception) -> bool:
+    """Return whether an error is the surroundings' and may pass by itself."""
+    if isinstance(error, LetheError):
+        return error.status >= 500
+    return isinstance(error, OSError | OperationalError | InterfaceError | MemoryError)
 
 
 def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Lease | None:
@@ -82,8 +100,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         return None
     if head_of_queue(session, job.model_id) != job.id:
         return None
-    if job.attempt >= services.settings.max_attempts:
-        fail(tx, job, "given up after repeated crashes: see the service's log")
+    if session.get_one(Model, job.model_id).state == "quarantined":
         return None
     job.lease_token += 1
     job.attempt += 1
@@ -98,6 +115,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         job_id=job.id,
         token=job.lease_token,
         stage=stage,
+        rung=job.rung,
         kind=job.kind,
         model_id=job.model_id,
         request_id=job.request_id,
@@ -155,24 +173,37 @@ def _renew(services: Services, lease: Lease, stop: threading.Event) -> None:
             log.warning("lease of job %s not renewed: %s", lease.job_id, type(error).__name__)
 
 
-def _cool_down(services: Services, tx: Transaction, lease: Lease, kind: str) -> None:
+def _cool_down(
+    services: Services, tx: Transaction, lease: Lease, name: str, outside: bool
+) -> None:
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if job.lease_token != lease.token or job.stage != lease.stage or job.done_at is not None:
         return
-    if job.attempt >= services.settings.max_attempts:
-        fail(tx, job, f"{kind} at {lease.stage}: see the service's log")
+    job.error = f"{name} at {lease.stage}"
+    changed = lease.stage != "execute" or lease.rung > 0
+    if job.attempt >= services.settings.max_attempts and not (outside or changed):
+        fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")
     else:
-        job.lease_until = tx.now + timedelta(seconds=2**job.attempt)
+        wait = min(2**job.attempt, LONGEST_COOL_DOWN_S)
+        job.lease_until = tx.now + timedelta(seconds=wait)
 
 
-def fail(tx: Transaction, job: Job, reason: str, state: str = "failed") -> None:
-    """End a job without success; the reason is shown to whoever waits for it."""
+def fail(
+    services: Services, tx: Transaction, job: Job, reason: str, state: str = "failed"
+) -> None:
+    """End a job without success and shred what it would have needed to go on.
+
+    The reason is shown to whoever waits for it.
+    """
+    if job.draft_id is not None:
+        services.artifacts.shred(tx.session, job.draft_id)
     if job.request_id is not None:
         close(tx, tx.session.get_one(ErasureRequest, job.request_id), job, state, reason)
         return
     job.stage, job.done_at, job.lease_until = "done", tx.now, None
     contribution = tx.session.get_one(Contribution, job.contribution_id)
     contribution.state, contribution.failure = "failed", reason
+    services.artifacts.shred(tx.session, contribution.upload_id)
     model = tx.session.get_one(Model, job.model_id)
     if model.current_version is None:
         model.state, model.failure = "failed", reason

@@ -19,6 +19,6 @@ def refuse(services: Services, lease: Lease, reason: str) -> None:
         job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
         if job.lease_token != lease.token or job.stage != lease.stage:
             raise LeaseLostError(lease.job_id)
-        fail(tx, job, reason, state="refused")
+        fail(services, tx, job, reason, state="refused")
 
     services.ledger.transact(effect)

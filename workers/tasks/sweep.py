@@ -9,6 +9,7 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from models import Job, UsedNonce
 from models.types import utcnow
+from workers.tasks.cleanup import clean_again
 
 ORPHAN_AGE = timedelta(hours=1)  # a file this old without a row was left by a crash
 NUDGE_AGE = timedelta(seconds=2)  # younger jobs have a nudge of their own on the way
@@ -41,8 +42,7 @@ def run(services: Services) -> int:
         services.ledger.transact(_forget_nonces, checkpoint=False)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
-    with services.reading() as session:
-        services.artifacts.unlink_shredded(session, ORPHAN_AGE)
+    clean_again(services, ORPHAN_AGE)
     return len(found)
 
 

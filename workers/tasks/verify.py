@@ -15,8 +15,9 @@ from app.certificates.retained import record_commitment
 from app.certificates.statement import CheckPart, VerifierPart
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.schemas.requests import Scope
 from app.service.context import Services
-from app.service.requests import close
+from app.service.scope import owners
 from app.steps import reached
 from app.vault.errors import ShreddedError
 from models import (
@@ -31,10 +32,10 @@ from models import (
 )
 from workers.artifacts import decode_head
 from workers.provenance import code_digest
-from workers.tasks import draft, versions
+from workers.tasks import draft, repair, versions
 from workers.tasks.blocks import Block, decode_block
 from workers.tasks.draft import Draft
-from workers.tasks.lease import Lease, LeaseLostError, advance, leased
+from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
 from workers.verifier import registry
 from workers.verifier.base import (
@@ -63,7 +64,7 @@ def run(services: Services, job_id: str) -> None:
             return
         with services.reading() as session:
             case = _collect(services, session, lease)
-        verifier = registry.get("exact")
+        verifier = registry.get(case.plan.claim)
         report = verifier.verify(case.claim)
         parts = EvidenceReport(
             verifier=VerifierPart(verifier.id, verifier.version, code_digest("verifier")),
@@ -100,44 +101,45 @@ def _record(
     session = tx.session
     request = session.get_one(ErasureRequest, lease.request_id)
     artifact = services.artifacts.put(session, "evidence", evidence)
-    session.add(
-        Verification(
-            request_id=request.id,
-            version_id=case.version_id,
-            result=report.result,
-            report={
-                "checks": [
-                    {"number": c.number, "name": c.name, "value": c.value, "passed": c.passed}
-                    for c in report.checks
-                ]
-            },
-            evidence_id=artifact.id,
-            verified_at=tx.now,
-        )
+    found = Verification(
+        request_id=request.id,
+        version_id=case.version_id,
+        result=report.result,
+        report={
+            "checks": [
+                {"number": c.number, "name": c.name, "value": c.value, "passed": c.passed}
+                for c in report.checks
+            ]
+        },
+        evidence_id=artifact.id,
+        verified_at=tx.now,
     )
+    refuted = session.get(Verification, request.id)
+    if refuted is not None:  # of the rung before
+        versions.shred(services, session, refuted.evidence_id)
+    found = session.merge(found)
     record_request_event(
         tx, request, "request.verified", {"result": report.result, "evidence": artifact.digest}
     )
     session.flush()
     if report.result == "PASS":
         advance(tx, lease, "certify")
-        return
-    # There is no stronger method to climb to yet: someone must look, and is told at what.
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    if job.lease_token != lease.token or job.stage != lease.stage:
-        raise LeaseLostError(lease.job_id)
-    failed = ", ".join(f"{c.number} {c.name}" for c in report.checks if not c.passed)
-    close(tx, request, job, "failed", f"verification {report.result}: check {failed}")
+    else:
+        repair.climb(services, tx, lease, found)
 
 
 def _collect(services: Services, session: Session, lease: Lease) -> _Case:
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan = draft.load(services, session, job)
     model = session.get_one(Model, lease.model_id)
-    after = session.exec(select(ModelVersion).where(ModelVersion.job_id == job.id)).one()
+    after = session.exec(
+        select(ModelVersion).where(
+            ModelVersion.job_id == job.id, ModelVersion.rung == lease.rung
+        )
+    ).one()
     before = session.exec(
         select(ModelVersion).where(
-            ModelVersion.model_id == model.id, ModelVersion.number == after.number - 1
+            ModelVersion.model_id == model.id, ModelVersion.number == plan.before_number
         )
     ).one()
     blocks = [
@@ -165,7 +167,7 @@ def _collect(services: Services, session: Session, lease: Lease) -> _Case:
         rows=[block.rows for block in blocks],
         retained_set=_retained_set(session, lease, plan, blocks, before, after),
         purge=PurgeClaim(
-            probes=_probe(services, session, plan),
+            probes=[*_probe(services, session, plan), *_probe_owner(session, lease)],
             erased_rows=[str(item["record"]) for item in plan.removal["records"]],
             retained_rows=[record for block in blocks for record in block.records],
         ),
@@ -200,6 +202,18 @@ def _retained_set(
         after_root=bytes(after.retained_root),
         after_count=after.retained_count,
     )
+
+
+def _probe_owner(session: Session, lease: Lease) -> list[Probe]:
+    """Return a probe for each stored block of the client or subject that was to go."""
+    request = session.get_one(ErasureRequest, lease.request_id)
+    scope = Scope.model_validate(request.scope)
+    probes = []
+    for subject in owners(session, lease.model_id, scope):
+        block = session.get(FeatureBlock, subject.id)
+        digest = draft.sha256_hex(bytes(block.ciphertext)) if block is not None else ""
+        probes.append(Probe("owner-block", digest, block is not None))
+    return probes
 
 
 def _probe(services: Services, session: Session, plan: Draft) -> list[Probe]:

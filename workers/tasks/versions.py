@@ -43,6 +43,16 @@ def ridge_config(model: Model) -> RidgeConfig:
     )
 
 
+def parameters(config: RidgeConfig) -> dict[str, str]:
+    """Return what a certificate says of a configuration."""
+    return {
+        "penalty": repr(config.penalty),
+        "bits": str(config.bits),
+        "dimension": str(config.dimension),
+        "classes": str(config.classes),
+    }
+
+
 def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
     """Return a state's artifacts: pure functions of the retained rows and configuration."""
     return Encoded(
@@ -108,6 +118,7 @@ def publish(
         model_id=model.id,
         number=number,
         job_id=lease.job_id,
+        rung=lease.rung,
         head_id=head.id,
         state_id=state.id,
         head_digest=encoded.head_digest,
@@ -130,10 +141,12 @@ def withdraw_earlier(
     """Shred heads and states of all versions before `keep`; returns what was shredded now."""
     shredded = []
     earlier = select(ModelVersion).where(
-        ModelVersion.model_id == model.id, col(ModelVersion.number) < keep.number
+        ModelVersion.model_id == model.id,
+        col(ModelVersion.number) < keep.number,
+        col(ModelVersion.withdrawn_at).is_(None),
     )
     for version in tx.session.exec(earlier).all():
-        version.withdrawn_at = version.withdrawn_at or tx.now
+        version.withdrawn_at = tx.now
         for artifact_id in (version.head_id, version.state_id):
             if (done := shred(services, tx.session, artifact_id)) is not None:
                 shredded.append(done)

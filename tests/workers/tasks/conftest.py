@@ -10,8 +10,14 @@ from tests.installation import Installation, install
 
 
 @pytest.fixture
-def ready(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
-    """A fitted installation."""
+def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
+    """A fresh installation, nothing registered."""
     with install(settings) as made:
-        made.ready()
         yield made
+
+
+@pytest.fixture
+def ready(installation: Installation) -> Installation:
+    """One whose key and model are registered and whose model is fitted."""
+    installation.ready()
+    return installation

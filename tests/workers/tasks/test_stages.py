@@ -1,5 +1,6 @@
 """Stages of jobs: order, leases, refusals, giving up, and what remains at rest."""
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,13 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from models import ErasureRequest, FeatureBlock, Job, Record, Subject
+from models import Artifact, ErasureRequest, FeatureBlock, Job, Record, Subject
 from models.types import utcnow
 from tests.installation import Installation
 from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
 from workers.errors import RefusedError
 from workers.methods.ridge_exact import METHOD
-from workers.tasks import execute
+from workers.tasks import execute, sweep
 from workers.tasks.blocks import Block, decode_block, encode_block
 from workers.tasks.lease import LeaseLostError, advance, leased
 
@@ -101,6 +102,149 @@ def test_a_job_that_keeps_failing_is_given_up_and_says_so(
     assert "jane.doe" not in shown["reason"]
     assert "RuntimeError" in shown["reason"]
     ready.check()
+
+
+@pytest.mark.parametrize("stage", ["verify", "certify"])
+def test_what_is_executed_is_never_given_up(
+    ready: Installation, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> None:
+        raise RuntimeError("jane.doe@example.org")
+
+    target = {
+        "verify": "workers.tasks.verify._collect",
+        "certify": "workers.tasks.certify.load_issuer",
+    }
+    monkeypatch.setattr(target[stage], explode)
+    request = ready.caller.erase_records("r1").json()["id"]
+    ready.drain()
+    for _ in range(2 * ready.settings.max_attempts):
+        ready.recover()
+    assert state(ready, request) == "verifying"
+    assert jobs(ready)[-1].error == f"RuntimeError at {stage}"
+    monkeypatch.undo()
+    ready.recover()
+    assert state(ready, request) == "certified"
+    ready.check()
+
+
+def test_a_full_disk_is_waited_out(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(type(ready.services.artifacts), "put", full)
+    ids = [ready.caller.erase_records(f"r{i}").json()["id"] for i in range(2)]
+    for _ in range(2 * ready.settings.max_attempts):
+        ready.recover()
+    assert state(ready, ids[0]) == "executing"
+    monkeypatch.undo()
+    ready.recover()
+    assert [state(ready, one) for one in ids] == ["certified", "certified"]
+    ready.check()
+
+
+def left_of(installation: Installation, client: str) -> list[str]:
+    with Session(installation.services.engine) as session:
+        return list(
+            session.exec(
+                select(Record.record)
+                .join(Subject, col(Record.subject_id) == col(Subject.id))
+                .where(Subject.client == client)
+            )
+        )
+
+
+def test_a_client_is_erased_whole_though_an_earlier_request_was_withdrawn(
+    ready: Installation,
+) -> None:
+    first = ready.caller.erase_records("r1").json()["id"]  # r1 is c1's
+    whole = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
+    ready.caller.signed("DELETE", f"/v1/requests/{first}")
+    ready.drain()
+    assert state(ready, whole) == "certified"
+    assert left_of(ready, "c1") == []
+    ready.check()
+
+
+def test_a_client_is_erased_whole_though_a_contribution_was_pending(
+    ready: Installation,
+) -> None:
+    client = Caller(ready.caller.http, ready.caller.token, keyid="client")
+    client.register_key(role="client", client="c1")
+    arrays = {**rows(seed=4, count=3, first=500), "clients": np.array(["c1"] * 3)}
+    path = f"/v1/models/{MODEL}/contributions"
+    client.signed("POST", path, pack(arrays), content_type="application/x-npz")
+    early = ready.caller.erase_records("r500")
+    assert early.json()["type"] == "urn:lethe:problem:contribution-pending"
+    whole = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
+    ready.drain()
+    assert state(ready, whole) == "certified"
+    assert left_of(ready, "c1") == []
+    ready.check()
+
+
+def test_a_request_whose_records_an_earlier_one_took_says_so(ready: Installation) -> None:
+    client = Caller(ready.caller.http, ready.caller.token, keyid="client")
+    client.register_key(role="client", client="c1")
+    arrays = {**rows(seed=4, count=3, first=500), "clients": np.array(["c1"] * 3)}
+    path = f"/v1/models/{MODEL}/contributions"
+    client.signed("POST", path, pack(arrays), content_type="application/x-npz")
+    whole = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
+    learn = jobs(ready)[-2]
+    execute.run(ready.services, learn.id)  # learned, and the erasure has not begun
+    named = ready.caller.erase_records("r500").json()["id"]
+    ready.drain()
+    assert (state(ready, whole), state(ready, named)) == ("certified", "refused")
+    ready.check()
+
+
+def test_a_verifier_notices_rows_of_the_client_that_remain(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave_one(session: Session, model_id: int, scope: object, request_id: str) -> None:
+        record = session.exec(select(Record).where(Record.record == "r1")).one()
+        record.claimed_by = None
+
+    monkeypatch.setattr("workers.tasks.erase.claim_owner", leave_one)
+    request = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
+    ready.drain()
+    assert state(ready, request) == "failed"
+
+
+def test_a_failed_fit_leaves_no_upload_behind(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RefusedError("the penalty is too small: take a larger one")
+
+    monkeypatch.setattr(type(METHOD), "learn", refuse)
+    installation.caller.register_model()
+    installation.drain()
+    model = installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
+    assert (model["state"], model["failure"]) == (
+        "failed",
+        "the penalty is too small: take a larger one",
+    )
+    with Session(installation.services.engine) as session:
+        assert [row.wrapped_key for row in session.exec(select(Artifact))] == [None]
+
+
+# SQLite only: PostgreSQL's files are not a test's to read.
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_key_kept_alive_by_a_reader_is_scrubbed_by_the_sweep(ready: Installation) -> None:
+    with Session(ready.services.engine) as session:
+        key = session.exec(select(Subject.wrapped_key).where(Subject.client == "c1")).one()
+    assert key is not None
+    with ready.services.reading() as reader:
+        reader.exec(select(Subject)).all()  # holds the old pages
+        ready.caller.erase_records("r1")
+        ready.drain()
+    sweep.run(ready.services)
+    path = Path(str(ready.services.engine.url.database))
+    stored = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
+    assert key not in stored
 
 
 def test_a_whole_client_leaves_no_block_and_no_key(ready: Installation) -> None:
