@@ -6,6 +6,7 @@ import secrets
 import uuid
 from datetime import datetime, timedelta
 
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
@@ -30,7 +31,7 @@ from app.service.problems import (
     NotWithdrawableError,
     UnknownModelError,
 )
-from app.service.scope import claim_records
+from app.service.scope import check_scope, claim
 from app.signing.errors import KeyRevokedError, KeyUnknownError, SignatureReplayedError
 from app.signing.http import SignedBy
 from app.steps import reached
@@ -163,7 +164,7 @@ def _create(
         raise MethodUnavailableError(f"this model offers: {', '.join(RIDGE)}")
     if model.state != "ready":
         raise ModelNotReadyError("the model has no fitted version yet: try again later")
-    records = claim_records(
+    check_scope(
         session,
         services.master,
         model,
@@ -188,8 +189,7 @@ def _create(
     )
     session.add(request)
     session.flush()
-    for record in records:
-        record.claimed_by = request.id
+    claimed = claim(session, model, wanted.scope, request.id)
     request.log_index = record_request_event(
         tx,
         request,
@@ -198,7 +198,7 @@ def _create(
             "model": model.ref,
             "method": method,
             "scope": request.scope,
-            "records": len(records),
+            "records": claimed,
             "keyid": key.keyid,
             "regulation": wanted.regulation,
             "due_at": format_time(request.due_at),
@@ -289,9 +289,8 @@ def close(
     job.stage = "done"
     job.done_at = tx.now
     job.lease_until = None
-    claimed = select(Record).where(Record.claimed_by == request.id)
-    for record in tx.session.exec(claimed):
-        record.claimed_by = None
+    claimed = update(Record).where(col(Record.claimed_by) == request.id)
+    tx.session.connection().execute(claimed.values(claimed_by=None))
     payload: dict[str, str] = {} if reason is None else {"reason": reason}
     record_request_event(tx, request, f"request.{state}", payload)
 

@@ -5,7 +5,7 @@ import hmac
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, update
+from sqlalchemy import ColumnElement, func, update
 from sqlmodel import Session, col, select
 
 from app.schemas.requests import Scope
@@ -40,18 +40,18 @@ def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
     return master.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
 
 
-def claim_records(
+def check_scope(
     session: Session,
     master: MasterKey,
     model: Model,
     key: RequesterKey,
     scope: Scope,
     limit: int,
-) -> list[Record]:
-    """Return the retained records that `scope` means, none of them claimed by another.
+) -> None:
+    """Return if a key may erase what `scope` means, and all of it can be claimed.
 
     Args:
-        session: A writer transaction; the caller marks the records as claimed in it.
+        session: A writer transaction; `claim` follows in it.
         master: Opens the model's tombstone key.
         model: The model whose training set is meant.
         key: The signer; a key bound to a client or subject reaches only its own records.
@@ -62,36 +62,62 @@ def claim_records(
         ScopeTooLargeError: More records are named than `limit`.
         AlreadyErasedError: A named record, or all of a client's or subject's, are erased or
             claimed by an earlier request.
+        ContributionPendingError: They may be among rows that are still being learned.
         UnknownRecordError: A record, client or subject is not in the training set.
         KeyNotEntitledError: The key is bound to another client or subject.
     """
-    if scope.records is not None:
-        if len(scope.records) > limit:
-            raise ScopeTooLargeError(
-                f"a request may name {limit} records: split it, or name the client"
-            )
-        found = _by_id(session, model, scope.records)
-        missing = [record for record in scope.records if record not in found]
-        if missing:
-            _explain_missing(session, master, model, key, missing)
-        records = list(found.values())
-    else:
-        records = list(session.exec(select(Record).where(*_owned(model.id, scope))))
-        if not records:
-            _explain_missing(session, master, model, key, [])
-    _check_entitled(session, key, records)
-    claimed = [record for record in records if record.claimed_by is not None]
-    if claimed and (scope.records is not None or len(claimed) == len(records)):
-        _refuse_claimed(session, key, claimed[0].claimed_by)
-    return [record for record in records if record.claimed_by is None]
+    named = scope.records or []
+    if len(named) > limit:
+        raise ScopeTooLargeError(
+            f"a request may name {limit} records: split it, or name the client"
+        )
+    found, held, subjects = 0, 0, set[int]()
+    claimant: str | None = None
+    for conditions in _parts(model.id, scope):
+        query = select(
+            Record.subject_id,
+            func.count(),
+            func.count(col(Record.claimed_by)),
+            func.max(Record.claimed_by),
+        ).where(*conditions)
+        for subject, rows, claimed, by in session.exec(query.group_by(col(Record.subject_id))):
+            subjects.add(subject)
+            found, held, claimant = found + rows, held + claimed, claimant or by
+    if found < max(len(named), 1):
+        missing = _missing(session, model, named)
+        _explain_missing(session, master, model, key, missing)
+    _check_entitled(session, key, subjects)
+    if claimant is not None and (named or held == found):
+        _refuse_claimed(session, key, claimant)
 
 
-def _by_id(session: Session, model: Model, ids: Sequence[str]) -> dict[str, Record]:
-    found: dict[str, Record] = {}
-    for chunk in chunks(ids):
-        query = select(Record).where(Record.model_id == model.id, col(Record.record).in_(chunk))
-        found.update((row.record, row) for row in session.exec(query))
-    return found
+def claim(session: Session, model: Model, scope: Scope, request_id: str) -> int:
+    """Claim what a scope means and nobody holds; return how many records. After the check."""
+    claimed = 0
+    for conditions in _parts(model.id, scope):
+        statement = update(Record).where(*conditions, col(Record.claimed_by).is_(None))
+        done = session.connection().execute(statement.values(claimed_by=request_id))
+        claimed += done.rowcount
+    session.expire_all()
+    return claimed
+
+
+def _parts(model_id: int | None, scope: Scope) -> Iterator[list[ColumnElement[bool]]]:
+    """Yield conditions that together select the records of a scope, each short enough."""
+    if scope.records is None:
+        yield _owned(model_id, scope)
+    for chunk in chunks(scope.records or []):
+        yield [col(Record.model_id) == model_id, col(Record.record).in_(chunk)]
+
+
+def _missing(session: Session, model: Model, named: Sequence[str]) -> list[str]:
+    found: set[str] = set()
+    for chunk in chunks(named):
+        query = select(Record.record).where(
+            Record.model_id == model.id, col(Record.record).in_(chunk)
+        )
+        found.update(session.exec(query))
+    return [record for record in named if record not in found]
 
 
 def claim_owner(session: Session, model_id: int, scope: Scope, request_id: str) -> None:
@@ -128,10 +154,10 @@ def _named(model_id: int | None, scope: Scope) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _check_entitled(session: Session, key: RequesterKey, records: list[Record]) -> None:
+def _check_entitled(session: Session, key: RequesterKey, subjects: set[int]) -> None:
     if key.client is None and key.subject is None:
         return
-    for chunk in chunks(sorted({record.subject_id for record in records})):
+    for chunk in chunks(sorted(subjects)):
         for owner in session.exec(select(Subject).where(col(Subject.id).in_(chunk))):
             if key.client not in (None, owner.client) or key.subject not in (
                 None,

@@ -3,7 +3,8 @@
 from collections import defaultdict
 
 import numpy as np
-from sqlmodel import select
+from sqlalchemy import delete, insert
+from sqlmodel import col, select
 
 from app.certificates.retained import prove_removal
 from app.ledger.journal import record_request_event
@@ -20,6 +21,7 @@ from workers.tasks import draft, versions
 from workers.tasks.blocks import Block, decode_block, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
 from workers.tasks.lease import Lease, LeaseLostError, advance
+from workers.tasks.versions import RetainedSet
 
 
 def run(services: Services, lease: Lease) -> None:
@@ -49,10 +51,21 @@ def run(services: Services, lease: Lease) -> None:
             subject: decode_block(services.features.load(session, subject)) for subject in owned
         }
         method = registry.get(request.method)
+        tombstone_key = open_tombstone_key(services.master, model)
     forgotten = _rows(blocks, owned)
     outcome = method.forget(config, state, forgotten)
     encoded = versions.encode(outcome.state, config)
     removal = prove_removal(retained, salts)
+    tombstones = [
+        {
+            "model_id": lease.model_id,
+            "tag": record_tag(tombstone_key, record),
+            "request_id": request.id,
+        }
+        for record in salts
+    ]
+    gone = {bytes(record.commitment) for record in claimed}
+    after = RetainedSet.of([value for value in retained if value not in gone])
     remaining = {subject: blocks[subject].without(ids) for subject, ids in owned.items()}
     reached("execute.computed")
 
@@ -65,13 +78,11 @@ def run(services: Services, lease: Lease) -> None:
         rewritten = []
         for subject_id, rest in remaining.items():
             rewritten.append(_rewrite(services, tx, subject_id, rest))
-        tombstone_key = open_tombstone_key(services.master, model)
-        for record in session.exec(select(Record).where(Record.claimed_by == request.id)):
-            tag = record_tag(tombstone_key, record.record)
-            session.add(Tombstone(model_id=lease.model_id, tag=tag, request_id=request.id))
-            session.delete(record)
         session.flush()
-        version = versions.publish(services, tx, model, lease, encoded)
+        session.connection().execute(insert(Tombstone), tombstones)
+        erased = delete(Record).where(col(Record.claimed_by) == request.id)
+        session.connection().execute(erased)
+        version = versions.publish(services, tx, model, lease, encoded, after)
         shredded = versions.withdraw_earlier(services, tx, model, version)
         plan = Draft(
             removal=removal,

@@ -4,6 +4,7 @@ import secrets
 from collections import defaultdict
 
 import numpy as np
+from sqlalchemy import insert
 from sqlmodel import Session, col, select
 
 from app.certificates.retained import record_commitment
@@ -26,6 +27,7 @@ from workers.tasks.blocks import (
     encode_block,
 )
 from workers.tasks.lease import Lease, LeaseLostError, advance
+from workers.tasks.versions import RetainedSet
 
 Owner = tuple[str, str]  # client, subject
 
@@ -46,22 +48,38 @@ def run(services: Services, lease: Lease) -> None:
         config = versions.ridge_config(model)
         base = model.current_version
         _refuse_duplicates(session, lease.model_id, upload.records)
+        retained = versions.commitments(session, lease.model_id)
         method = registry.get(model.method)
     codes, saturated = Quantiser(config.exponents, config.bits).quantise(upload.features)
     rows = Rows(codes, upload.labels)
     outcome = method.learn(config, state, rows)
     encoded = versions.encode(outcome.state, config)
     owned = _by_owner(upload, rows)
+    salts = {record: secrets.token_bytes(32) for record in upload.records}
+    fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
+    after = RetainedSet.of([*retained, *fresh.values()])
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
         model = tx.session.get_one(Model, lease.model_id)
         if model.current_version != base:
             raise LeaseLostError(lease.job_id)
+        added: list[dict[str, object]] = []
         for owner, block in owned.items():
-            _store(services, tx.session, lease.model_id, owner, block)
+            subject = _seal(services, tx.session, lease.model_id, owner, block)
+            added += [
+                {
+                    "model_id": lease.model_id,
+                    "subject_id": subject,
+                    "record": record,
+                    "salt": salts[record],
+                    "commitment": fresh[record],
+                }
+                for record in block.records
+            ]
         tx.session.flush()
-        versions.publish(services, tx, model, lease, encoded)
+        tx.session.connection().execute(insert(Record), added)
+        versions.publish(services, tx, model, lease, encoded, after)
         if before is not None:
             # The head stays until an erasure; the state of a past version serves nothing.
             versions.shred(services, tx.session, before.state_id)
@@ -90,9 +108,10 @@ def _by_owner(upload: Upload, rows: Rows) -> dict[Owner, Block]:
     }
 
 
-def _store(
+def _seal(
     services: Services, session: Session, model_id: int, owner: Owner, block: Block
-) -> None:
+) -> int:
+    """Add rows to their owner's block, under a new key; return the owner's id."""
     subject = session.exec(
         select(Subject).where(
             Subject.model_id == model_id,
@@ -112,17 +131,7 @@ def _store(
         services.features.store(session, subject, payload, len(whole.records))
     else:
         services.features.rewrite(session, subject, payload, len(whole.records))
-    for record in block.records:
-        salt = secrets.token_bytes(32)
-        session.add(
-            Record(
-                model_id=model_id,
-                subject_id=subject.id,
-                record=record,
-                salt=salt,
-                commitment=record_commitment(salt, record),
-            )
-        )
+    return subject.id
 
 
 def _refuse_duplicates(session: Session, model_id: int, records: list[str]) -> None:

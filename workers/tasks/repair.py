@@ -18,6 +18,7 @@ from workers.methods import registry
 from workers.tasks import draft, versions
 from workers.tasks.blocks import decode_block
 from workers.tasks.lease import Lease, LeaseLostError, advance, fail
+from workers.tasks.versions import RetainedSet
 
 METHOD = "ridge-exact"  # whichever method was asked for, its last rung is the plainest one
 
@@ -40,6 +41,7 @@ def run(services: Services, lease: Lease) -> None:
             decode_block(payload).rows
             for _, payload in services.features.load_many(session, lease.model_id)
         ]
+        retained = RetainedSet.of(versions.commitments(session, lease.model_id))
     outcome = method.refit(config, blocks)
     encoded = versions.encode(outcome.state, config)
     reached("execute.computed")
@@ -49,7 +51,7 @@ def run(services: Services, lease: Lease) -> None:
         model = session.get_one(Model, lease.model_id)
         if model.current_version != base:
             raise LeaseLostError(lease.job_id)
-        version = versions.publish(services, tx, model, lease, encoded)
+        version = versions.publish(services, tx, model, lease, encoded, retained)
         shredded = versions.withdraw_earlier(services, tx, model, version)
         repaired = replace(
             plan,

@@ -1,5 +1,6 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,10 +91,28 @@ def commitments(session: Session, model_id: int) -> list[bytes]:
     return sorted(bytes(value) for value in session.exec(query))
 
 
+@dataclass(frozen=True, slots=True)
+class RetainedSet:
+    """A retained set by its root and size, computed before the writer transaction."""
+
+    root: bytes
+    count: int
+
+    @classmethod
+    def of(cls, commitments: Collection[bytes]) -> "RetainedSet":
+        """Return the set of these commitments, in any order."""
+        return cls(retained_root(sorted(commitments)), len(commitments))
+
+
 def publish(
-    services: Services, tx: Transaction, model: Model, lease: Lease, encoded: Encoded
+    services: Services,
+    tx: Transaction,
+    model: Model,
+    lease: Lease,
+    encoded: Encoded,
+    retained: RetainedSet,
 ) -> ModelVersion:
-    """Make a state the model's next version, over the records now in the table.
+    """Make a state the model's next version, over the retained set that it was made from.
 
     The event with the digests is in the log before any verifier draws a seed.
     """
@@ -101,9 +120,7 @@ def publish(
     session = tx.session
     head = services.artifacts.put(session, "head", encoded.head)
     state = services.artifacts.put(session, "state", encoded.state)
-    retained = commitments(session, model.id)
     number = (model.current_version or 0) + 1
-    root = retained_root(retained)
     index = record_model_event(
         tx,
         model.ref,
@@ -111,7 +128,7 @@ def publish(
         {
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
-            "retained": root.hex(),  # over salted commitments: it says nothing of a person
+            "retained": retained.root.hex(),  # of salted commitments: says nothing of a person
         },
     )
     version = ModelVersion(
@@ -123,8 +140,8 @@ def publish(
         state_id=state.id,
         head_digest=encoded.head_digest,
         statistics_digest=encoded.statistics,
-        retained_root=root,
-        retained_count=len(retained),
+        retained_root=retained.root,
+        retained_count=retained.count,
         log_index=index,
         created_at=tx.now,
     )

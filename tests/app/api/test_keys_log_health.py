@@ -114,7 +114,7 @@ def test_an_unexpected_error_tells_nothing(
     def explode(*_: object) -> None:
         raise RuntimeError("jane.doe@example.org")
 
-    monkeypatch.setattr("app.service.requests.claim_records", explode)
+    monkeypatch.setattr("app.service.requests.check_scope", explode)
     ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     response = ready.caller.erase_records("r1")
     problem(response, 500, "internal")
