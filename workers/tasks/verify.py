@@ -5,6 +5,7 @@ method; what it must know of the destroyed, it gets from the sealed draft.
 """
 
 import base64
+import os
 from dataclasses import dataclass
 
 from sqlmodel import Session, select
@@ -39,7 +40,9 @@ from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
 from workers.verifier import registry
 from workers.verifier.base import (
+    ClaimedStatistics,
     ExactClaim,
+    Mode,
     Probe,
     PurgeClaim,
     Report,
@@ -73,7 +76,11 @@ def run(services: Services, job_id: str) -> None:
                 CheckPart(c.number, c.name, c.value, c.interval, c.threshold, c.passed)
                 for c in report.checks
             ),
-            details={"rows": str(sum(len(rows) for rows in case.claim.rows))},
+            details={
+                "rows": str(sum(len(rows) for rows in case.claim.rows)),
+                "mode": case.claim.ridge.mode,
+                "seed": (case.claim.ridge.seed or b"").hex(),
+            },
         )
         statistics = {
             "before": case.plan.statistics_before,
@@ -160,6 +167,12 @@ def _collect(services: Services, session: Session, lease: Lease) -> _Case:
         head=head,
         witness=state.witness,
         bound=state.bound,
+        statistics=ClaimedStatistics(
+            state.statistics.gram, state.statistics.moment, state.statistics.rows
+        ),
+        mode=_mode(model, after.number),
+        # Only now: the digest of what is judged has been in the log since it was executed.
+        seed=os.urandom(32),
     )
     assert after.id is not None
     claim = ExactClaim(
@@ -173,6 +186,14 @@ def _collect(services: Services, session: Session, lease: Lease) -> _Case:
         ),
     )
     return _Case(claim, plan, after.id)
+
+
+def _mode(model: Model, number: int) -> Mode:
+    """Return how a version's statistics are judged, by the policy logged at registration."""
+    policy = model.config["verification"]
+    if policy["statistics"] == "alternate":
+        return "full" if number % policy["full_every"] == 0 else "freivalds"
+    return "freivalds" if policy["statistics"] == "freivalds" else "full"
 
 
 def _retained_set(

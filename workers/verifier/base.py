@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from workers.arrays import Head, Matrix, Rows
+from workers.arrays import Head, IntMatrix, Matrix, Rows
 
 Result = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+Mode = Literal["full", "freivalds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,31 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ClaimedStatistics:
+    """Integers somebody else summed: gram (d, d) and moment (d, c) int64, rows their number."""
+
+    gram: IntMatrix
+    moment: IntMatrix
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RidgeClaim:
     """A published ridge head and the constants it was registered with.
 
-    statistics_digest: hex SHA-256 of the canonical statistics; head (d, c) float32;
-    witness (k, d, c) float64 and bound: ‖Σ witness - W*‖_F <= bound is claimed.
+    statistics_digest: hex SHA-256 of the canonical statistics.
+
+    For `exact`: head (d, c) float32; witness (k, d, c) float64 and bound:
+    ‖Σ witness - W*‖_F <= bound is claimed. For `numerically-exact`: head (d, c) float64,
+    ‖head - W*‖_F <= bound <= tolerance·‖head‖_F is claimed, and witness is not read.
+
+    statistics: those behind the digest, if there is to be a check 5. mode `freivalds`
+    tests them against the rows instead of recomputing them, and needs them; seed: at least
+    16 random bytes, drawn after statistics_digest was committed to (one who knows them
+    before can forge); rounds: independent tests, 1 to 16.
+
+    noise: σ² of the posterior that check 5 compares; before: the statistics before the
+    erasure, where they may still be looked at.
     """
 
     dimension: int
@@ -58,9 +79,16 @@ class RidgeClaim:
     bits: int
     penalty: float
     statistics_digest: str
-    head: Head
+    head: Head | Matrix
     witness: Matrix
     bound: float
+    tolerance: float = 1e-6
+    statistics: ClaimedStatistics | None = None
+    mode: Mode = "full"
+    seed: bytes | None = None
+    rounds: int = 1
+    noise: float = 1.0
+    before: ClaimedStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +127,7 @@ class PurgeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactClaim:
-    """Everything the `exact` guarantee says. rows: the retained rows, one for each record."""
+    """Everything a ridge guarantee says. rows: the retained rows, one for each record."""
 
     ridge: RidgeClaim
     rows: Sequence[Rows]

@@ -51,8 +51,9 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     if problem is not None or statistics is None:
         return Judgement(Check(NUMBER, NAME, f"{problem}", None, THRESHOLD, False))
     proven = prove(claim, statistics)
-    wrong, undecided = judge_entries(claim.head, proven, statistics.gram.diagonal() == 0)
-    bound = _decimal_above(proven.norm())
+    head: Head = claim.head.astype(np.float32, copy=False)  # _malformed let nothing else in
+    wrong, undecided = judge_entries(head, proven, statistics.gram.diagonal() == 0)
+    bound = decimal_above(proven.norm())
     interval = ("0", bound)
     if wrong.any():
         value = f"{np.count_nonzero(wrong)} of {wrong.size} entries are not the rounding"
@@ -68,11 +69,16 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
 
 def prove(claim: RidgeClaim, statistics: Recomputed) -> Proven:
     """Return the witness with the bound that its exact residual proves."""
+    return prove_sum(claim.witness, claim, statistics)
+
+
+def prove_sum(witness: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Proven:
+    """Return Σ witness (k, d, c) with the bound that its exact residual proves."""
     steps = np.array(claim.exponents, dtype=object)
     finest = int(min(claim.exponents))
     numerator, denominator = float(claim.penalty).as_integer_ratio()
     penalty_exponent = 1 - denominator.bit_length()
-    terms = [to_integers(np.asarray(term, dtype=np.float64)) for term in claim.witness]
+    terms = [to_integers(np.asarray(term, dtype=np.float64)) for term in witness]
     lowest = min(exponent for _, exponent in terms)
     grid = min(GRID, lowest)
     # Every part of the residual is an integer times 2^unit.
@@ -157,7 +163,7 @@ def _ceiling(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
 
 
-def _decimal_above(value: Fraction) -> str:
+def decimal_above(value: Fraction) -> str:
     """Return three significant digits, rounded up."""
     context = Context(prec=3, rounding=ROUND_CEILING)
     return str(context.divide(Decimal(value.numerator), Decimal(value.denominator)))

@@ -1,5 +1,6 @@
 """Exact arithmetic for a judge: float64 arrays as integers, and products without rounding."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,29 +32,31 @@ def to_integers(values: Matrix) -> tuple[Integers, int]:
 
 
 def exact_product(left: IntMatrix, right: Integers) -> Integers:
-    """Return left (d, d) @ right (d, c) as Python integers, exactly.
+    """Return left (m, d) @ right (d, c) as Python integers, exactly.
 
     Both are cut into digits of b bits with d·2^(2b) <= 2^53, so that float64 matrix
     products of digits are exact; digits are unsigned but for the last.
     """
-    bits = (53 - len(left).bit_length()) // 2
-    left_digits, right_digits = _digits(left, bits), _digits(right, bits)
+    inner, columns = right.shape
+    bits = (53 - inner.bit_length()) // 2
+    right_digits = list(_digits(right, bits))
+    stacked = np.hstack(right_digits)
     sums: dict[int, IntMatrix] = {}
-    with threads_for(2 * left.size * right.shape[1]):
-        for i, one in enumerate(left_digits):
-            for j, other in enumerate(right_digits):
-                product = (one @ other).astype(np.int64)
-                sums[i + j] = sums[i + j] + product if i + j in sums else product
+    with threads_for(2 * left.size * stacked.shape[1]):
+        for i, one in enumerate(_digits(left, bits)):
+            product = (one @ stacked).astype(np.int64)
+            for j in range(len(right_digits)):
+                part = product[:, j * columns : (j + 1) * columns]
+                sums[i + j] = sums[i + j] + part if i + j in sums else part
     total: Integers = sums[max(sums)].astype(object)
     for place in range(max(sums) - 1, -1, -1):
         total = (total << bits) + sums[place]
     return total
 
 
-def _digits(values: Integers, bits: int) -> list[Matrix]:
-    digits = []
+def _digits(values: Integers, bits: int) -> Iterator[Matrix]:
     mask = (1 << bits) - 1
     while values.size and max(int(values.max()), -int(values.min())) > mask:
-        digits.append((values & mask).astype(np.float64))
+        yield (values & mask).astype(np.float64)
         values = values >> bits
-    return [*digits, values.astype(np.float64)]
+    yield values.astype(np.float64)

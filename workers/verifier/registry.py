@@ -1,10 +1,12 @@
 """Verifiers by the guarantee class they judge."""
 
 from workers.errors import RefusedError
-from workers.verifier import exact
+from workers.verifier import exact, numerically_exact
 from workers.verifier.base import Verifier
 
-_VERIFIERS: dict[str, Verifier] = {exact.VERIFIER.id: exact.VERIFIER}
+_VERIFIERS: dict[str, Verifier] = {
+    verifier.id: verifier for verifier in (exact.VERIFIER, numerically_exact.VERIFIER)
+}
 
 
 def get(guarantee: str) -> Verifier:

@@ -50,23 +50,32 @@ def check_statistics(
 
 def recompute(rows: Sequence[Rows], dimension: int, classes: int, bits: int) -> Recomputed:
     """Return the statistics of all rows. Raises UnusableRowsError."""
-    q_max = 2 ** (bits - 1) - 1
-    if not 8 <= bits <= 16 or dimension < 1 or classes < 1:
-        raise UnusableRowsError("the registered constants are out of range")
+    check_constants(dimension, classes, bits)
     high = np.zeros((dimension, dimension), dtype=np.int64)
     cross, low = np.zeros_like(high), np.zeros_like(high)
     moment = np.zeros((dimension, classes), dtype=np.int64)
     count = 0
     for codes, labels in _chunks(rows, dimension):
-        if max(int(codes.max()), -int(codes.min())) > q_max:
-            raise UnusableRowsError(f"a code exceeds {bits} bits")
-        if labels.min() < 0 or labels.max() >= classes:
-            raise UnusableRowsError("a label lies outside the classes")
+        check_values(codes, labels, classes, bits)
         count += len(codes)
         _add_moment(moment, codes, labels)
         _add_products(codes, high, cross, low)
     gram = (high << 16) + ((cross + cross.T) << 8) + low
     return Recomputed(gram, moment, count)
+
+
+def check_constants(dimension: int, classes: int, bits: int) -> None:
+    """Raise UnusableRowsError for constants that no ridge head can be registered with."""
+    if not 8 <= bits <= 16 or dimension < 1 or classes < 1:
+        raise UnusableRowsError("the registered constants are out of range")
+
+
+def check_values(codes: Codes, labels: Labels, classes: int, bits: int) -> None:
+    """Raise UnusableRowsError for rows (at least one) outside the registered ranges."""
+    if max(int(codes.max()), -int(codes.min())) > 2 ** (bits - 1) - 1:
+        raise UnusableRowsError(f"a code exceeds {bits} bits")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise UnusableRowsError("a label lies outside the classes")
 
 
 def digest_of(

@@ -208,3 +208,41 @@ def test_the_honest_provider_is_certified(ready: Installation) -> None:
     shown = ready.caller.http.get(f"/v1/requests/{request}").json()
     assert shown["state"] == "certified"
     assert "request.escalated" not in [event["event"] for event in shown["history"]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [
+        ({"statistics": "full"}, ["statistics-recomputed"] * 3),
+        ({"statistics": "freivalds"}, ["statistics-freivalds"] * 3),
+        (
+            {"statistics": "alternate", "full_every": 2},
+            ["statistics-recomputed", "statistics-freivalds", "statistics-recomputed"],
+        ),
+    ],
+    ids=["full", "freivalds", "alternate"],
+)
+def test_the_policy_says_how_statistics_are_judged(
+    installation: Installation, policy: dict[str, Any], names: list[str]
+) -> None:
+    installation.ready(verification=policy)
+    found = []
+    for number in range(3):  # versions 2, 3 and 4
+        request = installation.caller.erase_records(f"r{number}").json()["id"]
+        installation.drain()
+        bundle = installation.caller.http.get(f"/v1/requests/{request}/certificate").content
+        statement = parse_statement(parse_bundle(bundle).dsse_envelope.payload)
+        assert statement.predicate.result == "PASS"
+        found.append(statement.predicate.checks[0].name)
+    assert found == names
+
+
+def test_freivalds_notices_a_statistic_off_by_one(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    installation.ready(verification={"statistics": "freivalds"})
+    statistics_off_by_one(monkeypatch)
+    request = installation.caller.erase_records("r1", "r6").json()["id"]
+    installation.drain()
+    shown = installation.caller.http.get(f"/v1/requests/{request}").json()
+    assert "request.escalated" in [event["event"] for event in shown["history"]]
