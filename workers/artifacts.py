@@ -14,35 +14,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.arrays import Head
+from workers.arrays import Head, Matrix
 from workers.errors import ArtifactError, RefusedError
 from workers.methods.base import RidgeConfig, RidgeState
 from workers.statistics.gram import RidgeStatistics
 
 METADATA_KEY = "lethe"
-HEAD_KIND, STATE_KIND = "ridge-head/1", "ridge-state/1"
+# A correctly rounded float32 head is a pure function of the retained rows; a float64 head
+# is whatever its method computed, and the kind says so.
+HEAD_KINDS = {"F32": "ridge-head/1", "F64": "ridge-head-float64/1"}
+STATE_KIND, TRACKED_STATE_KIND = "ridge-state/1", "ridge-state-tracked/1"
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
 
 _Arrays = dict[str, NDArray[Any]]
 
 
-def encode_head(head: Head, config: RidgeConfig) -> bytes:
-    """Return the model file of a head (d, c) float32: a pure function of the arguments."""
-    if head.shape != (config.dimension, config.classes) or head.dtype != np.float32:
+def encode_head(head: Head | Matrix, config: RidgeConfig) -> bytes:
+    """Return the model file of a head (d, c) float32 or float64: a pure function of both.
+
+    Raises ArtifactError for another shape or type, or a head that is not finite.
+    """
+    kind = HEAD_KINDS.get(_dtype(head))
+    if head.shape != (config.dimension, config.classes) or kind is None:
         raise ArtifactError("the head does not fit its configuration")
+    if not np.isfinite(head).all():
+        raise ArtifactError("the head holds NaN or infinity")
     metadata = {
         "bits": config.bits,
         "classes": config.classes,
         "dimension": config.dimension,
         "exponents": list(config.exponents),
-        "kind": HEAD_KIND,
+        "kind": kind,
         "penalty": config.penalty.hex(),  # exact, and one spelling
     }
     return _encode({"head": head}, metadata)
 
 
-def decode_head(data: bytes) -> tuple[Head, RidgeConfig]:
-    """Return (head, config) of a model file. Raises ArtifactError for any other bytes."""
+def decode_head(data: bytes) -> tuple[Head | Matrix, RidgeConfig]:
+    """Return (head, config) of a model file, the head in the type it was written in.
+
+    Raises ArtifactError for any other bytes.
+    """
     try:
         arrays, metadata = _decode(data)
         config = RidgeConfig(
@@ -60,7 +72,10 @@ def decode_head(data: bytes) -> tuple[Head, RidgeConfig]:
 
 
 def encode_state(state: RidgeState) -> bytes:
-    """Return a state as one file. It holds sums over the trained rows: keep it sealed."""
+    """Return a state as one file. It holds sums over the trained rows: keep it sealed.
+
+    Raises ArtifactError if the parts do not fit each other.
+    """
     shape = state.statistics.moment.shape
     if state.head.shape != shape or state.witness.shape[1:] != shape:
         raise ArtifactError("the head and the witness do not fit the statistics")
@@ -70,26 +85,49 @@ def encode_state(state: RidgeState) -> bytes:
         "moment": state.statistics.moment,
         "witness": state.witness,
     }
-    rows, bound = state.statistics.rows, float(state.bound)
-    return _encode(arrays, {"bound": bound.hex(), "kind": STATE_KIND, "rows": rows})
+    metadata: dict[str, object] = {
+        "bound": float(state.bound).hex(),
+        "kind": STATE_KIND,
+        "rows": state.statistics.rows,
+    }
+    if state.inverse is not None:
+        if state.inverse.shape != (shape[0], shape[0]):
+            raise ArtifactError("the tracked inverse does not fit the statistics")
+        arrays["inverse"] = state.inverse
+        metadata.update(kind=TRACKED_STATE_KIND, updates=state.updates)
+    if any(_dtype(array) not in _STATE_DTYPES[name] for name, array in arrays.items()):
+        raise ArtifactError("a part of the state has another type")
+    return _encode(arrays, metadata)
 
 
 def decode_state(data: bytes) -> RidgeState:
     """Return the state of a state file. Raises ArtifactError for any other bytes."""
     try:
         arrays, metadata = _decode(data)
-        gram, moment = arrays["gram"], arrays["moment"]
-        bound = float.fromhex(metadata["bound"])
-        if gram.shape == (len(moment), len(moment)) and (gram == gram.T).all():
+        gram, moment, inverse = arrays["gram"], arrays["moment"], arrays.get("inverse")
+        bound, updates = float.fromhex(metadata["bound"]), metadata.get("updates", 0)
+        symmetric = gram.shape == (len(moment), len(moment)) and (gram == gram.T).all()
+        if inverse is not None:  # NaN is not symmetric
+            symmetric = symmetric and bool((inverse == inverse.T).all())
+            symmetric = symmetric and bool(np.isfinite(inverse).all())
+        if symmetric and type(updates) is int and updates >= 0 and 0 <= bound < inf:
             statistics = RidgeStatistics(gram, moment, metadata["rows"])
-            state = RidgeState(statistics, arrays["head"], arrays["witness"], bound)
-            if 0 <= bound < inf and encode_state(state) == data:
+            head, witness = arrays["head"], arrays["witness"]
+            state = RidgeState(statistics, head, witness, bound, inverse, updates)
+            if encode_state(state) == data:
                 return state
     except _MALFORMED:
         pass  # named below, the same way as bytes that parse and differ
     raise ArtifactError("these bytes are not a canonical state file: fetch it again")
 
 
+_STATE_DTYPES = {
+    "gram": ("I64",),
+    "head": ("F32", "F64"),
+    "inverse": ("F64",),
+    "moment": ("I64",),
+    "witness": ("F64",),
+}
 _MALFORMED = (
     AttributeError,
     KeyError,
@@ -101,11 +139,16 @@ _MALFORMED = (
 )
 
 
+def _dtype(array: NDArray[Any]) -> str:
+    """Return the name safetensors has for a type: F32, I64."""
+    return f"{array.dtype.kind.upper()}{8 * array.dtype.itemsize}"
+
+
 def _encode(arrays: _Arrays, metadata: Mapping[str, object]) -> bytes:
     header: dict[str, object] = {"__metadata__": {METADATA_KEY: _canonical(metadata)}}
     parts, offset = [], 0
     for name in sorted(arrays):
-        kind = f"{arrays[name].dtype.kind.upper()}{8 * arrays[name].dtype.itemsize}"
+        kind = _dtype(arrays[name])
         parts.append(arrays[name].astype(_DTYPES[kind]).tobytes())
         end = offset + len(parts[-1])
         header[name] = {

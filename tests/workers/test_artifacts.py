@@ -1,7 +1,10 @@
 """Model files: one spelling each, readable by the safetensors library itself."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.methods import oracle
+from workers import artifacts
 from workers.artifacts import decode_head, decode_state, encode_head, encode_state
 from workers.errors import ArtifactError
+from workers.methods import ridge_woodbury
 from workers.methods.base import RidgeConfig, RidgeState
 from workers.methods.ridge_exact import METHOD
 
 CONFIG = RidgeConfig(3, 2, (-4, 0, 9), 12, 10.1)
+HEAD64 = np.array([[1, -2], [1 / 3, 0], [2.0**-300, 1e300]])
 HEAD = np.array([[1, -2], [0.5, 0], [2.0**-90, 3e38]], dtype=np.float32)
 
 
@@ -74,6 +80,94 @@ def test_state_round_trip() -> None:
     assert again.bound == kept.bound
 
 
+def test_a_float64_head_round_trips_and_is_another_kind() -> None:
+    data = encode_head(HEAD64, CONFIG)
+    head, config = decode_head(data)
+    assert head.dtype == np.float64
+    assert head.tobytes() == HEAD64.tobytes()
+    assert config == CONFIG
+    assert b"ridge-head-float64/1" in data
+    assert b"ridge-head-float64" not in encode_head(HEAD, CONFIG)
+    assert encode_head(np.asfortranarray(HEAD64), CONFIG) == data
+    assert safetensors.numpy.load(data)["head"].dtype == np.float64
+
+
+def tracked() -> RidgeState:
+    rows = oracle.random_rows(np.random.default_rng(0), 9, 3, 2, largest=2000)
+    method, config = ridge_woodbury.METHOD, replace(CONFIG, penalty=1e5)
+    known = method.learn(config, None, rows).state
+    return method.forget(config, known, oracle.only(rows, [0])).state
+
+
+def test_a_tracked_state_round_trips() -> None:
+    kept = tracked()
+    again = decode_state(encode_state(kept))
+    assert kept.inverse is not None
+    assert again.inverse is not None
+    assert again.inverse.tobytes() == kept.inverse.tobytes()
+    assert not again.inverse.flags.writeable
+    assert (again.updates, again.bound) == (kept.updates, kept.bound) == (1, kept.bound)
+    assert again.head.tobytes() == kept.head.tobytes()
+    assert sorted(safetensors.numpy.load(encode_state(kept))) == [
+        "gram",
+        "head",
+        "inverse",
+        "moment",
+        "witness",
+    ]
+
+
+def tracked_with(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> bytes:
+    """A tracked state's file, written after `change` to its tensors and metadata."""
+    arrays, metadata = artifacts._decode(encode_state(tracked()))
+    change(arrays, metadata)
+    return artifacts._encode(arrays, metadata)
+
+
+def entry_of_inverse(value: float, *places: tuple[int, int]) -> bytes:
+    def change(arrays: dict[str, Any], _: dict[str, Any]) -> None:
+        for place in places:
+            arrays["inverse"][place] = value
+
+    return tracked_with(change)
+
+
+BROKEN_TRACKED = {
+    "asymmetric": entry_of_inverse(0.5, (0, 1)),
+    "NaN": entry_of_inverse(np.nan, (1, 1)),
+    "infinite": entry_of_inverse(np.inf, (0, 1), (1, 0)),
+    "negative count": tracked_with(lambda _, metadata: metadata.update(updates=-1)),
+    "count is true": tracked_with(lambda _, metadata: metadata.update(updates=True)),
+    "no count": tracked_with(lambda _, metadata: metadata.pop("updates")),
+    "no inverse": tracked_with(lambda arrays, _: arrays.pop("inverse")),
+    "plain kind": tracked_with(lambda _, metadata: metadata.update(kind="ridge-state/1")),
+    "small inverse": tracked_with(lambda arrays, _: arrays.update(inverse=np.eye(2))),
+    "float32 inverse": tracked_with(
+        lambda arrays, _: arrays.update(inverse=np.eye(3, dtype=np.float32))
+    ),
+    "float gram": tracked_with(lambda arrays, _: arrays.update(gram=arrays["gram"] * 1.0)),
+}
+
+
+def test_a_tracked_state_rewritten_unchanged_is_read() -> None:
+    assert decode_state(tracked_with(lambda arrays, metadata: None)).updates == 1
+
+
+@pytest.mark.parametrize("how", list(BROKEN_TRACKED))
+def test_a_broken_tracked_state_is_no_state(how: str) -> None:
+    with pytest.raises(ArtifactError, match="canonical state file"):
+        decode_state(BROKEN_TRACKED[how])
+
+
+def test_parts_that_do_not_fit_are_not_written() -> None:
+    with pytest.raises(ArtifactError, match="tracked inverse"):
+        encode_state(replace(tracked(), inverse=np.eye(2)))
+    with pytest.raises(ArtifactError, match="another type"):
+        encode_state(replace(tracked(), head=np.zeros((3, 2), np.int64)))  # type: ignore[arg-type]
+    with pytest.raises(ArtifactError, match="NaN"):
+        encode_head(HEAD * np.float32(np.nan), CONFIG)
+
+
 @given(st.integers(0, 10**6), st.integers(0, 7))
 @settings(deadline=None)
 def test_a_flipped_bit_is_another_head_or_none(position: int, bit: int) -> None:
@@ -103,6 +197,13 @@ def entry(**changes: object) -> dict[str, object]:
     return dict(header)
 
 
+def relabelled(data: bytes) -> bytes:
+    """The same file with the kind of a float32 head, its header as long as before."""
+    return data.replace(b"ridge-head-float64/1", b"ridge-head/1").replace(
+        b"]}}", b"]}}" + b" " * 8
+    )
+
+
 def spoiled() -> dict[str, bytes]:
     good = encode_head(HEAD, CONFIG)
     return {
@@ -124,6 +225,8 @@ def spoiled() -> dict[str, bytes]:
         "text offset": with_header(entry(data_offsets=["0", "24"])),
         "deep": b"\x10\x27" + bytes(6) + b"[" * 10000,
         "a state": encode_state(state()),
+        "float64 under the other kind": relabelled(encode_head(HEAD64, CONFIG)),
+        "NaN": good[:-4] + np.float32(np.nan).tobytes(),
     }
 
 
@@ -154,8 +257,14 @@ def test_other_bytes_are_no_state(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [np.zeros((2, 3), np.float32), np.zeros((3, 2)), np.zeros(6, np.float32)],
-    ids=["turned", "float64", "flat"],
+    [
+        np.zeros((2, 3), np.float32),
+        np.zeros((2, 3)),
+        np.zeros(6, np.float32),
+        np.zeros((3, 2), np.float16),
+        np.zeros((3, 2), np.int64),
+    ],
+    ids=["turned", "float64, turned", "flat", "float16", "integers"],
 )
 def test_a_head_that_does_not_fit_is_not_written(head: np.ndarray) -> None:
     with pytest.raises(ArtifactError, match="does not fit"):

@@ -1,14 +1,17 @@
 """What every unlearning method takes and gives. A method never judges itself."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Protocol
+from types import MappingProxyType
+from typing import Literal, Protocol
 
 from workers.arrays import Head, Matrix, Rows
 from workers.errors import PenaltyError, RefusedError
 from workers.statistics.gram import RidgeStatistics
 from workers.statistics.quantiser import Quantiser
+
+Claim = Literal["exact", "numerically-exact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +49,35 @@ class RidgeConfig:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeState:
-    """Exact statistics and the head they determine.
+    """Exact statistics and the head they determine, the same whatever the method.
 
-    head (d, c) float32 is the correctly rounded W*, in target units per feature unit;
-    witness (k, d, c) float64, summed over k without rounding, is W to within `bound`:
-    ‖Σ witness - W*‖_F <= bound, proven. The arrays are read-only.
+    head (d, c), in target units per feature unit, is the correctly rounded W* in float32
+    or a float64 matrix within `bound` of it; witness (k, d, c) float64, summed over k
+    without rounding, is W to within `bound`: ‖Σ witness - W*‖_F <= bound, proven.
+
+    inverse (d, d) float64, symmetric, is 4^q·(XᵀX + λI)⁻¹ up to its drift, for the q of
+    `penalty_exponent`, or None where no method tracks it; updates counts the updates it
+    went through since it was last computed from the statistics. The arrays are read-only.
     """
 
     statistics: RidgeStatistics
-    head: Head
+    head: Head | Matrix
     witness: Matrix
     bound: float
+    inverse: Matrix | None = None
+    updates: int = 0
 
     def __post_init__(self) -> None:
         self.head.setflags(write=False)
         self.witness.setflags(write=False)
+        if self.inverse is not None:
+            self.inverse.setflags(write=False)
+
+
+def check_shape(config: RidgeConfig, state: RidgeState) -> None:
+    """Raise RefusedError unless the state is of a model with this configuration's shape."""
+    if state.statistics.moment.shape != (config.dimension, config.classes):
+        raise RefusedError("this state belongs to another model: load the one requested")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +95,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A method's result: the new state, what it claims of it, and the work done."""
+    """A method's result: the new state, what it claims of it, and the work done.
+
+    claim names the verifier to be asked; notes hold what else a certificate should say of
+    the update, such as why a tracked inverse was computed anew.
+    """
 
     state: RidgeState
-    claim: str
+    claim: Claim
     work: Work
+    notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Method(Protocol):

@@ -68,7 +68,7 @@ def _canonical_head(statistics: RidgeStatistics, config: RidgeConfig) -> Canonic
             terms.append(np.zeros((d, c)))
         for whole, part in zip(terms, solved, strict=False):
             whole[:, block] = part
-        bound = _norm_above([bound, *bounds])
+        bound = norm_above([bound, *bounds])
     del system  # before the witness is copied: it is half the size of G
     return CanonicalHead(head, np.stack(terms), bound)
 
@@ -123,7 +123,7 @@ def column_bounds(residual: Matrix, exponent: int, config: RidgeConfig) -> Matri
     return np.nextafter(bounds, inf)
 
 
-def _norm_above(values: list[float]) -> float:
+def norm_above(values: list[float]) -> float:
     """Return a number no less than the Euclidean norm of `values` (>= 0)."""
     peak = max(values)
     if peak == 0:

@@ -1,10 +1,12 @@
 """Methods by the name a request asks for."""
 
 from workers.errors import RefusedError
-from workers.methods import ridge_exact
+from workers.methods import acu, ridge_exact, ridge_woodbury
 from workers.methods.base import Method
 
-_METHODS: dict[str, Method] = {ridge_exact.METHOD.id: ridge_exact.METHOD}
+_METHODS: dict[str, Method] = {
+    method.id: method for method in (acu.METHOD, ridge_exact.METHOD, ridge_woodbury.METHOD)
+}
 
 
 def get(method_id: str) -> Method:

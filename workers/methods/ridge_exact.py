@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from workers.arrays import Rows
-from workers.errors import RefusedError
-from workers.methods.base import Outcome, RidgeConfig, RidgeState, Work
+from workers.methods.base import Outcome, RidgeConfig, RidgeState, Work, check_shape
 from workers.methods.canonical_head import canonical_head
 from workers.methods.ridge_system import check_penalty
 from workers.statistics.gram import RidgeStatistics, accumulate, add, subtract
@@ -34,7 +33,7 @@ class RidgeExact:
         if state is None:
             statistics = accumulate([rows], config.dimension, config.classes, bits=config.bits)
         else:
-            _check_shape(config, state)
+            check_shape(config, state)
             statistics = add(state.statistics, rows, bits=config.bits)
         check_penalty(statistics, config)
         return _outcome(config, statistics, len(rows), started)
@@ -47,7 +46,7 @@ class RidgeExact:
         PenaltyError if the new head cannot be proven, RefusedError for another shape.
         """
         started = perf_counter()
-        _check_shape(config, state)
+        check_shape(config, state)
         statistics = subtract(state.statistics, rows, bits=config.bits)
         return _outcome(config, statistics, len(rows), started)
 
@@ -59,11 +58,6 @@ class RidgeExact:
 
 
 METHOD = RidgeExact()
-
-
-def _check_shape(config: RidgeConfig, state: RidgeState) -> None:
-    if state.statistics.moment.shape != (config.dimension, config.classes):
-        raise RefusedError("this state belongs to another model: load the one requested")
 
 
 def _outcome(

@@ -1,0 +1,159 @@
+"""What one deletion costs by Variant B and ACU, as ratios measured in one run.
+
+    python -m benchmarks.ridge_updates [--quick] [--json FILE]
+
+Every round measures each contender in turn, so that a busy machine slows all of them, and
+the short ones several times; ratios are of medians over all calls. Each deletion is the
+next record of one stream. The full size is n 50,000, d 768, c 100 and needs about 2 GB.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import click
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from benchmarks.ridge_head import Line, Problem, Size, make_problem, seconds
+from workers.arrays import Matrix, Rows
+from workers.methods import acu, ridge_exact, ridge_woodbury
+from workers.methods.acu import recur
+from workers.methods.base import Method, RidgeConfig, RidgeState
+from workers.methods.ridge_woodbury import woodbury
+from workers.methods.upkeep import Tracked
+from workers.statistics.gram import subtract
+
+CALLS = 10  # of what takes milliseconds, for one refit
+FULL, QUICK = Size(50_000, 768, 100, 5), Size(5_000, 256, 20, 3)
+REFIT = "scikit-learn refit"
+
+
+class Stream:
+    """Deletions of one record after another from the same rows, by one method."""
+
+    def __init__(self, method: Method, config: RidgeConfig, rows: Rows) -> None:
+        self._method, self._config, self._rows = method, config, rows
+        self.state: RidgeState = method.refit(config, [rows]).state
+        self.resets = 0
+        self._next = count()
+
+    def record(self) -> Rows:
+        """Return the next record that has not been deleted."""
+        i = next(self._next)
+        return Rows(self._rows.codes[i : i + 1], self._rows.labels[i : i + 1])
+
+    def forget(self) -> None:
+        """Delete the next record: exact statistics, head, bound."""
+        outcome = self._method.forget(self._config, self.state, self.record())
+        self.resets += outcome.notes.get("reset", "none") != "none"
+        self.state = outcome.state
+
+    @property
+    def tracked(self) -> Tracked:
+        """The state as the recursions take it."""
+        assert self.state.inverse is not None
+        return Tracked(self.state.inverse, np.asarray(self.state.head, dtype=np.float64))
+
+
+def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:
+    """Return the claims of the incremental methods, and the medians they rest on (seconds)."""
+    rows, config = problem.rows, problem.config
+    variant_a = Stream(ridge_exact.METHOD, config, rows)
+    variant_b = Stream(ridge_woodbury.METHOD, config, rows)
+    analytic = Stream(acu.METHOD, config, rows)
+    one = Rows(rows.codes[:1], rows.labels[:1])
+    whole, fixed = variant_b.state.statistics, variant_b.tracked
+
+    def refit() -> Matrix:
+        model = Ridge(alpha=config.penalty, solver="cholesky", fit_intercept=False)
+        coefficients: Matrix = model.fit(problem.features[1:], problem.targets[1:]).coef_.T
+        return coefficients
+
+    contenders: dict[str, Callable[[], object]] = {
+        REFIT: refit,
+        "Variant B, update": lambda: woodbury(config, fixed, one, -1),
+        "Variant B, update + statistics": lambda: (
+            woodbury(config, fixed, one, -1),
+            subtract(whole, one),
+        ),
+        "Variant B, with bound": variant_b.forget,
+        "ACU, update": lambda: recur(config, fixed, [one], -1),
+        "ACU, with bound": analytic.forget,
+        "Variant A, canonical head": variant_a.forget,
+    }
+    sizes = [size.n // part for part in (20, 5, 2, 1)]
+    streams = {n: _some(problem, n) for n in sizes}
+    for n, stream in streams.items():
+        contenders[f"Variant B, with bound, n {n}"] = stream.forget
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for work in contenders.values():
+        work()  # warm caches and the libraries' threads
+    for _ in range(size.rounds):
+        for name, work in contenders.items():
+            times[name].extend(seconds(work) for _ in range(1 if name == REFIT else CALLS))
+    medians = {name: median(values) for name, values in times.items()}
+    flat = [medians[f"Variant B, with bound, n {n}"] for n in sizes]
+    return _lines(medians, flat, [variant_b, analytic, *streams.values()]), medians
+
+
+def _some(problem: Problem, n: int) -> Stream:
+    rows = Rows(problem.rows.codes[:n], problem.rows.labels[:n])
+    return Stream(ridge_woodbury.METHOD, problem.config, rows)
+
+
+def _lines(medians: dict[str, float], flat: list[float], streams: list[Stream]) -> list[Line]:
+    def faster(name: str, target: float) -> Line:
+        ratio = medians[REFIT] / medians[name]
+        return Line(f"refit / {name}", ratio, f">= {target:g}", ratio >= target)
+
+    spread = max(flat) / min(flat)
+    worst = max(
+        stream.state.bound / float(np.linalg.norm(stream.state.head)) for stream in streams
+    )
+    resets = sum(stream.resets for stream in streams)
+    return [
+        faster("Variant B, update", 300),
+        faster("Variant B, update + statistics", 50),
+        faster("Variant B, with bound", 10),
+        faster("ACU, update", 300),
+        faster("ACU, with bound", 10),
+        Line("dearest / cheapest of 4 sizes n", spread, "<= 1.5", spread <= 1.5),
+        Line("largest proven relative error at the end", worst, "< 1e-11", worst < 1e-11),
+        Line("resets", float(resets), "= 0", resets == 0),
+    ]
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A small size: for a look, not for the claims.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write results here.")
+def main(quick: bool, file: Path | None) -> None:
+    """Measure one deletion by Variant B and ACU against refitting."""
+    size = QUICK if quick else FULL
+    click.echo(
+        f"n {size.n}, d {size.d}, c {size.c}, {os.cpu_count()} cores, one record a deletion"
+    )
+    lines, medians = measure(make_problem(size), size)
+    for name, value in medians.items():
+        click.echo(f"  {name:34} {1e3 * value:10.2f} ms")
+    for line in lines:
+        note = "" if line.met or quick else "   NOT MET"
+        click.echo(f"{line.name:46} {line.value:10.3g}   {line.target}{note}")
+    if file is not None:
+        report = {
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "size": asdict(size),
+            "seconds": medians,
+            "claims": [asdict(line) for line in lines],
+        }
+        file.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
