@@ -23,6 +23,11 @@ RESOLUTION = 64  # bits: moves W by less than 2^-64 of itself, float64 by 2^-53
 LARGEST = 2.0**300  # far outside any head, and its square is a float64
 
 
+# A verifier may evaluate the residual more coarsely than it is evaluated here, and what it
+# proves must not exceed what is claimed. Its own sums are within 2**-20.
+ROOM = 1 + 2.0**-16
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ProvenHead:
     """head (d, c) float64 with ‖head - W*‖_F <= bound; residual is C - (G + λD²)V."""
@@ -58,7 +63,7 @@ def prove_head(weights: Matrix, statistics: RidgeStatistics, config: RidgeConfig
     rough, exponent = residual.approximate()
     bounds = column_bounds(rough, exponent, config)
     bounds[residual.zero_columns()] = 0.0
-    return ProvenHead(head, norm_above(bounds.tolist()), residual)
+    return ProvenHead(head, norm_above(bounds.tolist()) * ROOM, residual)
 
 
 def _integers(weights: Matrix, base: int, config: RidgeConfig) -> tuple[Matrix, int]:
