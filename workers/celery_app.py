@@ -1,5 +1,8 @@
 """The Celery application of the workers: three stages of a job, and the sweep."""
 
+import logging
+from collections.abc import Callable
+
 from celery import Celery
 
 from app.dispatch import make_celery
@@ -7,28 +10,41 @@ from app.settings import Settings
 from workers import runtime
 from workers.tasks import certify, execute, sweep, verify
 
+log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
+
+
+def quietly(run: Callable[[], object]) -> None:
+    """Run a task; an error that escapes it is named, and its text kept out of the log.
+
+    Celery would print message and traceback, in which a driver may quote a row. Nothing is
+    lost: the job is in the database, and the sweep nudges it again.
+    """
+    try:
+        run()
+    except Exception as error:
+        log.error("a task ended with %s; the sweep will try again", type(error).__name__)
 
 
 @app.task(name="lethe.execute")
 def execute_task(job_id: str) -> None:
     """Fit, learn or erase; then have it verified."""
-    execute.run(runtime.services(), job_id)
+    quietly(lambda: execute.run(runtime.services(), job_id))
 
 
 @app.task(name="lethe.verify")
 def verify_task(job_id: str) -> None:
     """Judge what was executed; then have it certified."""
-    verify.run(runtime.services(), job_id)
+    quietly(lambda: verify.run(runtime.services(), job_id))
 
 
 @app.task(name="lethe.certify")
 def certify_task(job_id: str) -> None:
     """Issue the certificate."""
-    certify.run(runtime.services(), job_id)
+    quietly(lambda: certify.run(runtime.services(), job_id))
 
 
 @app.task(name="lethe.sweep")
 def sweep_task() -> None:
     """Nudge what is stuck and remove what is spent."""
-    sweep.run(runtime.services())
+    quietly(lambda: sweep.run(runtime.services()))
