@@ -1,10 +1,13 @@
 """Nudges to the workers: a message says "look at this job" and nothing else.
 
 The database is the queue of record. A nudge that is lost costs a few seconds, until the
-sweep sends it again; so sending never fails a call that has already been committed.
+sweep sends it again; so sending never fails, or delays, a call that has been committed.
 """
 
 import logging
+import queue
+import threading
+from contextlib import suppress
 from datetime import timedelta
 
 from celery import Celery
@@ -16,6 +19,9 @@ log = logging.getLogger(__name__)
 
 QUEUE = "cpu"
 POLL_SECONDS = 0.05  # of the file broker; kombu's default of 1 s would dominate the latency
+REPLY_SECONDS = 1  # a Redis that accepts and never answers is given up after this long
+WAITING = 1000  # nudges in memory; what does not fit is dropped, the sweep finds the job
+DRAIN_SECONDS = 2.0  # how long closing waits for nudges not yet sent
 
 
 def make_celery(settings: Settings) -> Celery:
@@ -35,7 +41,11 @@ def make_celery(settings: Settings) -> Celery:
         }
     elif settings.broker_url.startswith("redis"):
         # Redis hands a message out again after this long; a lease makes that harmless.
-        options = {"visibility_timeout": 12 * 3600}
+        options = {
+            "visibility_timeout": 12 * 3600,
+            "socket_timeout": REPLY_SECONDS,
+            "socket_connect_timeout": REPLY_SECONDS,
+        }
     celery = Celery("lethe", broker=url)
     celery.conf.update(
         broker_transport_options=options,
@@ -62,17 +72,48 @@ def make_celery(settings: Settings) -> Celery:
 
 
 class Dispatcher:
-    """Sends nudges after commit."""
+    """Sends nudges after commit, from one thread that is started with the first of them."""
+
+    _sender: threading.Thread | None = None
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
+        self._waiting: queue.Queue[tuple[str, str] | None] = queue.Queue(WAITING)
+        self._starting = threading.Lock()
 
     def nudge(self, job_id: str, stage: str = "execute") -> None:
-        """Tell a worker to look at a job. Never raises: the sweep is the safety net."""
+        """Have a worker told to look at a job.
+
+        Returns at once and never raises, whatever the broker does: were a request to wait
+        for it, a broker that hangs would hold every thread of the service.
+        """
         try:
-            self._celery.send_task(f"lethe.{stage}", args=[job_id], retry=False)
-        except Exception as error:
-            log.warning("nudge not sent (%s); the sweep will", type(error).__name__)
+            self._waiting.put_nowait((job_id, stage))
+            self._start()
+        except Exception as error:  # a full queue, or no thread left to send from
+            log.warning("nudge dropped (%s); the sweep will send it", type(error).__name__)
+
+    def close(self) -> None:
+        """Wait briefly for what is not yet sent, then leave the rest to the sweep."""
+        if self._sender is not None:
+            with suppress(queue.Full):
+                self._waiting.put_nowait(None)
+            self._sender.join(DRAIN_SECONDS)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._sender is None or not self._sender.is_alive():
+                # A daemon: a broker that hangs must not keep the process from ending.
+                self._sender = threading.Thread(target=self._run, name="nudges", daemon=True)
+                self._sender.start()
+
+    def _run(self) -> None:
+        while (nudge := self._waiting.get()) is not None:
+            job_id, stage = nudge
+            try:
+                self._celery.send_task(f"lethe.{stage}", args=[job_id], retry=False)
+            except Exception as error:
+                log.warning("nudge not sent (%s); the sweep will", type(error).__name__)
 
     def check(self) -> None:
         """Raise whatever the broker raises when it cannot be reached (for /readyz)."""

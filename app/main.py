@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from app import steps
 from app.api import certificates, health, keys, log, models, problems, requests
 from app.api.limits import BodyLimit
+from app.api.targets import PlainTargets
 from app.service.context import Services, open_services
 from app.settings import Settings
 
@@ -33,7 +34,9 @@ def create_app(services: Services | None = None) -> FastAPI:
         BodyLimit,
         body=opened.settings.max_body_bytes,
         upload=opened.settings.max_upload_bytes,
+        verify=opened.settings.max_verify_bytes,
     )
+    app.add_middleware(PlainTargets)
     problems.install(app)
     for module in (requests, keys, models, log, certificates, health):
         app.include_router(module.router)

@@ -1,18 +1,46 @@
 """One frozen settings object, read from the environment (`LETHE_*`) at start-up."""
 
+import base64
+import binascii
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.errors import LetheError
 
 PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe")
 
 
-class Settings(BaseSettings):
-    """Everything an installation can choose. Each field names its unit and its default."""
+MASTER_KEY_BYTES = 32
 
-    model_config = SettingsConfigDict(env_prefix="LETHE_", frozen=True, extra="ignore")
+
+class SettingsError(LetheError):
+    """The environment describes no installation that may run."""
+
+    slug = "settings"
+    title = "The configuration is refused"
+
+
+class Settings(BaseSettings):
+    """Everything an installation can choose. Each field names its unit and its default.
+
+    Raises:
+        SettingsError: A variable is refused; the message names it and never its value.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="LETHE_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            found = error.errors(include_input=False, include_url=False, include_context=False)
+            raise SettingsError("; ".join(_complaint(dict(item)) for item in found)) from None
 
     environment: Literal["development", "production"] = Field(
         default="development",
@@ -38,7 +66,7 @@ class Settings(BaseSettings):
     )
     public_url: str = Field(
         default="",
-        description="The URL clients see, if a proxy rewrites it; signatures cover it.",
+        description="The URL clients see; signatures cover it. Required in production.",
     )
     issuer_keyid: str = Field(
         default="issuer-1",
@@ -65,6 +93,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Largest registration or contribution, in bytes, also once unpacked.",
     )
+    max_verify_bytes: int = Field(
+        default=67_108_864,
+        gt=0,
+        description="Largest upload to POST /v1/certificates/verify, which anybody may call.",
+    )
     max_scope_records: int = Field(
         default=10_000, gt=0, description="Most records that one erasure request may name."
     )
@@ -88,14 +121,30 @@ class Settings(BaseSettings):
     def _refuse_unsafe_production(self) -> Self:
         if self.environment == "development":
             return self
-        for name in ("master_key", "database_password"):
-            value = getattr(self, name).get_secret_value()
-            if value and value.lower() in PLACEHOLDERS:
-                raise ValueError(f"LETHE_{name.upper()} is a placeholder: set a real secret")
+        secrets = {
+            "LETHE_MASTER_KEY": self.master_key.get_secret_value(),
+            "LETHE_DATABASE_PASSWORD": self.database_password.get_secret_value(),
+            "the password in LETHE_DATABASE_URL": _password(self.database_url),
+            "the password in LETHE_BROKER_URL": _password(self.broker_url),
+        }
+        for name, value in secrets.items():
+            if value.lower() in PLACEHOLDERS:
+                raise ValueError(f"{name} is a placeholder: set a real secret")
+        if secrets["LETHE_MASTER_KEY"] and not _is_key(secrets["LETHE_MASTER_KEY"]):
+            raise ValueError(
+                f"LETHE_MASTER_KEY must be base64 of {MASTER_KEY_BYTES} random bytes: "
+                "`openssl rand -base64 32`"
+            )
         if self.fault:
             raise ValueError("LETHE_FAULT is for development only: unset it")
         if self.origin.startswith("localhost"):
             raise ValueError("LETHE_ORIGIN still names localhost: choose the log's public name")
+        public = urlsplit(self.public_url)
+        if public.scheme not in ("http", "https") or not public.hostname:
+            raise ValueError(
+                "LETHE_PUBLIC_URL must be the http(s) URL that clients see: signatures cover "
+                "it, and a Host header is whatever its sender wants it to be"
+            )
         return self
 
     @property
@@ -114,3 +163,23 @@ class Settings(BaseSettings):
     def keys_dir(self) -> Path:
         """Where the log key, the issuer key and the master key lie."""
         return self.data_dir / "keys"
+
+
+def _complaint(error: dict[str, Any]) -> str:
+    # pydantic's messages of our field types name what is allowed, never what was given.
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return ": ".join([*(f"LETHE_{name}".upper() for name in error["loc"]), message])
+
+
+def _password(url: str) -> str:
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:  # whoever connects says what is wrong with the URL
+        return ""
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == MASTER_KEY_BYTES
+    except (binascii.Error, ValueError):
+        return False

@@ -9,6 +9,7 @@ close it soon, and never wait for another writer inside it. Whoever only reads u
 
 import sqlite3
 import time
+from typing import Any
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
@@ -16,6 +17,9 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_S = 30.0  # a writer waits this long for its turn; transactions here take milliseconds
+# More than the 40 threads that serve requests, each of which holds one connection at most
+# while it holds anything: a writer never waits for readers who wait for it.
+CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
 READ_ONLY = "lethe_read_only"  # execution option of SQLite connections
 
 # Per connection. secure_delete zeroes deleted content, or a shredded key could be read from
@@ -34,13 +38,18 @@ def make_engine(url: str) -> Engine:
         UnsupportedDatabaseError: Neither a SQLite file nor PostgreSQL.
     """
     parsed = make_url(url)
+    pool: dict[str, Any] = {
+        "pool_size": CONNECTIONS_KEPT,
+        "max_overflow": CONNECTIONS_MORE,
+        "hide_parameters": True,  # a row's values must not reach a log inside an error's text
+    }
     match parsed.get_backend_name():
         case "sqlite":
-            return _sqlite_engine(parsed)
+            return _sqlite_engine(parsed, pool)
         case "postgresql":
             # A restarted server is noticed when a connection is taken, not in a request.
             return create_engine(
-                parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", max_overflow=30
+                parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", **pool
             )
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
@@ -54,10 +63,10 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:
     if url.database in (None, "", ":memory:"):
         raise UnsupportedDatabaseError("SQLite must be a file: a log in memory is no log")
-    engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_size=10, max_overflow=30)
+    engine = create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine

@@ -2,28 +2,42 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, File, Response, UploadFile
+from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.deps import ServicesDep
+from app.api.forms import describe_form, read_form
 from app.schemas.certificates import StepView, VerdictView
 from app.service import certificates
 
 router = APIRouter(prefix="/v1/certificates", tags=["certificates"])
 
 
-@router.post("/verify", operation_id="verifyCertificate")
+async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]:
+    """Read what is to be verified."""
+    return await read_form(
+        request,
+        required=("bundle",),
+        optional=("evidence", "model"),
+        field_bytes=services.settings.max_body_bytes,
+    )
+
+
+@router.post(
+    "/verify",
+    operation_id="verifyCertificate",
+    openapi_extra=describe_form(
+        optional=("evidence", "model"),
+        bundle="the certificate",
+        evidence="the file it names by digest",
+        model="the model it names by digest",
+    ),
+)
 def verify(
-    services: ServicesDep,
-    bundle: Annotated[UploadFile, File()],
-    evidence: Annotated[UploadFile | None, File()] = None,
-    model: Annotated[UploadFile | None, File()] = None,
+    services: ServicesDep, files: Annotated[dict[str, bytes], Depends(get_files)]
 ) -> VerdictView:
     """Verify a certificate with this service's keys; offline, `lethe certificate verify`."""
     verdict = certificates.verify(
-        services,
-        bundle.file.read(),
-        evidence.file.read() if evidence else None,
-        model.file.read() if model else None,
+        services, files["bundle"], files.get("evidence"), files.get("model")
     )
     return VerdictView(
         result=verdict.result,

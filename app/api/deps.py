@@ -1,18 +1,31 @@
-"""What routes depend on: the services, the operator's token, the signer."""
+"""What routes depend on: the services, the operator's token, the signer.
 
-from collections.abc import Callable, Iterator
+No dependency holds a database connection for as long as its route runs: a route that waits
+for the log's lock would keep it, and 40 of them would keep every connection from the writer.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request
-from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
+from app.errors import LetheError
 from app.service import keys, tokens
 from app.service.context import Services
-from app.signing.http import SignedBy, verify_request
+from app.signing.http import SignedBy, check_body, verify_head
 from models import BearerToken
+
+MAX_IDEMPOTENCY_KEY = 255  # characters; the column that stores it is as wide
+MAX_NUMBER = 2**63 - 1  # the largest that either database compares with
+
+
+class IdempotencyKeyError(LetheError):
+    """An Idempotency-Key that cannot be remembered."""
+
+    slug, title, status = "idempotency-key-invalid", "Idempotency-Key refused", 400
 
 
 def get_services(request: Request) -> Services:
@@ -24,22 +37,14 @@ def get_services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def get_session(services: ServicesDep) -> Iterator[Session]:
-    """A session for reads."""
-    with services.reading() as session:
-        yield session
-
-
-SessionDep = Annotated[Session, Depends(get_session)]
-
-
 def bearer(*scopes: str) -> Callable[..., BearerToken]:
     """Return a dependency that demands a bearer token of one of `scopes`."""
 
     def check(
-        session: SessionDep, authorization: Annotated[str | None, Header()] = None
+        services: ServicesDep, authorization: Annotated[str | None, Header()] = None
     ) -> BearerToken:
-        return tokens.authorise(session, authorization, scopes)
+        with services.reading() as session:
+            return tokens.authorise(session, authorization, scopes)
 
     return check
 
@@ -58,32 +63,62 @@ class SignedCall:
 
 
 async def get_signed(request: Request, services: ServicesDep) -> SignedCall:
-    """Verify the RFC 9421 signature over this request and its body."""
-    body = await request.body()
+    """Verify the RFC 9421 signature over this request, and only then read its body.
+
+    The signature covers the body through its digest, so it can be checked without: who holds
+    no key cannot make the service keep what they send.
+    """
+    idempotency_key = _idempotency_key(request)
 
     def check() -> SignedBy:
         with services.reading() as session:
-            return verify_request(
+            return verify_head(
                 request.method,
                 target_uri(request, services.settings.public_url),
                 request.headers,
-                body,
                 lambda keyid: keys.resolve(session, keyid),
                 now=datetime.now(UTC),
+                has_body=_announces_body(request),
             )
 
     signed = await run_in_threadpool(check)
-    return SignedCall(signed, body, request.headers.get("idempotency-key"))
+    body = await request.body()
+    check_body(request.headers, body)
+    return SignedCall(signed, body, idempotency_key)
 
 
 Signed = Annotated[SignedCall, Depends(get_signed)]
+
+
+def _announces_body(request: Request) -> bool:
+    # RFC 9112 section 6: one of the two, or there is no body.
+    length = request.headers.get("content-length", "0")
+    return length != "0" or "transfer-encoding" in request.headers
+
+
+def _idempotency_key(request: Request) -> str | None:
+    sent = request.headers.getlist("idempotency-key")
+    if not sent:
+        return None
+    key = sent[0]
+    empty = not key.strip('"')  # the value may be a structured-field string, quotes and all
+    if len(sent) > 1 or empty or len(key) > MAX_IDEMPOTENCY_KEY or not _printable(key):
+        raise IdempotencyKeyError(
+            f"send one Idempotency-Key of 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters"
+        )
+    return key
+
+
+def _printable(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def target_uri(request: Request, public_url: str) -> str:
     """Return the URI that the client signed.
 
     Behind a proxy the request's own host and scheme are the proxy's business, so the
-    configured public URL replaces them; the path stays in the spelling it was sent in.
+    configured public URL replaces them; the path stays in the spelling it was sent in. In
+    production there always is one: a Host header is whatever its sender wants it to be.
     """
     raw = request.scope.get("raw_path") or request.url.path.encode()
     path = raw.decode("ascii", "replace").partition("?")[0]

@@ -9,8 +9,8 @@ router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz", operation_id="healthz")
-def healthz() -> dict[str, str]:
-    """Say that the process answers."""
+async def healthz() -> dict[str, str]:
+    """Say that the process answers: on the event loop, so also when every thread is busy."""
     return {"status": "ok"}
 
 

@@ -1,4 +1,4 @@
-"""Responses whose bytes never change: ETag, 304, and a year in every cache."""
+"""How long an answer may be kept: for ever, until it is asked about, or not at all."""
 
 import hashlib
 
@@ -15,11 +15,26 @@ def immutable(
     shared says whether a cache in between may keep it: true for what anybody may read, not
     for what only the holder of an id may.
     """
+    scope = "public" if shared else "private"
+    return _tagged(request, data, media_type, f"{scope}, max-age={YEAR}, immutable")
+
+
+def revalidated(request: Request, data: bytes, media_type: str) -> Response:
+    """Return `data`, or 304 if the client has it and it is still served.
+
+    For what is shredded one day: a cache must ask each time, and is then told 410.
+    """
+    return _tagged(request, data, media_type, "private, no-cache")
+
+
+def unkept(data: bytes, media_type: str) -> Response:
+    """Return `data`, which names people's records and must be in no cache at all."""
+    return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
+
+
+def _tagged(request: Request, data: bytes, media_type: str, caching: str) -> Response:
     etag = f'"{hashlib.sha256(data).hexdigest()}"'
-    headers = {
-        "etag": etag,
-        "cache-control": f"{'public' if shared else 'private'}, max-age={YEAR}, immutable",
-    }
+    headers = {"etag": etag, "cache-control": caching}
     known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import After, Limit, Operator, ServicesDep, SessionDep
+from app.api.deps import After, Limit, Operator, ServicesDep
 from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service import keys
@@ -19,9 +19,10 @@ def register(wanted: NewKey, services: ServicesDep, response: Response) -> KeyVi
 
 
 @router.get("", operation_id="listKeys")
-def list_keys(session: SessionDep, after: After = None, limit: Limit = 100) -> Page[KeyView]:
+def list_keys(services: ServicesDep, after: After = None, limit: Limit = 100) -> Page[KeyView]:
     """List keys by id, revoked ones too."""
-    return keys.page(session, after, limit)
+    with services.reading() as session:
+        return keys.page(session, after, limit)
 
 
 @router.delete("/{keyid}", operation_id="revokeKey")

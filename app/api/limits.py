@@ -1,11 +1,15 @@
 """A body that is too large is refused before it is in memory."""
 
+import re
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import problem
 from app.service.problems import BodyTooLargeError
 
-UPLOADS = ("/v1/models", "/v1/certificates/verify")  # and whatever lies below them
+# Exactly the routes that take rows: whatever else is sent is a small JSON document.
+UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?")
+VERIFY = "/v1/certificates/verify"
 
 
 class _TooLargeError(Exception):
@@ -15,15 +19,16 @@ class _TooLargeError(Exception):
 class BodyLimit:
     """ASGI middleware: counts what arrives, whatever Content-Length claimed."""
 
-    def __init__(self, app: ASGIApp, *, body: int, upload: int) -> None:
-        self._app, self._body, self._upload = app, body, upload
+    def __init__(self, app: ASGIApp, *, body: int, upload: int, verify: int) -> None:
+        self._app = app
+        self._body, self._upload, self._verify = body, upload, verify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 413."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._upload if scope["path"].startswith(UPLOADS) else self._body
+        limit = self._limit(scope)
         headers = dict(scope["headers"])
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > limit:
@@ -41,15 +46,26 @@ class BodyLimit:
 
         async def noted(message: Message) -> None:
             nonlocal started
-            started = True
-            await send(message)
+            # FastAPI turns what `counted` raises while it parses JSON into a plain 400.
+            if seen <= limit or started:
+                started = True
+                await send(message)
 
         try:
             await self._app(scope, counted, noted)
         except _TooLargeError:
             if started:
                 raise
+        if seen > limit and not started:
             await self._refuse(limit, scope, receive, send)
+
+    def _limit(self, scope: Scope) -> int:
+        if scope["method"] == "POST":
+            if UPLOADS.fullmatch(scope["path"]):
+                return self._upload
+            if scope["path"] == VERIFY:
+                return self._verify
+        return self._body
 
     async def _refuse(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
         error = BodyTooLargeError

@@ -4,13 +4,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.deps import After, Limit, ServicesDep
+from app.api.deps import MAX_NUMBER, After, Limit, ServicesDep
 from app.api.immutable import immutable
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service import audit
 
 router = APIRouter(prefix="/v1/log", tags=["log"])
+
+
+Size = Annotated[int | None, Query(ge=1, le=MAX_NUMBER)]
 
 
 @router.get("/checkpoint", operation_id="getCheckpoint")
@@ -55,8 +58,8 @@ def entries(
 @router.get("/proof/inclusion", operation_id="proveInclusion")
 def inclusion(
     services: ServicesDep,
-    index: Annotated[int, Query(ge=0)],
-    size: Annotated[int | None, Query(ge=1)] = None,
+    index: Annotated[int, Query(ge=0, le=MAX_NUMBER)],
+    size: Size = None,
 ) -> InclusionView:
     """Prove that the tree of `size` (default: the latest checkpoint's) holds an entry."""
     return audit.inclusion(services, index, size)
@@ -65,8 +68,8 @@ def inclusion(
 @router.get("/proof/consistency", operation_id="proveConsistency")
 def consistency(
     services: ServicesDep,
-    old: Annotated[int, Query(ge=1)],
-    new: Annotated[int | None, Query(ge=1)] = None,
+    old: Annotated[int, Query(ge=1, le=MAX_NUMBER)],
+    new: Size = None,
 ) -> ConsistencyView:
     """Prove that the tree of size `new` extends the tree of size `old`."""
     return audit.consistency(services, old, new)

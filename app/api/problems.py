@@ -9,12 +9,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import LetheError
+from app.schemas.base import Wire
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+PARAMETERS = ("query", "path", "header")
 
 
 def problem(
@@ -37,7 +40,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(LetheError, _lethe)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
+    app.add_middleware(Unexpected)
 
 
 async def _lethe(request: Request, error: Exception) -> JSONResponse:
@@ -74,8 +77,23 @@ def invalid(errors: Sequence[Any]) -> JSONResponse:
 
 
 def _place(error: dict[str, Any]) -> list[str]:
-    parts = [str(part) for part in error["loc"]]
-    return [*parts[:-1], "(unknown field)"] if error["type"] == "extra_forbidden" else parts
+    part, *parts = error["loc"] or ("body",)
+    if error["type"] == "extra_forbidden":
+        parts = [*parts[:-1], "(unknown field)"]
+    if part in PARAMETERS:  # their names are the route's: nobody can send others
+        return [part, *map(str, parts)]
+    # An integer is a position in a list. A string may be the key of an object that takes
+    # any key, which is then the sender's text.
+    known = {"body", "(unknown field)"} | _field_names(Wire)
+    return [
+        str(name) if isinstance(name, int) or name in known else "(key)"
+        for name in (part, *parts)
+    ]
+
+
+def _field_names(wire: type[Wire]) -> set[str]:
+    names = set(wire.model_fields)
+    return names.union(*(_field_names(narrower) for narrower in wire.__subclasses__()))
 
 
 def _known_message(error: dict[str, Any]) -> str:
@@ -94,13 +112,44 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     return response
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    # The exception's text may hold a row's values; its type and place are enough to find it.
+class Unexpected:
+    """ASGI middleware: the end of every exception that nobody planned.
+
+    Its text may hold a row's values, so it goes no further: the server would print it with
+    its traceback. Type and place are enough to find the cause.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 500."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            log.error("unexpected %s at %s", type(error).__name__, _innermost(error))
+            if not started:  # otherwise the server ends the connection: the answer is short
+                response = problem(
+                    500,
+                    "internal",
+                    "Internal error",
+                    "nothing was changed that was not acknowledged",
+                )
+                await response(scope, receive, send)
+
+
+def _innermost(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"
-    log.error("unexpected %s at %s", type(error).__name__, place)
-    return problem(
-        500, "internal", "Internal error", "nothing was changed that was not acknowledged"
-    )
+    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"

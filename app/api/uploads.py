@@ -5,7 +5,10 @@ finite, of consistent shapes, within the exactness bound, of distinct record ids
 """
 
 import io
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +21,18 @@ from app.service.upload import CheckedUpload
 ARRAYS = ("features", "labels", "clients", "records", "subjects")
 REQUIRED = ("features", "labels", "clients")
 MAX_ID_LENGTH = 200
+# What `zipfile` and its decompressors raise on damaged, encrypted or unknown members.
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    OSError,
+)
 EXACT_SUM = 2**63  # an int64 sum of n products of two codes must stay below this
 
 
@@ -75,7 +90,7 @@ def parse_upload(
         records=np.array(records),
         subjects=np.array(subjects),
     )
-    return CheckedUpload(packed.getvalue(), rows, records, clients)
+    return CheckedUpload(packed.getvalue(), rows, records, clients, list(subjects))
 
 
 def _check_exactness(rows: int, bits: int) -> None:
@@ -99,7 +114,7 @@ def _unpack(data: bytes, max_bytes: int) -> dict[str, NDArray[np.generic]]:
             if sum(info.file_size for info in wanted) > max_bytes:
                 raise BodyTooLargeError(f"the arrays unpack to more than {max_bytes} bytes")
             return {info.filename.removesuffix(".npy"): _read(archive, info) for info in wanted}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError):
+    except UNREADABLE:
         raise UploadError("the upload is not a readable .npz file") from None
 
 
@@ -138,6 +153,8 @@ def _ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
     except UnicodeDecodeError:
         raise UploadError(f"{name} must be UTF-8") from None
     for value in ids:
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise UploadError(f"{name} hold half a character: write them as UTF-8")
         if not 0 < len(value) <= MAX_ID_LENGTH or any(
             ord(character) < 0x20 or ord(character) == 0x7F for character in value
         ):

@@ -6,7 +6,8 @@ from pydantic import Field, StringConstraints
 
 from app.schemas.base import ModelRef, Time, Wire
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Name = Annotated[Text, StringConstraints(min_length=1)]
 Sha256Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -15,7 +16,19 @@ class Extractor(Wire):
 
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     digest: Sha256Hex
-    parameters: dict[str, str] = Field(default_factory=dict, max_length=32)
+    parameters: dict[Text, Text] = Field(default_factory=dict, max_length=32)
+
+
+class VerificationPolicy(Wire):
+    """How the verifier recomputes the statistics; part of what is logged at registration.
+
+    full: from all retained rows, O(n·d²). freivalds: a probabilistic check of the claimed
+    matrices, O(n·d), wrong with probability below 2**-59. alternate: freivalds, and full at
+    every `full_every`-th version.
+    """
+
+    statistics: Literal["full", "freivalds", "alternate"] = "full"
+    full_every: int = Field(default=10, ge=2, le=1000)
 
 
 class NewModel(Wire):
@@ -26,7 +39,7 @@ class NewModel(Wire):
     """
 
     ref: ModelRef
-    method: Literal["ridge-exact"] = "ridge-exact"
+    method: Literal["ridge-exact", "ridge-woodbury", "acu"] = "ridge-exact"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
     exponents: list[Annotated[int, Field(ge=-60, le=60)]] = Field(
         min_length=1, max_length=10_000
@@ -34,6 +47,7 @@ class NewModel(Wire):
     bits: int = Field(default=16, ge=8, le=16)
     penalty: float = Field(gt=0, allow_inf_nan=False, le=1e30)
     extractor: Extractor
+    verification: VerificationPolicy = VerificationPolicy()
 
 
 class VersionView(Wire):

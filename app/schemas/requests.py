@@ -90,9 +90,13 @@ class RequestView(Wire):
 
 
 class RequestSummary(Wire):
-    """A request as an operator or auditor lists it: without its scope."""
+    """A request as an operator or auditor lists it: without its scope.
 
-    id: str
+    `id` and `certificate` are null for auditors: with the id anybody reads scope and
+    evidence, while `ref` finds the request in the log.
+    """
+
+    id: str | None
     ref: str
     state: str
     model: str

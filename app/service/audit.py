@@ -12,7 +12,8 @@ from app.ledger.tree import leaf_hash, tree_root
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service.context import Services
-from app.service.problems import BadCursorError, NotFoundError
+from app.service.listing import parse_number
+from app.service.problems import NotFoundError
 from models import LogCheckpoint, LogEntry
 
 TILE_ENTRIES = 256
@@ -75,8 +76,7 @@ def entries(
     Raises:
         BadCursorError: The cursor is not a log index.
     """
-    if after is not None and not after.isdecimal():
-        raise BadCursorError("`after` is not a cursor of this list: start without it")
+    last = None if after is None else parse_number(after)
     with services.reading() as session:
         size = _latest(session).size
         query = (
@@ -85,8 +85,8 @@ def entries(
             .order_by(col(LogEntry.index))
             .limit(limit + 1)
         )
-        if after is not None:
-            query = query.where(col(LogEntry.index) > int(after))
+        if last is not None:
+            query = query.where(col(LogEntry.index) > last)
         for column, value in (
             (LogEntry.ref, wanted.ref),
             (LogEntry.event, wanted.event),

@@ -32,8 +32,9 @@ class Services:
     committer: GroupCommitter
 
     def close(self) -> None:
-        """Finish what was submitted and close the database."""
+        """Finish what was submitted, send its nudges, and close the database."""
         self.committer.close()
+        self.dispatcher.close()
         self.engine.dispose()
 
     @contextmanager

@@ -1,7 +1,6 @@
 """Lists of requests: filters and keyset pages."""
 
 import base64
-import binascii
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,6 +12,8 @@ from app.service.context import Services
 from app.service.problems import BadCursorError
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from models import Certificate, ErasureRequest, Model
+
+NUMBER_DIGITS = 18  # what always fits a 64-bit integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,25 @@ class Filter:
 
 
 def list_requests(
-    services: Services, wanted: Filter, after: str | None, limit: int
+    services: Services,
+    wanted: Filter,
+    after: str | None,
+    limit: int,
+    *,
+    capabilities: bool,
 ) -> Page[RequestSummary]:
     """Return one page of requests, oldest first.
 
-    The cursor is a position in (received_at, id), so a page never repeats or skips a request
+    The cursor is a position in (received_at, ref), so a page never repeats or skips a request
     that was there when the first page was read.
+
+    Args:
+        services: The open database.
+        wanted: Which requests.
+        after: Cursor of the page before.
+        limit: Most items.
+        capabilities: Whether the reader may have the requests' ids, with which anybody can
+            read scope and evidence. Others get the public reference only.
 
     Raises:
         BadCursorError: The cursor did not come from this service, or a time has no zone.
@@ -44,7 +58,7 @@ def list_requests(
         select(ErasureRequest, Model.ref, Certificate.id)
         .join(Model, col(ErasureRequest.model_id) == col(Model.id))
         .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id), isouter=True)
-        .order_by(col(ErasureRequest.received_at), col(ErasureRequest.id))
+        .order_by(col(ErasureRequest.received_at), col(ErasureRequest.ref))
         .limit(limit + 1)
     )
     if wanted.state is not None:
@@ -63,18 +77,18 @@ def list_requests(
     if wanted.until is not None:
         query = query.where(col(ErasureRequest.received_at) < _zoned(wanted.until))
     if after is not None:
-        at, request_id = parse_cursor(after)
+        at, ref = parse_cursor(after)
         query = query.where(
             or_(
                 col(ErasureRequest.received_at) > at,
-                (col(ErasureRequest.received_at) == at) & (col(ErasureRequest.id) > request_id),
+                (col(ErasureRequest.received_at) == at) & (col(ErasureRequest.ref) > ref),
             )
         )
     with services.reading() as session:
         rows = list(session.exec(query))
     items = [
         RequestSummary(
-            id=request.id,
+            id=request.id if capabilities else None,
             ref=request.ref,
             state=request.state,
             model=model,
@@ -83,18 +97,18 @@ def list_requests(
             received_at=request.received_at,
             due_at=request.due_at,
             overdue=is_overdue(request, now),
-            certificate=certificate_path(request.id) if certificate else None,
+            certificate=certificate_path(request.id) if certificate and capabilities else None,
         )
         for request, model, certificate in rows[:limit]
     ]
     more = len(rows) > limit
     last = rows[limit - 1][0] if more else None
-    return Page(items=items, next=format_cursor(last.received_at, last.id) if last else None)
+    return Page(items=items, next=format_cursor(last.received_at, last.ref) if last else None)
 
 
-def format_cursor(at: datetime, request_id: str) -> str:
+def format_cursor(at: datetime, ref: str) -> str:
     """Return an opaque cursor for a position in the list."""
-    return base64.urlsafe_b64encode(f"{at.isoformat()}|{request_id}".encode()).decode()
+    return base64.urlsafe_b64encode(f"{at.isoformat()}|{ref}".encode()).decode()
 
 
 def parse_cursor(cursor: str) -> tuple[datetime, str]:
@@ -104,13 +118,34 @@ def parse_cursor(cursor: str) -> tuple[datetime, str]:
         BadCursorError: It is not a cursor of this service.
     """
     try:
-        at, _, request_id = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
-        return _zoned(datetime.fromisoformat(at)), request_id
-    except (ValueError, binascii.Error):
-        raise BadCursorError("`after` is not a cursor of this list: start without it") from None
+        text, _, ref = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
+        at = _zoned(datetime.fromisoformat(text))
+    except ValueError:  # binascii.Error is one
+        raise _bad_cursor() from None
+    if format_cursor(at, ref) != cursor or not (ref.isascii() and ref.isprintable()):
+        raise _bad_cursor()
+    return at, ref
+
+
+def parse_number(cursor: str) -> int:
+    """Return the number that a cursor of a numbered list is.
+
+    Raises:
+        BadCursorError: It is not one that this service could have given out.
+    """
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= NUMBER_DIGITS):
+        raise _bad_cursor()
+    return int(cursor)
+
+
+def _bad_cursor() -> BadCursorError:
+    return BadCursorError("`after` is not a cursor of this list: start without it")
 
 
 def _zoned(at: datetime) -> datetime:
     if at.tzinfo is None:
         raise BadCursorError("times in a query need a zone, such as 2026-11-21T00:00:00Z")
-    return at
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:  # the first or last day of the calendar, in another zone
+        raise BadCursorError("a time in the query lies outside the calendar") from None

@@ -40,6 +40,7 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
         "exponents": wanted.exponents,
         "bits": wanted.bits,
         "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
+        "verification": wanted.verification.model_dump(),
     }
     pinned: dict[str, object] = {
         "config": config,
@@ -101,7 +102,7 @@ def contribute(
     """Queue rows that a client adds to a model. The same Idempotency-Key gets the same answer.
 
     Raises:
-        KeyNotEntitledError: The key is no client's, or another client's.
+        KeyNotEntitledError: The key is no client's, or another client's or subject's.
         IdempotencyMismatchError: The Idempotency-Key came with other rows before.
         UnknownModelError: No such model.
         ModelNotReadyError: The model has no version to add to.
@@ -118,6 +119,10 @@ def contribute(
             raise KeyNotEntitledError("contributions are signed with a key of role client")
         if key.client is not None and set(upload.clients) != {key.client}:
             raise KeyNotEntitledError("this key is bound to one client: send only its rows")
+        if key.subject is not None and set(upload.subjects) != {key.subject}:
+            raise KeyNotEntitledError(
+                "this key is bound to one subject: send only its rows, and name it in subjects"
+            )
         if model.state != "ready":
             raise ModelNotReadyError("the model has no fitted version yet: try again later")
         _refuse_known(services, tx.session, model, upload.records)

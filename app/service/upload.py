@@ -16,3 +16,4 @@ class CheckedUpload:
     rows: int
     records: list[str]
     clients: list[str]
+    subjects: list[str]

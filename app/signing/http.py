@@ -174,10 +174,33 @@ def verify_request(
     Raises:
         SignatureError: One of its subclasses, in the order of the steps in the code.
     """
+    signed = verify_head(method, target_uri, headers, resolve, now=now, has_body=bool(body))
+    # Last: before the signature is checked the digest is anybody's.
+    check_body(headers, body)
+    return signed
+
+
+def verify_head(
+    method: str,
+    target_uri: str,
+    headers: Mapping[str, str],
+    resolve: Resolve,
+    *,
+    now: datetime,
+    has_body: bool,
+) -> SignedBy:
+    """Do what `verify_request` does but for the body, which may not have been read yet.
+
+    has_body says whether one is announced: its type and digest must then be covered. The
+    request is the signer's only once `check_body` has accepted what arrives.
+
+    Raises:
+        SignatureError: As `verify_request`, without DigestMismatchError.
+    """
     assert now.tzinfo is not None
     lines = field_lines(headers)
     fields = parse_fields(lines)
-    _check_coverage(fields, lines, body)
+    _check_coverage(fields, lines, has_body)
     _check_window(fields, now)
     resolved = resolve(fields.keyid)
     if resolved is None:
@@ -187,9 +210,6 @@ def verify_request(
     if fields.alg not in (None, algorithm):  # RFC 9421 section 3.2, step 6.5
         raise SignatureInvalidError(f"the key signs with {algorithm}, the signature does not")
     _check_signature(_Message(method, target_uri, headers), fields.keyid, key, algorithm)
-    # Last: before the signature is checked the digest is anybody's.
-    if "content-digest" in lines:
-        check_content_digest(", ".join(lines["content-digest"]), body)
     return SignedBy(
         keyid=fields.keyid,
         nonce=fields.nonce,
@@ -198,10 +218,27 @@ def verify_request(
     )
 
 
+def check_body(headers: Mapping[str, str], body: bytes) -> None:
+    """Accept `body` if it is the one whose digest a verified head covers.
+
+    Raises:
+        SignatureIncompleteError: There is a body and no Content-Digest.
+        DigestMismatchError: Content-Digest is malformed, or of another body.
+    """
+    lines = field_lines(headers)
+    if "content-digest" in lines:
+        check_content_digest(", ".join(lines["content-digest"]), body)
+    elif body:
+        raise SignatureIncompleteError("the signature does not cover content-digest")
+
+
 def _check_coverage(
-    fields: SignatureFields, lines: Mapping[str, list[str]], body: bytes
+    fields: SignatureFields, lines: Mapping[str, list[str]], has_body: bool
 ) -> None:
-    required = COVERED_ALWAYS + (COVERED_WITH_BODY if body else ())
+    required = COVERED_ALWAYS + (COVERED_WITH_BODY if has_body else ())
+    if "idempotency-key" in lines:
+        # Added on the way, it would turn this request into the repetition of another.
+        required += ("idempotency-key",)
     # Only whole fields count: `"content-digest";key="sha-256"` would leave the rest open.
     if missing := [name for name in required if name not in fields.bare]:
         raise SignatureIncompleteError(f"the signature does not cover {', '.join(missing)}")

@@ -2,12 +2,17 @@
 
 import json
 import os
+import socket
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
 
-from app.dispatch import Dispatcher, make_celery
+from app.dispatch import DRAIN_SECONDS, WAITING, Dispatcher, make_celery
 from app.settings import Settings
 
 
@@ -18,6 +23,20 @@ def settings(data_dir: Path) -> Settings:
 
 def messages(settings: Settings) -> list[Path]:
     return sorted((settings.data_dir / "broker").glob("*.msg"))
+
+
+def sent(celery: Celery, *nudge: str) -> None:
+    """Send one nudge and wait for it as a process that ends does."""
+    dispatcher = Dispatcher(celery)
+    dispatcher.nudge(*nudge)
+    dispatcher.close()
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_message_appears_whole(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,13 +50,13 @@ def test_a_message_appears_whole(settings: Settings, monkeypatch: pytest.MonkeyP
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", watch)
-    Dispatcher(make_celery(settings)).nudge("job-1")
+    sent(make_celery(settings), "job-1")
     assert seen[-1] == 0, "the message was visible before it was written"
     assert len(messages(settings)) == 1
 
 
 def test_a_message_holds_the_job_and_nothing_else(settings: Settings) -> None:
-    Dispatcher(make_celery(settings)).nudge("job-1", "verify")
+    sent(make_celery(settings), "job-1", "verify")
     (message,) = messages(settings)
     content: dict[str, Any] = json.loads(message.read_text())
     assert content["headers"]["task"] == "lethe.verify"
@@ -46,7 +65,7 @@ def test_a_message_holds_the_job_and_nothing_else(settings: Settings) -> None:
 
 def test_a_worker_reads_it(settings: Settings) -> None:
     celery = make_celery(settings)
-    Dispatcher(celery).nudge("job-1")
+    sent(celery, "job-1")
     with celery.connection_for_read() as connection:
         queue = connection.SimpleQueue("cpu")
         message = queue.get(timeout=5)
@@ -61,6 +80,64 @@ def test_a_broker_that_is_gone_costs_nothing(
     gone = Settings(data_dir=data_dir, broker_url="redis://127.0.0.1:1/0")
     dispatcher = Dispatcher(make_celery(gone))
     dispatcher.nudge("job-1")
-    assert "the sweep will" in caplog.text
+    within(10, lambda: "the sweep will" in caplog.text)
     with pytest.raises(Exception, match=r"refused|connect"):
         dispatcher.check()
+
+
+class Stuck:
+    """In place of Celery: sends only once it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.sent: list[str] = []
+
+    def send_task(self, name: str, args: list[str], **_: object) -> None:
+        assert self.let_go.wait(20)
+        self.sent += args
+
+
+def test_a_broker_that_hangs_delays_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    celery = Stuck()
+    dispatcher = Dispatcher(celery)
+    began = time.monotonic()
+    dispatcher.nudge("first")
+    within(5, dispatcher._waiting.empty)  # the thread holds it
+    for number in range(WAITING):
+        dispatcher.nudge(f"job-{number}")
+    assert "dropped" not in caplog.text
+    dispatcher.nudge("one too many")
+    assert time.monotonic() - began < 5
+    assert caplog.text.count("dropped") == 1
+    celery.let_go.set()
+    within(5, lambda: len(celery.sent) == WAITING + 1)
+    assert celery.sent[:2] == ["first", "job-0"]
+    dispatcher.close()
+
+
+def test_closing_sends_what_waits_and_does_not_wait_for_ever() -> None:
+    celery = Stuck()
+    dispatcher = Dispatcher(celery)
+    dispatcher.nudge("job-1")
+    began = time.monotonic()
+    dispatcher.close()  # hangs
+    assert DRAIN_SECONDS <= time.monotonic() - began < DRAIN_SECONDS + 2
+    assert not celery.sent
+    celery.let_go.set()
+    dispatcher.close()
+    assert celery.sent == ["job-1"]
+
+
+def test_a_redis_that_never_answers_is_given_up(
+    data_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        dispatcher = Dispatcher(make_celery(Settings(data_dir=data_dir, broker_url=url)))
+        began = time.monotonic()
+        dispatcher.nudge("job-1")
+        assert time.monotonic() - began < 0.5
+        within(20, lambda: "nudge not sent" in caplog.text)
+        with pytest.raises(Exception, match=r"(?i)time"):
+            dispatcher.check()
+        dispatcher.close()

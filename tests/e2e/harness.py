@@ -2,22 +2,25 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from app.client import Client
 from app.client.errors import UnreachableError
+from app.settings import Settings
 from app.signing.keys import PrivateKey, generate_key
 from tests.small import MODEL, manifest, pack, rows
 
 T = TypeVar("T")
+ORIGIN = "e2e.test/lethe"
 PATIENCE = 60.0  # seconds; on two busy cores a worker needs several to start
 LETHE = [sys.executable, "-m", "app.cli.main"]
 
@@ -43,7 +46,7 @@ class Processes:
             "LETHE_DATA_DIR": str(self.directory / "data"),
             "LETHE_DATABASE_URL": self.database_url,
             "LETHE_BROKER_URL": self.broker_url,
-            "LETHE_ORIGIN": "e2e.test/lethe",
+            "LETHE_ORIGIN": ORIGIN,
             "LETHE_LEASE_SECONDS": "2",
             "LETHE_SWEEP_SECONDS": "1",
             "LETHE_FAULT": fault,
@@ -93,13 +96,38 @@ class Processes:
             )
 
     def kill(self) -> None:
-        """kill -9 whatever runs."""
-        for process in (self.api, self.worker):
-            if process is not None and process.poll() is None:
+        """kill -9 whatever runs, all at one moment."""
+        started = [process for process in (self.api, self.worker) if process is not None]
+        for process in started:
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-            if process is not None:
-                process.wait()
+        for process in started:
+            process.wait()
         self.api = self.worker = None
+
+    def restart(self) -> None:
+        """Start again what does not run."""
+        if self.api is None or self.api.poll() is not None:
+            self.start_api()
+        if self.worker is None or self.worker.poll() is not None:
+            self.start_worker()
+
+    @property
+    def settings(self) -> Settings:
+        """What opens this installation's database and log in the test's own process."""
+        return Settings(
+            data_dir=self.directory / "data",
+            database_url=self.database_url,
+            origin=ORIGIN,
+        )
+
+    def copy(self, directory: Path, database_url: str, broker_url: str) -> Self:
+        """Return a copy that nothing of runs, on a database that is a copy already."""
+        assert (self.api, self.worker) == (None, None)
+        shutil.copytree(self.directory, directory)
+        return replace(
+            self, directory=directory, database_url=database_url, broker_url=broker_url
+        )
 
     def operator(self) -> Client:
         """Return a client with the operator's token."""
@@ -140,6 +168,13 @@ def running(directory: Path, database_url: str, broker_url: str) -> Iterator[Pro
     directory.mkdir(exist_ok=True)
     processes = Processes(directory, database_url, broker_url)
     processes.initialise()
+    with stopped(processes):
+        yield processes
+
+
+@contextmanager
+def stopped(processes: Processes) -> Iterator[Processes]:
+    """Yield an installation; whatever was started of it is killed at the end."""
     try:
         yield processes
     finally:

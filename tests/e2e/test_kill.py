@@ -1,13 +1,21 @@
 """kill -9 at every named step, of API and worker, then a restart: nothing lost or doubled."""
 
+import threading
+import time
+
+import numpy as np
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, text
 
 from app import steps
+from app.client import Client
 from app.client.errors import ProblemError, UnreachableError
 from app.client.retry import RetryPolicy
+from app.ledger.fsck import fsck
+from app.ledger.startup import open_ledger
+from models.session import make_engine
 from tests.e2e.harness import Processes, until
-from tests.small import MODEL
+from tests.small import MODEL, ROWS, manifest, pack, rows
 
 API_STEPS = [
     "request.checked",
@@ -21,10 +29,18 @@ API_STEPS = [
 WORKER_STEPS = [
     name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")
 ]
+# An erasure is four transactions of the worker; tests/faults has all of each.
 WORKER_LOG_STEPS = [
-    f"{name}@{nth}"
-    for name in ("ledger.appended", "ledger.committed", "checkpoint.guarded")
-    for nth in (1, 2, 3, 4)
+    *("ledger.appended@1", "ledger.appended@3", "checkpoint.guarded@2", "checkpoint.guarded@4"),
+    *(f"ledger.committed@{nth}" for nth in (1, 2, 3, 4)),
+]
+LEARN_STEPS = [name for name in steps.STEPS if name.startswith("execute.")]
+# The API dies with the request durable and unanswered; the worker finds it and dies as well.
+BOTH = [
+    ("ledger.committed", "execute.written"),
+    ("checkpoint.guarded", "execute.applied"),
+    ("request.committed", "verify.recorded"),
+    ("request.dispatched", "certify.signed"),
 ]
 
 
@@ -32,84 +48,236 @@ def test_every_step_is_killed_at() -> None:
     assert set(API_STEPS) | set(WORKER_STEPS) == set(steps.STEPS)
 
 
-def submit(processes: Processes) -> str | None:
-    """Submit once, without the client's retries; returns the id if it was acknowledged."""
-    with processes.requester() as requester:
-        requester._core._retry = RetryPolicy(attempts=1)
+def impatient(client: Client) -> Client:
+    """Return the client without its retries: a killed service gets one chance."""
+    client._core._retry = RetryPolicy(attempts=1)
+    return client
+
+
+def submit(processes: Processes, record: str = "r1", key: str = "once") -> str | None:
+    """Submit once; returns the id if it was acknowledged."""
+    with impatient(processes.requester()) as requester:
         try:
-            return requester.submit_erasure(MODEL, records=["r1"], idempotency_key="once").id
+            receipt = requester.submit_erasure(MODEL, records=[record], idempotency_key=key)
         except (UnreachableError, ProblemError):
             return None
+    return receipt.id
 
 
-def finish(processes: Processes, request_id: str) -> None:
-    """Restart everything, wait for the certificate and examine what is stored."""
+def await_death(processes: Processes) -> None:
+    """Wait until the worker killed itself at its step."""
+    assert processes.worker is not None
+    assert processes.worker.wait(timeout=60) == -9, "the step was never reached"
+
+
+def count(connection: Connection, table: str, where: str = "1 = 1") -> int:
+    return int(
+        connection.execute(text(f"SELECT count(*) FROM {table} WHERE {where}")).scalar_one()
+    )
+
+
+def stored(processes: Processes) -> Connection:
+    """Stop everything and return a connection to what is stored, in a log that is whole."""
     processes.kill()
-    processes.start_api()
-    processes.start_worker()
+    engine = make_engine(processes.settings.resolved_database_url)
+    report = fsck(open_ledger(processes.settings, engine))
+    assert report.ok, report.findings
+    return engine.connect()
+
+
+def finish(processes: Processes, *request_ids: str) -> None:
+    """Start what is down, wait for the certificates and examine what is stored.
+
+    Each request is for one record, and there are no others.
+    """
+    processes.restart()
     with processes.requester() as requester:
-        until(lambda: requester.status(request_id).state == "certified", "the certificate")
-        assert requester.certificate(request_id)
-    processes.kill()
-    fsck = processes.cli("log", "fsck", "--json", check=False)
-    assert fsck.returncode == 0, fsck.stdout
-    database = processes.database_url or f"sqlite:///{processes.directory}/data/lethe.db"
-    engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.connect() as connection:
-        for table in ("certificates", "erasure_requests"):
-            assert connection.execute(text(f"SELECT count(*) FROM {table}")).scalar() == 1
-        rows = connection.execute(text("SELECT count(*) FROM tombstones")).scalar()
-        kinds = connection.execute(
-            text("SELECT count(*) FROM log_entries WHERE kind = 'hashedrekord'")
-        ).scalar()
-    engine.dispose()
-    assert (rows, kinds) == (1, 1)
-
-
-@pytest.fixture
-def registered(on_files: Processes) -> Processes:
-    """An installation whose model is fitted, nothing running."""
-    on_files.start_api()
-    on_files.start_worker()
-    on_files.register()
-    on_files.kill()
-    return on_files
+        for request_id in request_ids:
+            until(lambda: requester.status(request_id).state == "certified", "a certificate")  # noqa: B023
+            assert requester.certificate(request_id)
+    with stored(processes) as connection:
+        for table in ("certificates", "erasure_requests", "tombstones"):
+            assert count(connection, table) == len(request_ids), table
+        assert count(connection, "log_entries", "kind = 'hashedrekord'") == len(request_ids)
+        assert count(connection, "records") == ROWS - len(request_ids)
+    connection.engine.dispose()
 
 
 @pytest.mark.parametrize("step", API_STEPS)
 def test_killed_api(registered: Processes, step: str) -> None:
-    registered.start_api(fault=f"{step}=kill")
-    acknowledged = submit(registered)
-    assert acknowledged is None, "the API was to die before its answer"
-    registered.kill()
-    registered.start_api()
+    kill_api(registered, step)
+
+
+@pytest.mark.parametrize(
+    "step", ["ledger.committed", "checkpoint.guarded", "request.committed"]
+)
+def test_killed_api_on_servers(registered_on_servers: Processes, step: str) -> None:
+    kill_api(registered_on_servers, step)
+
+
+def kill_api(processes: Processes, step: str) -> None:
+    processes.start_api(fault=f"{step}=kill")
+    assert submit(processes) is None, "the API was to die before its answer"
+    processes.kill()
+    processes.start_api()
     # The client sends the same request again, as it must after no answer.
-    request_id = submit(registered)
+    request_id = submit(processes)
     assert request_id is not None
-    finish(registered, request_id)
+    finish(processes, request_id)
 
 
 @pytest.mark.parametrize("step", [*WORKER_STEPS, *WORKER_LOG_STEPS])
 def test_killed_worker(registered: Processes, step: str) -> None:
-    registered.start_api()
-    registered.start_worker(fault=f"{step}=kill")
-    request_id = submit(registered)
-    assert request_id is not None
-    assert registered.worker is not None
-    assert registered.worker.wait(timeout=60) == -9, "the step was never reached"
-    finish(registered, request_id)
+    kill_worker(registered, step)
 
 
 @pytest.mark.parametrize("step", ["execute.applied", "certify.signed"])
-def test_killed_both_on_servers(processes: Processes, step: str) -> None:
-    processes.start_api()
-    processes.start_worker()
-    processes.register()
-    processes.kill()
+def test_killed_worker_on_servers(registered_on_servers: Processes, step: str) -> None:
+    kill_worker(registered_on_servers, step)
+
+
+def kill_worker(processes: Processes, step: str) -> None:
     processes.start_api()
     processes.start_worker(fault=f"{step}=kill")
     request_id = submit(processes)
     assert request_id is not None
-    assert processes.worker is not None
-    assert processes.worker.wait(timeout=60) == -9
+    await_death(processes)
     finish(processes, request_id)
+
+
+@pytest.mark.parametrize(("api", "worker"), BOTH)
+def test_both_killed_at_steps(registered: Processes, api: str, worker: str) -> None:
+    kill_both(registered, api, worker)
+
+
+@pytest.mark.parametrize(("api", "worker"), BOTH[1:3])
+def test_both_killed_at_steps_on_servers(
+    registered_on_servers: Processes, api: str, worker: str
+) -> None:
+    kill_both(registered_on_servers, api, worker)
+
+
+def kill_both(processes: Processes, api: str, worker: str) -> None:
+    processes.start_api(fault=f"{api}=kill")
+    processes.start_worker(fault=f"{worker}=kill")
+    assert submit(processes) is None
+    assert processes.api is not None
+    assert processes.api.wait(timeout=60) == -9
+    await_death(processes)
+    processes.start_api()
+    request_id = submit(processes)
+    assert request_id is not None
+    finish(processes, request_id)
+
+
+@pytest.mark.parametrize("after", [0.05, 0.6])
+def test_both_killed_at_one_moment(registered: Processes, after: float) -> None:
+    kill_at_one_moment(registered, after)
+
+
+def test_both_killed_at_one_moment_on_servers(registered_on_servers: Processes) -> None:
+    kill_at_one_moment(registered_on_servers, 0.3)
+
+
+def kill_at_one_moment(processes: Processes, after: float) -> None:
+    """Requests stream in; every acknowledged one survives, and the others can be repeated."""
+    processes.start_api()
+    processes.start_worker()
+    acknowledged: dict[str, str] = {}
+    sending = threading.Thread(target=stream, args=(processes, acknowledged))
+    sending.start()
+    until(lambda: bool(acknowledged), "the first acknowledgement")
+    time.sleep(after)
+    processes.kill()
+    sending.join()
+    processes.restart()
+    repeated = {record: submit(processes, record, key=record) for record in SENT}
+    assert None not in repeated.values()
+    assert acknowledged.items() <= repeated.items()
+    finish(processes, *(str(request_id) for request_id in repeated.values()))
+
+
+SENT = [f"r{number}" for number in range(12)]
+
+
+def stream(processes: Processes, acknowledged: dict[str, str]) -> None:
+    """Submit requests one after the other until one is not acknowledged."""
+    for record in SENT:
+        request_id = submit(processes, record, key=record)
+        if request_id is None:
+            return
+        acknowledged[record] = request_id
+
+
+@pytest.mark.parametrize("step", LEARN_STEPS)
+def test_killed_while_fitting(registered: Processes, step: str) -> None:
+    registered.start_api()
+    registered.start_worker(fault=f"{step}=kill")
+    with registered.operator() as operator:
+        operator.register_model(manifest(ref="second"), pack(rows()))
+        await_death(registered)
+        registered.restart()
+        until(lambda: operator.model("second")["state"] == "ready", "the fit")
+    with stored(registered) as connection:
+        assert learned(connection) == (2, 2, 2 * ROWS)
+    connection.engine.dispose()
+
+
+@pytest.mark.parametrize("step", LEARN_STEPS)
+def test_killed_while_learning_a_contribution(registered: Processes, step: str) -> None:
+    registered.start_api()
+    registered.start_worker(fault=f"{step}=kill")
+    with registered.operator() as operator:
+        operator.register_key(registered.key, "client", keyid="c1", client="c1")
+    added = {**rows(seed=9, count=4, first=ROWS), "clients": np.array(["c1"] * 4)}
+    with Client(registered.base_url, "c1", registered.key) as client:
+        client.contribute(MODEL, pack(added))
+    await_death(registered)
+    registered.restart()
+    with registered.operator() as operator:
+        until(lambda: operator.model(MODEL)["current_version"] == 2, "the contribution")
+    with stored(registered) as connection:
+        assert learned(connection) == (2, 2, ROWS + 4)
+    connection.engine.dispose()
+
+
+def learned(connection: Connection) -> tuple[int, int, int]:
+    """Return how many uploads were learned, versions published and records retained."""
+    assert count(connection, "contributions", "state <> 'learned'") == 0
+    assert count(connection, "log_entries", "event = 'contribution.learned'") == count(
+        connection, "contributions"
+    )
+    return (
+        count(connection, "contributions"),
+        count(connection, "model_versions"),
+        count(connection, "records"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "state"), [("ledger.appended", "received"), ("ledger.committed", "withdrawn")]
+)
+def test_killed_while_withdrawing(registered: Processes, step: str, state: str) -> None:
+    registered.start_api(fault=f"{step}@2=kill")  # the first is the submission
+    request_id = submit(registered)
+    assert request_id is not None
+    with impatient(registered.requester()) as requester, pytest.raises(UnreachableError):
+        requester.withdraw(request_id)
+    registered.kill()
+    registered.start_api()
+    with registered.requester() as requester:
+        assert requester.status(request_id).state == state
+        if state == "received":
+            assert requester.withdraw(request_id).state == "withdrawn"
+        events = [item.event for item in requester.status(request_id).history]
+    assert events == ["request.received", "request.withdrawn"]
+    # Its record is free for another request, and only that one is certified.
+    again = submit(registered, key="another")
+    assert again is not None
+    registered.restart()
+    with registered.requester() as requester:
+        until(lambda: requester.status(again).state == "certified", "the certificate")
+        assert requester.status(request_id).state == "withdrawn"
+    with stored(registered) as connection:
+        assert count(connection, "certificates") == count(connection, "tombstones") == 1
+    connection.engine.dispose()

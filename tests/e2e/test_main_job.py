@@ -44,26 +44,24 @@ def test_signed_request_to_verified_certificate(processes: Processes, tmp_path: 
     assert accepted, said
 
 
-def test_the_command_line_submits_and_watches(on_files: Processes, tmp_path: Path) -> None:
-    on_files.start_api()
-    on_files.start_worker()
-    on_files.register()
+def test_the_command_line_submits_and_watches(registered: Processes, tmp_path: Path) -> None:
+    registered.start_api()
+    registered.start_worker()
     key = tmp_path / "alice.pem"
-    key.write_text(private_pem(on_files.key))
-    vkey = on_files.directory / "data" / "keys" / "log.vkey"
-    done = on_files.cli(
-        *("request", "submit", "--url", on_files.base_url, "--key", str(key)),
+    key.write_text(private_pem(registered.key))
+    vkey = registered.directory / "data" / "keys" / "log.vkey"
+    done = registered.cli(
+        *("request", "submit", "--url", registered.base_url, "--key", str(key)),
         *("--keyid", "alice", "--model", MODEL, "--record", "r7", "--log-key", str(vkey)),
         "--watch",
     )
     assert "certified" in done.stdout
 
 
-def test_commitments_of_the_evidence_open(on_files: Processes) -> None:
-    on_files.start_api()
-    on_files.start_worker()
-    on_files.register()
-    with on_files.requester() as requester:
+def test_commitments_of_the_evidence_open(registered: Processes) -> None:
+    registered.start_api()
+    registered.start_worker()
+    with registered.requester() as requester:
         receipt = requester.submit_erasure(MODEL, client="c3")
         assert requester.wait(receipt.id, timeout=60).state == "certified"
         removal = json.loads(requester.evidence(receipt.id))["removal"]

@@ -26,7 +26,7 @@ def model() -> None:
     "--data",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with features, labels, clients; optionally is_test, label_names.",
+    help="An .npz with features, labels, clients; optionally records, is_test, label_names.",
 )
 @click.option(
     "--penalty", type=float, default=1.0, show_default=True, help="λ; fixed for good."

@@ -1,7 +1,8 @@
 """Any .npz with features, labels and clients, as a federation.
 
 features (n, p) numbers · labels (n,) integers from 0 · clients (n,) integers or strings
-optional: label_names (c,) strings · is_test (n,) booleans
+optional: records (n,) distinct ids, integers or strings · is_test (n,) booleans ·
+          label_names (c,) strings
 """
 
 import zipfile
@@ -17,7 +18,7 @@ from workers.datasets.federation import Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
-OPTIONAL = ("label_names", "is_test")
+OPTIONAL = ("records", "is_test", "label_names")
 _UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
 
 _Array = NDArray[Any]
@@ -26,6 +27,7 @@ _Array = NDArray[Any]
 def load_npz(path: Path, seed: int = 0) -> Federation:
     """Return the federation in a file; without `is_test`, a tenth is held out by `seed`.
 
+    Without `records`, a record's id is its position in the file.
     Nothing in the file is executed: pickled objects are refused.
     Raises DatasetError naming the array at fault, or that the file is no .npz.
     """
@@ -42,15 +44,17 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
             raise DatasetError(f"{name}: missing; a federation has {', '.join(REQUIRED)}")
     features = _features(cast(_Array, arrays["features"]))
     labels = _labels(cast(_Array, arrays["labels"]))
-    clients = _clients(cast(_Array, arrays["clients"]), len(features))
-    is_test = arrays["is_test"]
+    clients = _ids("clients", cast(_Array, arrays["clients"]), len(features))
+    records, is_test = arrays["records"], arrays["is_test"]
     return Federation(
         features=features,
         labels=labels,
         clients=clients,
         label_names=_label_names(arrays["label_names"], labels),
         is_test=hold_out(clients, seed) if is_test is None else is_test,
-        records=record_ids(len(features)),
+        records=record_ids(len(features))
+        if records is None
+        else _ids("records", records, len(features)),
     )
 
 
@@ -82,9 +86,9 @@ def _labels(array: _Array) -> Labels:
     return array.astype(np.int64)
 
 
-def _clients(array: _Array, rows: int) -> NDArray[np.str_]:
+def _ids(name: str, array: _Array, rows: int) -> NDArray[np.str_]:
     if array.shape != (rows,) or array.dtype.kind not in "iuU":
-        raise DatasetError("clients: must be one integer or string for each row")
+        raise DatasetError(f"{name}: must be one integer or string for each row")
     return array.astype(np.str_)
 
 

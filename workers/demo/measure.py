@@ -4,12 +4,15 @@ import io
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.certificates.bundle import parse_bundle
+from app.certificates.statement import parse_statement
 from workers.artifacts import decode_head
 from workers.registration import Prepared
 
@@ -21,10 +24,45 @@ def accuracy(head: bytes, features: NDArray[np.floating], labels: NDArray[np.int
     return float((scores.argmax(axis=1) == labels).mean())
 
 
-def retrained_digest(
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a retraining said of an unlearned head: whether it bears it out, and in words."""
+
+    agrees: bool
+    lines: tuple[str, ...]
+
+
+def compare(
+    after: bytes, certificate: bytes, prepared: Prepared, erased: set[str], clients: set[str]
+) -> Comparison:
+    """Compare the unlearned head with one retrained on the rows that remain.
+
+    An exact head must be the retrained one bit for bit, any other no further from it
+    (Frobenius norm) than the certificate of this version promises.
+    """
+    digest, distance = _retrain(after, prepared, erased, clients)
+    own = sha256(after).hexdigest()
+    guarantee = parse_statement(
+        parse_bundle(certificate).dsse_envelope.payload
+    ).predicate.guarantee
+    if guarantee.class_ == "exact":
+        lines = (
+            f"Unlearned head:          sha256 {own}",
+            f"Retrained without them:  sha256 {digest}",
+        )
+        return Comparison(own == digest, lines)
+    bound = float(guarantee.bounds["head"])
+    lines = (
+        f"Unlearned head:          sha256 {own}",
+        f"Distance to retraining:  {distance:.2e}, and certified to be at most {bound:.2e}",
+    )
+    return Comparison(distance <= bound, lines)
+
+
+def _retrain(
     after: bytes, prepared: Prepared, erased: set[str], clients: set[str]
-) -> tuple[str, str]:
-    """Return the SHA-256 of the unlearned head and of one retrained on the rows that remain.
+) -> tuple[str, float]:
+    """Return SHA-256 of the retrained head, and its distance from `after`.
 
     The retraining runs in another process, with one thread and another block size.
     """
@@ -43,7 +81,8 @@ def retrained_digest(
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=True
         )
-    return sha256(after).hexdigest(), done.stdout.strip()
+    digest, distance = done.stdout.split()
+    return digest, float(distance)
 
 
 def _bytes(data: bytes) -> NDArray[np.uint8]:

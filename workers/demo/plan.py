@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SINGLE, SEVERAL, WHOLE_CLIENTS = 13, 6, 1  # twenty requests
-MOST_RECORDS_IN_ONE = 5
+from workers.demo.service import DemoError
+
+SINGLE = 13
+_SIZES = (2, 3, 4, 5, 2, 3)  # records of each further request; with one client, twenty
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,24 @@ def plan_requests(
     """Return twenty disjoint wishes and some records that none of them names.
 
     The client to go is the median one by size, so that it holds something and not everything.
+
+    Raises:
+        DemoError: There are too few records for that, and one to keep.
     """
+    if not records:
+        raise DemoError("the data holds no record to train on: add some")
     rng = np.random.default_rng(seed)
     sizes = sorted(Counter(clients).items(), key=lambda item: (item[1], item[0]))
     client = sizes[len(sizes) // 2][0]
     pool = [record for record, owner in zip(records, clients, strict=True) if owner != client]
+    if len(pool) <= (needed := SINGLE + sum(_SIZES)):
+        raise DemoError(
+            f"the demonstration erases {needed} records and one more client: the data has "
+            f"only {len(pool)} records of other clients to train on"
+        )
     order = iter(rng.permutation(len(pool)).tolist())
     wishes = [Wish("1 record", (pool[next(order)],)) for _ in range(SINGLE)]
-    for number in range(SEVERAL):
-        count = 2 + number % (MOST_RECORDS_IN_ONE - 1)
+    for count in _SIZES:
         wishes.append(Wish(f"{count} records", tuple(pool[next(order)] for _ in range(count))))
     wishes.append(Wish(f"client, {dict(sizes)[client]} records", client=client))
     rng.shuffle(wishes)

@@ -17,7 +17,14 @@ from app.ledger.note import parse_vkey
 from app.signing.keys import generate_key, private_pem
 from workers.datasets.digits import load_digits
 from workers.datasets.npz import load_npz
-from workers.demo.measure import accuracy, retrained_digest
+from workers.demo.directory import (
+    SERVICE,
+    SERVICE_LOG,
+    check_directory,
+    make_directory,
+    write_private,
+)
+from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests
 from workers.demo.service import DemoError, LocalService
 from workers.demo.table import Outcome, print_table, verify_all
@@ -26,17 +33,17 @@ from workers.extractors.random_relu import RandomRelu
 from workers.registration import Prepared, prepare
 
 MODEL = "demo"
-MARKER = "service.json"  # a directory with it was made here and may be made again
 FIT_SECONDS, REQUEST_SECONDS = 300, 120
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The service under demonstration."""
+    """The service under demonstration, and what it will be asked."""
 
     local: LocalService
     base_url: str
     token: str
+    wishes: list[Wish]
 
 
 def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
@@ -44,19 +51,21 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
 
     Raises:
         DemoError: Something did not work; the message says what and where to look.
-        RefusedError: The data file cannot be used.
+        ModelError: The data file cannot be used; nothing was deleted or made.
     """
-    _make_directory(out)
+    check_directory(out, data)
     prepared = _prepare_data(data, method)
-    local = LocalService(out / "data", out / "service.log")
+    wishes, untouched = plan_requests(prepared.records, prepared.clients)
+    make_directory(out, data)
+    local = LocalService(out / "data", out / SERVICE_LOG)
     click.echo("Making keys and an empty log, starting the service …")
     local.run_cli("migrate")
     local.run_cli("log", "init")
     token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
-    running = Running(local, local.start(), token)
+    running = Running(local, local.start(), token, wishes)
     finished = False
     try:
-        outcomes, untouched = _serve(out, running, prepared)
+        outcomes = _serve(out, running, prepared)
         finished = True
     finally:
         if not (finished and keep_serving):
@@ -65,27 +74,18 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
     verify_all(out, outcomes)
     print_table(outcomes)
     _compare(out, prepared, outcomes)
-    service = {
-        "base_url": running.base_url,
-        "operator_token": token,
-        "model": MODEL,
-        "erasable_records": untouched,
-        "pid": local.pid,
-    }
-    (out / MARKER).write_text(json.dumps(service if keep_serving else {}, indent=2))
+    if keep_serving:
+        service = {
+            "base_url": running.base_url,
+            "operator_token": token,
+            "model": MODEL,
+            "erasable_records": untouched,
+            "pid": local.pid,
+        }
+        write_private(out / SERVICE, json.dumps(service, indent=2) + "\n")
     _say_where(out, running if keep_serving else None)
     if any(outcome.verdict != "PASS" for outcome in outcomes):
         raise DemoError("a certificate did not verify: see the table")
-
-
-def _make_directory(out: Path) -> None:
-    if out.exists() and any(out.iterdir()):
-        if not (out / MARKER).exists():
-            raise DemoError(f"{out} is not empty and not a demonstration's: choose another")
-        shutil.rmtree(out)
-    for name in ("certificates", "evidence", "models", "keys", "data"):
-        (out / name).mkdir(parents=True, exist_ok=True)
-    (out / MARKER).write_text("{}")
 
 
 def _prepare_data(data: Path | None, method: str) -> Prepared:
@@ -99,37 +99,34 @@ def _prepare_data(data: Path | None, method: str) -> Prepared:
     return prepare(federation, Identity(federation.features.shape[1]), ref=MODEL, method=method)
 
 
-def _serve(out: Path, running: Running, prepared: Prepared) -> tuple[list[Outcome], list[str]]:
+def _serve(out: Path, running: Running, prepared: Prepared) -> list[Outcome]:
     keys = {name: generate_key(name) for name in ("ed25519", "ecdsa-p256-sha256")}
     with Client(running.base_url, token=running.token) as operator:
         for name, key in keys.items():
             operator.register_key(key, keyid=f"requester-{name}")
-            path = out / "keys" / f"requester-{name}.pem"
-            path.touch(mode=0o600)
-            path.write_text(private_pem(key))
+            write_private(out / "keys" / f"requester-{name}.pem", private_pem(key))
         for name in ("log.vkey", "issuer.pem"):
             shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
         click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
         operator.register_model(prepared.manifest, prepared.npz)
         _wait_until_ready(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
-        wishes, untouched = plan_requests(prepared.records, prepared.clients)
         outcomes = []
         log = parse_vkey((out / "keys" / "log.vkey").read_text().strip())
-        for number, wish in enumerate(wishes):
+        for number, wish in enumerate(running.wishes):
             name = list(keys)[number % len(keys)]
             with Client(
                 running.base_url, f"requester-{name}", keys[name], log=log
             ) as requester:
                 outcomes.append(_erase(out, requester, wish))
             done = outcomes[-1]
-            place = f"{number + 1:2}/{len(wishes)}"
+            place = f"{number + 1:2}/{len(running.wishes)}"
             click.echo(f"  {place}  {wish.label:24} certified after {done.seconds:.2f} s")
         version = max(int(str(row["number"])) for row in operator.versions(MODEL))
         (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
     report = mirror_log(fetch_from(f"{running.base_url}/v1/log"), log, out / "log")
     click.echo(f"Mirrored the log: {report.size} entries, every hash recomputed")
-    return outcomes, untouched
+    return outcomes
 
 
 def _wait_until_ready(operator: Client) -> None:
@@ -167,11 +164,12 @@ def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:
     clients = {outcome.client for outcome in outcomes if outcome.client is not None}
     scores = [accuracy(head, prepared.features, prepared.labels) for head in (before, after)]
     click.echo(f"Held-out accuracy: {scores[0]:.3f} before, {scores[1]:.3f} after")
-    digest, retrained = retrained_digest(after, prepared, erased, clients)
-    click.echo(f"Unlearned head:          sha256 {digest}")
-    click.echo(f"Retrained without them:  sha256 {retrained}")
-    if digest != retrained:
-        raise DemoError("the unlearned head is not the retrained one")
+    certificate = (out / "certificates" / f"{outcomes[-1].id}.sigstore.json").read_bytes()
+    found = compare(after, certificate, prepared, erased, clients)
+    for line in found.lines:
+        click.echo(line)
+    if not found.agrees:
+        raise DemoError("the unlearned head is not what retraining gives")
 
 
 def _lethe() -> str:

@@ -24,14 +24,14 @@ class LocalService:
     def __init__(self, data_dir: Path, log_file: Path) -> None:
         self._ready = data_dir / "ready.json"
         self._log_file = log_file
+        # The demonstration touches only its directory, whatever the shell is set up for.
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
         self.environment = {
-            **os.environ,
+            **inherited,
             "LETHE_DATA_DIR": str(data_dir),
             "LETHE_ORIGIN": "localhost/lethe-demo",
             "LETHE_ENVIRONMENT": "development",
         }
-        for name in ("LETHE_DATABASE_URL", "LETHE_BROKER_URL", "LETHE_PUBLIC_URL"):
-            self.environment.pop(name, None)  # the demonstration touches only its directory
         self._process: subprocess.Popen[bytes] | None = None
 
     def run_cli(self, *arguments: str) -> str:

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from workers.datasets.npz import load_npz
 from workers.errors import DatasetError
+from workers.extractors.identity import Identity
+from workers.registration import prepare
 
 GOOD: dict[str, Any] = {
     "features": np.arange(24, dtype=np.float16).reshape(8, 3),
@@ -52,6 +55,26 @@ def test_the_optional_arrays_are_taken(tmp_path: Path) -> None:
     assert got.features.dtype == np.float64
 
 
+@pytest.mark.parametrize(
+    ("records", "ids"),
+    [
+        (np.arange(40, 48), [str(number) for number in range(40, 48)]),
+        (np.array(list("ABCDEFGH")), list("ABCDEFGH")),
+    ],
+)
+def test_records_keep_the_ids_they_have(
+    records: NDArray[Any], ids: list[str], tmp_path: Path
+) -> None:
+    is_test = np.array([True] + [False] * 7)
+    federation = load_npz(saved(tmp_path, records=records, is_test=is_test))
+    assert federation.records.tolist() == ids
+    prepared = prepare(federation, Identity(3), ref="r")
+    assert prepared.records == ids[1:]
+    with np.load(io.BytesIO(prepared.npz), allow_pickle=False) as sent:
+        assert sent["records"].tolist() == ids[1:]
+        assert sent["labels"].tolist() == GOOD["labels"].tolist()[1:]
+
+
 def test_the_seed_decides_what_is_held_out(tmp_path: Path) -> None:
     path = saved(tmp_path)
     held = [load_npz(path, seed).is_test.tolist() for seed in range(20)]
@@ -88,6 +111,10 @@ INF_FEATURES[0, 0] = np.inf
         ({"clients": GOOD["clients"][:5]}, "clients: .* each row"),
         ({"clients": GOOD["clients"].astype(float)}, "clients: "),
         ({"clients": np.array(["a", None] * 4, dtype=object)}, "clients: .* pickled"),
+        ({"records": np.arange(7)}, "records: .* each row"),
+        ({"records": np.arange(8) % 7}, "records: .* distinct"),
+        ({"records": np.arange(8.0)}, "records: .* integer or string"),
+        ({"records": np.array(["a", None] * 4, dtype=object)}, "records: .* pickled"),
         ({"label_names": np.array(["a", "b"])}, "labels: .* label_names"),
         ({"label_names": np.array(["a", "a", "b"])}, "label_names: .* distinct"),
         ({"label_names": np.array([1, 2, 3])}, "label_names: .* strings"),

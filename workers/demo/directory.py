@@ -1,0 +1,67 @@
+"""The demonstration's directory: made, recognised, and cleared of what it made before.
+
+`--out` may be mistyped, so nothing is deleted on the strength of a file's name: there must
+be a marker of unique content, and nothing beside it that the demonstration does not make.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from workers.demo.service import DemoError
+
+MARKER = ".lethe-demo"
+CONTENT = (
+    b"lethe demo made this directory and may delete what it made in it\n7c1f0b9e52d84a63\n"
+)
+FOLDERS = ("certificates", "evidence", "models", "keys", "data", "log")
+SERVICE, SERVICE_LOG = "service.json", "service.log"
+MADE = frozenset({*FOLDERS, SERVICE, SERVICE_LOG, MARKER})
+
+
+def check_directory(out: Path, data: Path | None) -> None:
+    """Check that `out` may be cleared; changes nothing.
+
+    Raises:
+        DemoError: It holds what the demonstration did not make, or the data file itself.
+    """
+    if not out.exists():
+        return
+    found = {path.name for path in out.iterdir()}
+    if found and not (_is_marker(out / MARKER) and found <= MADE):
+        raise DemoError(f"{out} holds files that are not a demonstration's: choose another")
+    if data is not None and data.resolve().is_relative_to(out.resolve()):
+        raise DemoError("the data file lies in the output directory: choose another")
+
+
+def make_directory(out: Path, data: Path | None) -> None:
+    """Make `out` afresh, deleting what an earlier demonstration made there.
+
+    Raises:
+        DemoError: As for `check_directory`; then nothing was deleted.
+    """
+    check_directory(out, data)
+    for name in sorted(MADE - {MARKER}):  # the marker stays: a crash here can be repeated
+        path = out / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)  # of a link the link alone
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARKER).write_bytes(CONTENT)
+    for name in FOLDERS:
+        (out / name).mkdir(mode=0o700 if name in ("keys", "data") else 0o777)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a new file that only its owner may read, from its first byte on.
+
+    Raises:
+        FileExistsError: There is one already.
+    """
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+
+
+def _is_marker(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_bytes() == CONTENT
