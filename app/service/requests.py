@@ -91,20 +91,21 @@ def submit(
     reached("request.dispatched")
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
-        receipt = services.ledger.receipt(request.log_index)
-        return Accepted(
-            id=request.id,
-            ref=request.ref,
-            state="received",
-            due_at=request.due_at,
-            receipt=Receipt(
-                log_index=receipt.log_index,
-                tree_size=receipt.tree_size,
-                leaf=base64.b64encode(receipt.leaf).decode(),
-                hashes=[base64.b64encode(value).decode() for value in receipt.hashes],
-                checkpoint=receipt.checkpoint,
-            ),
-        )
+    receipt = services.ledger.receipt(request.log_index)
+    return Accepted(
+        id=request.id,
+        ref=request.ref,
+        # A worker may have begun by now; a new request is answered as it was accepted.
+        state="received" if job_id is not None else request.state,
+        due_at=request.due_at,
+        receipt=Receipt(
+            log_index=receipt.log_index,
+            tree_size=receipt.tree_size,
+            leaf=base64.b64encode(receipt.leaf).decode(),
+            hashes=[base64.b64encode(value).decode() for value in receipt.hashes],
+            checkpoint=receipt.checkpoint,
+        ),
+    )
 
 
 def use_signature(tx: Transaction, signed: SignedBy) -> RequesterKey:

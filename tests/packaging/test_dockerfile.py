@@ -72,6 +72,7 @@ def installation(api: Image) -> dict[str, str]:
     api.sandbox.path("/var/lib/lethe").mkdir(parents=True)
     environment = environment_of(STAGES, "api") | {
         "LETHE_ORIGIN": "erasure.example.org/log",
+        "LETHE_PUBLIC_URL": "https://erasure.example.org",
         "LETHE_SWEEP_SECONDS": "1",
     }
     api.sandbox.run(["lethe", "migrate"], environment, check=True)

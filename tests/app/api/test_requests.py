@@ -218,6 +218,9 @@ def test_the_same_idempotency_key_gets_the_first_answer(ready: Installation) -> 
     assert first.json() == again.json()
     other = ready.caller.erase_records("r2", headers=headers)
     problem(other, 422, "idempotency-key-reused")
+    ready.drain()  # told again later, the receipt is the same and the state the present one
+    later = ready.caller.erase_records("r1", headers=headers).json()
+    assert later == {**first.json(), "state": "certified"}
 
 
 def test_a_request_can_be_withdrawn_until_work_begins(ready: Installation) -> None:
