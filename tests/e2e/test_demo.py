@@ -1,5 +1,6 @@
 """`lethe demo`: what it leaves behind is what an auditor needs, and any flipped bit shows."""
 
+import fcntl
 import json
 import os
 import random
@@ -42,12 +43,19 @@ def run_demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished demonstration on the digits."""
-    path = tmp_path_factory.mktemp("demo") / "out"
-    done = run_demo(path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """A finished demonstration on the digits, one for all test workers."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # of this run, and common to its workers
+    path, done = base / "demo-on-digits", base / "demo-on-digits.done"
+    with (base / "demo-on-digits.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when closed, also by a crash
+        if not done.exists():
+            ran = run_demo(path)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            done.touch()
     return path
 
 
@@ -60,7 +68,6 @@ def keys(out: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.xdist_group("demo")
 def test_it_leaves_twenty_certificates_that_verify(out: Path) -> None:
     certificates = sorted((out / "certificates").glob("*.sigstore.json"))
     assert len(certificates) == 20
@@ -75,7 +82,6 @@ def test_it_leaves_twenty_certificates_that_verify(out: Path) -> None:
     assert levels.count("client") == 1
 
 
-@pytest.mark.xdist_group("demo")
 def test_a_flipped_bit_in_any_certificate_is_noticed(out: Path) -> None:
     # Every certificate; every byte of one is flipped in tests/app/certificates.
     rng = random.Random(20261121)
@@ -91,13 +97,11 @@ def test_a_flipped_bit_in_any_certificate_is_noticed(out: Path) -> None:
             assert verdict.result == "FAIL", (path.name, position)
 
 
-@pytest.mark.xdist_group("demo")
 def test_the_mirror_is_a_log_that_verifies(out: Path) -> None:
     report = verify_log(fetch_from(out / "log"), keys(out)["log"])
     assert report.entries > 100
 
 
-@pytest.mark.xdist_group("demo")
 def test_retraining_elsewhere_gives_the_same_file_and_one_record_more_does_not(
     out: Path, tmp_path: Path
 ) -> None:
@@ -134,7 +138,6 @@ def test_retraining_elsewhere_gives_the_same_file_and_one_record_more_does_not(
     assert sha256(encode_head(left_in.head, config)).hexdigest() != sha256(after).hexdigest()
 
 
-@pytest.mark.xdist_group("demo")
 def test_retraining_with_a_record_left_in_is_told_from_the_unlearned_head(out: Path) -> None:
     after = (out / "models" / "after.safetensors").read_bytes()
     certificate = next((out / "certificates").iterdir()).read_bytes()
@@ -163,11 +166,11 @@ def test_an_unusable_file_is_named_before_anything_is_deleted(tmp_path: Path) ->
     assert (out / "certificates" / "kept").read_text() == "kept"
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
     """A small federation of nine clients."""
     rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("file") / "small.npz"
+    path = tmp_path / "small.npz"
     labels = rng.integers(3, size=300)
     features = rng.normal(size=(300, 5)) + labels[:, None]
     arrays: dict[str, Any] = {"features": features.astype(np.float16), "labels": labels}
@@ -175,10 +178,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def serving(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+@pytest.fixture
+def serving(file: Path, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """A demonstration on a file, left serving."""
-    out = tmp_path_factory.mktemp("serving") / "out"
+    out = tmp_path / "out"
     done = run_demo(out, "--data", str(file), "--keep-serving")
     assert done.returncode == 0, done.stdout + done.stderr
     described = json.loads((out / "service.json").read_text())
@@ -186,26 +189,20 @@ def serving(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
     os.kill(described["pid"], 15)
 
 
-@pytest.mark.xdist_group("serving")
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def test_it_takes_any_file_and_keeps_serving(serving: dict[str, Any]) -> None:
+    private = sorted((serving["out"] / "keys").glob("requester-*.pem"))
+    assert len(private) == 2
+    assert {mode(path) for path in [*private, serving["out"] / "service.json"]} == {0o600}
     requester = serving["out"] / "keys" / "requester-ed25519.pem"
     key = load_private_key(requester.read_bytes())
     with Client(serving["base_url"], "requester-ed25519", key) as client:
         record = serving["erasable_records"][0]
         receipt = client.submit_erasure(serving["model"], records=[record])
         assert client.wait(receipt.id, timeout=30).state == "certified"
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.mark.xdist_group("serving")
-def test_secrets_are_for_their_owner_alone(serving: dict[str, Any]) -> None:
-    out = serving["out"]
-    private = sorted((out / "keys").glob("requester-*.pem"))
-    assert len(private) == 2
-    assert {mode(path) for path in [*private, out / "service.json"]} == {0o600}
 
 
 @pytest.mark.parametrize("method", ["ridge-woodbury", "acu"])
