@@ -18,7 +18,8 @@ from app.service.context import Services
 from app.signing.http import SignedBy, check_body, verify_head
 from models import BearerToken
 
-MAX_IDEMPOTENCY_KEY = 255  # characters; the column that stores it is as wide
+MAX_IDEMPOTENCY_KEY = 254  # characters; the column that stores it has room for the mark
+UNCOVERED = "\u00ac"  # marks a key that the signature does not cover
 MAX_NUMBER = 2**63 - 1  # the largest that either database compares with
 
 
@@ -84,7 +85,7 @@ async def get_signed(request: Request, services: ServicesDep) -> SignedCall:
     signed = await run_in_threadpool(check)
     body = await request.body()
     check_body(request.headers, body)
-    return SignedCall(signed, body, idempotency_key)
+    return SignedCall(signed, body, _scoped(idempotency_key, signed.covered))
 
 
 Signed = Annotated[SignedCall, Depends(get_signed)]
@@ -107,6 +108,12 @@ def _idempotency_key(request: Request) -> str | None:
             f"send one Idempotency-Key of 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters"
         )
     return key
+
+
+def _scoped(key: str | None, covered: frozenset[str]) -> str | None:
+    # Anybody on the way may have added a key that the signature does not cover. It counts,
+    # but never as the same as one that the signer chose: no printable key begins like this.
+    return key if key is None or "idempotency-key" in covered else f"{UNCOVERED}{key}"
 
 
 def _printable(text: str) -> bool:

@@ -58,12 +58,13 @@ Resolve = Callable[[str], tuple[PublicKey, Algorithm] | None]
 
 @dataclass(frozen=True, slots=True)
 class SignedBy:
-    """Who signed. The nonce must be remembered until expires + CLOCK_SKEW."""
+    """Who signed, and which components. Remember the nonce until expires + CLOCK_SKEW."""
 
     keyid: str
     nonce: str
     created: datetime
     expires: datetime
+    covered: frozenset[str]
 
 
 @dataclass
@@ -215,6 +216,7 @@ def verify_head(
         nonce=fields.nonce,
         created=datetime.fromtimestamp(fields.created, UTC),
         expires=datetime.fromtimestamp(fields.expires, UTC),
+        covered=fields.bare,
     )
 
 
@@ -236,9 +238,6 @@ def _check_coverage(
     fields: SignatureFields, lines: Mapping[str, list[str]], has_body: bool
 ) -> None:
     required = COVERED_ALWAYS + (COVERED_WITH_BODY if has_body else ())
-    if "idempotency-key" in lines:
-        # Added on the way, it would turn this request into the repetition of another.
-        required += ("idempotency-key",)
     # Only whole fields count: `"content-digest";key="sha-256"` would leave the rest open.
     if missing := [name for name in required if name not in fields.bare]:
         raise SignatureIncompleteError(f"the signature does not cover {', '.join(missing)}")
