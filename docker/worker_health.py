@@ -13,7 +13,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, or_, select
 
 from app.settings import Settings
-from models import Job
+from models import Job, Model
 from models.session import make_engine, reading
 from models.types import utcnow
 
@@ -34,8 +34,13 @@ def main() -> None:
     free = or_(col(Job.lease_until).is_(None), col(Job.lease_until) < now - MAX_WAIT)
     old = col(Job.created_at) < now - MAX_WAIT
     busy = select(Job.model_id).where(col(Job.done_at) >= now - MAX_WAIT)
+    waits_for_a_person = select(Model.id).where(Model.state == "quarantined")
     waiting = select(func.count()).where(
-        col(Job.seq).in_(heads), free, old, col(Job.model_id).not_in(busy)
+        col(Job.seq).in_(heads),
+        free,
+        old,
+        col(Job.model_id).not_in(busy),
+        col(Job.model_id).not_in(waits_for_a_person),
     )
     with Session(reading(engine)) as session:
         count = session.exec(waiting).one()

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from models.session import make_engine
 from models.types import utcnow
 from tests.packaging.dockerfile import REPOSITORY
 
-NOW = utcnow()
-LONG_AGO, JUST_NOW = NOW - timedelta(minutes=20), NOW - timedelta(seconds=5)
+# Relative to the moment a test runs, which may be long after this file was read.
+LONG_AGO, JUST_NOW, SOON = timedelta(minutes=-20), timedelta(seconds=-5), timedelta(minutes=5)
 
 
 def _check(url: str) -> subprocess.CompletedProcess[str]:
@@ -50,42 +50,53 @@ def filled(engine: Engine) -> Engine:
 def _job(
     engine: Engine,
     name: str,
-    created_at: datetime = LONG_AGO,
+    created: timedelta = LONG_AGO,
     *,
     model_id: int = 1,
-    lease_until: datetime | None = None,
-    done_at: datetime | None = None,
+    lease: timedelta | None = None,
+    done: timedelta | None = None,
 ) -> None:
+    now = utcnow()
     with Session(engine) as session:
         job = Job(id=name, model_id=model_id, kind="learn", stage="execute")
-        job.created_at, job.lease_until, job.done_at = created_at, lease_until, done_at
+        job.created_at = now + created
+        job.lease_until = None if lease is None else now + lease
+        job.done_at = None if done is None else now + done
         session.add(job)
         session.commit()
 
 
 def test_an_idle_service_is_healthy(filled: Engine, database_url: str) -> None:
-    _job(filled, "done", done_at=LONG_AGO)
+    _job(filled, "done", done=LONG_AGO)
     assert _check(database_url).returncode == 0
 
 
 IN_HAND = {
     "young": (JUST_NOW, None),
-    "held": (LONG_AGO, NOW + timedelta(minutes=5)),
+    "held": (LONG_AGO, SOON),
     "just lost its lease": (LONG_AGO, JUST_NOW),
 }
 
 
 @pytest.mark.parametrize("name", IN_HAND)
 def test_a_job_that_is_in_hand_is_healthy(filled: Engine, database_url: str, name: str) -> None:
-    created_at, lease_until = IN_HAND[name]
-    _job(filled, "a", created_at, lease_until=lease_until)
+    created, lease = IN_HAND[name]
+    _job(filled, "a", created, lease=lease)
     assert _check(database_url).returncode == 0
 
 
 def test_a_long_queue_that_moves_is_healthy(filled: Engine, database_url: str) -> None:
-    _job(filled, "a", done_at=JUST_NOW)
+    _job(filled, "a", done=JUST_NOW)
     _job(filled, "b")
     _job(filled, "c")
+    assert _check(database_url).returncode == 0
+
+
+def test_what_waits_for_a_person_is_no_workers_fault(filled: Engine, database_url: str) -> None:
+    with Session(filled) as session:
+        session.get_one(Model, 1).state = "quarantined"
+        session.commit()
+    _job(filled, "a")
     assert _check(database_url).returncode == 0
 
 
@@ -94,8 +105,8 @@ STUCK = {"nobody took it": None, "its worker died long ago": LONG_AGO}
 
 @pytest.mark.parametrize("name", STUCK)
 def test_a_job_left_lying_is_unhealthy(filled: Engine, database_url: str, name: str) -> None:
-    _job(filled, "other", model_id=2, done_at=JUST_NOW)
-    _job(filled, "a", lease_until=STUCK[name])
+    _job(filled, "other", model_id=2, done=JUST_NOW)
+    _job(filled, "a", lease=STUCK[name])
     _job(filled, "b")
     done = _check(database_url)
     assert done.returncode == 1
