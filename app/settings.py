@@ -110,7 +110,9 @@ class Settings(BaseSettings):
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
     )
     max_attempts: int = Field(
-        default=5, gt=0, description="Attempts at one stage of a job before it is failed."
+        default=5,
+        gt=0,
+        description="Attempts before an error of the computation fails a job.",
     )
     fault: str = Field(
         default="",
