@@ -96,7 +96,10 @@ def prove_sum(witness: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Pro
     scale = Fraction(2) ** (unit - grid) / Fraction(numerator, denominator)
     squares = [int(total) for total in (residual * residual).sum(axis=0)]
     bounds = np.empty(len(squares), dtype=object)
-    bounds[:] = [_ceiling(_root_above(square) * scale) for square in squares]
+    # Roots to 2^-64 of a unit: a whole one, where the residual has few, would exceed what
+    # an honest solver leaves between its own bound and this one.
+    roots = (Fraction(_root_above(square << 128), 1 << 64) for square in squares)
+    bounds[:] = [_ceiling(root * scale) for root in roots]
     return Proven(weights, bounds, grid)
 
 
@@ -186,4 +189,6 @@ def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
         return "the head or the witness holds NaN or infinity"
     if not (0 <= claim.bound < float("inf")):
         return "the claimed bound is not a number"
+    if claim.attested != 0:
+        return "rows that are known by sketches only allow no such claim"
     return None
