@@ -8,18 +8,16 @@ primes) and proves the head's distance to the solution. Contenders take turns, s
 machine slows all; ratios are of medians. The full size is n 50,000, d 768, c 100.
 """
 
-import json
 import os
-import platform
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import click
-from sklearn.linear_model import Ridge
 
-from benchmarks.ridge_head import FULL, QUICK, Line, Problem, Size, make_problem, seconds
+from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
+from benchmarks.ridge_head import FULL, QUICK
 from workers.arrays import Matrix, Rows
 from workers.methods.ridge_system import solve_float
 from workers.statistics.encoding import statistics_digest
@@ -64,13 +62,8 @@ def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]
 
     _, recomputed = check_statistics(claim, rest)
 
-    def refit() -> Matrix:
-        model = Ridge(alpha=config.penalty, solver="cholesky", fit_intercept=False)
-        coefficients: Matrix = model.fit(problem.features[1:], problem.targets[1:]).coef_.T
-        return coefficients
-
     contenders: dict[str, Callable[[], object]] = {
-        "scikit-learn refit": refit,
+        "scikit-learn refit": problem.refit_without_first,
         "full recompute": lambda: check_statistics(claim, rest),
         "Freivalds": lambda: check_claimed(claim, rest),
         "bound on the head": lambda: check_head(claim, recomputed),
@@ -111,20 +104,7 @@ def main(quick: bool, file: Path | None) -> None:
     size = QUICK if quick else FULL
     click.echo(f"n {size.n}, d {size.d}, c {size.c}, {os.cpu_count()} cores")
     lines, medians = measure(make_problem(size), size)
-    for name, value in medians.items():
-        click.echo(f"  {name:28} {1e3 * value:10.2f} ms")
-    for line in lines:
-        note = "" if line.met or quick else "   NOT MET"
-        click.echo(f"{line.name:46} {line.value:10.3g}   {line.target}{note}")
-    if file is not None:
-        report = {
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "size": asdict(size),
-            "seconds": medians,
-            "claims": [asdict(line) for line in lines],
-        }
-        file.write_text(json.dumps(report, indent=2) + "\n")
+    tell(size, lines, medians, quick=quick, file=file)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,17 @@ the short ones several times; ratios are of medians over all calls. Each deletio
 next record of one stream. The full size is n 50,000, d 768, c 100 and needs about 2 GB.
 """
 
-import json
 import os
-import platform
 from collections.abc import Callable
-from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from statistics import median
 
 import click
 import numpy as np
-from sklearn.linear_model import Ridge
 
-from benchmarks.ridge_head import Line, Problem, Size, make_problem, seconds
-from workers.arrays import Matrix, Rows
+from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
+from workers.arrays import Rows
 from workers.methods import acu, ridge_exact, ridge_woodbury
 from workers.methods.acu import recur
 from workers.methods.base import Method, RidgeConfig, RidgeState
@@ -70,13 +66,8 @@ def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]
     one = Rows(rows.codes[:1], rows.labels[:1])
     whole, fixed = variant_b.state.statistics, variant_b.tracked
 
-    def refit() -> Matrix:
-        model = Ridge(alpha=config.penalty, solver="cholesky", fit_intercept=False)
-        coefficients: Matrix = model.fit(problem.features[1:], problem.targets[1:]).coef_.T
-        return coefficients
-
     contenders: dict[str, Callable[[], object]] = {
-        REFIT: refit,
+        REFIT: problem.refit_without_first,
         "Variant B, update": lambda: woodbury(config, fixed, one, -1),
         "Variant B, update + statistics": lambda: (
             woodbury(config, fixed, one, -1),
@@ -139,20 +130,7 @@ def main(quick: bool, file: Path | None) -> None:
         f"n {size.n}, d {size.d}, c {size.c}, {os.cpu_count()} cores, one record a deletion"
     )
     lines, medians = measure(make_problem(size), size)
-    for name, value in medians.items():
-        click.echo(f"  {name:34} {1e3 * value:10.2f} ms")
-    for line in lines:
-        note = "" if line.met or quick else "   NOT MET"
-        click.echo(f"{line.name:46} {line.value:10.3g}   {line.target}{note}")
-    if file is not None:
-        report = {
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "size": asdict(size),
-            "seconds": medians,
-            "claims": [asdict(line) for line in lines],
-        }
-        file.write_text(json.dumps(report, indent=2) + "\n")
+    tell(size, lines, medians, quick=quick, file=file, width=34)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ METADATA_KEY = "lethe"
 # is whatever its method computed, and the kind says so.
 HEAD_KINDS = {"F32": "ridge-head/1", "F64": "ridge-head-float64/1"}
 STATE_KIND, TRACKED_STATE_KIND = "ridge-state/1", "ridge-state-tracked/1"
+SKETCHED_STATE_KIND = "ridge-state-sketched/1"
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
 
 _Arrays = dict[str, NDArray[Any]]
@@ -95,6 +96,7 @@ def encode_state(state: RidgeState) -> bytes:
             raise ArtifactError("the tracked inverse does not fit the statistics")
         arrays["inverse"] = state.inverse
         metadata.update(kind=TRACKED_STATE_KIND, updates=state.updates)
+    _add_sketched(state, arrays, metadata)
     if any(_dtype(array) not in _STATE_DTYPES[name] for name, array in arrays.items()):
         raise ArtifactError("a part of the state has another type")
     return _encode(arrays, metadata)
@@ -113,7 +115,14 @@ def decode_state(data: bytes) -> RidgeState:
         if symmetric and type(updates) is int and updates >= 0 and 0 <= bound < inf:
             statistics = RidgeStatistics(gram, moment, metadata["rows"])
             head, witness = arrays["head"], arrays["witness"]
-            state = RidgeState(statistics, head, witness, bound, inverse, updates)
+            sketched = None
+            if "sketched_gram" in arrays:
+                sketched = RidgeStatistics(arrays["sketched_gram"], moment, statistics.rows)
+            drift = float.fromhex(metadata.get("drift", "0x0.0p+0"))
+            attested = float.fromhex(metadata.get("attested", "0x0.0p+0"))
+            state = RidgeState(
+                statistics, head, witness, bound, inverse, updates, sketched, drift, attested
+            )
             if encode_state(state) == data:
                 return state
     except _MALFORMED:
@@ -121,11 +130,34 @@ def decode_state(data: bytes) -> RidgeState:
     raise ArtifactError("these bytes are not a canonical state file: fetch it again")
 
 
+def _add_sketched(state: RidgeState, arrays: _Arrays, metadata: dict[str, object]) -> None:
+    """Add what only a state that follows sketches has. Raises ArtifactError."""
+    if not (0 <= state.drift < inf and 0 <= state.attested < inf):
+        raise ArtifactError("the drift of the sketches is not a number")
+    if state.sketched is None:
+        if state.drift or state.attested:
+            raise ArtifactError("only a state that follows sketches drifts from its statistics")
+        return
+    exact, follows = state.statistics, state.sketched
+    # Only the Gram matrix is sketched: the rest is not written twice.
+    same = follows.rows == exact.rows and np.array_equal(follows.moment, exact.moment)
+    square = follows.gram.shape == exact.gram.shape
+    if not (same and square and np.array_equal(follows.gram, follows.gram.T)):
+        raise ArtifactError("the sketched statistics do not fit the exact ones")
+    arrays["sketched_gram"] = follows.gram
+    metadata.update(
+        attested=float(state.attested).hex(),
+        drift=float(state.drift).hex(),
+        kind=SKETCHED_STATE_KIND,
+    )
+
+
 _STATE_DTYPES = {
     "gram": ("I64",),
     "head": ("F32", "F64"),
     "inverse": ("F64",),
     "moment": ("I64",),
+    "sketched_gram": ("I64",),
     "witness": ("F64",),
 }
 _MALFORMED = (

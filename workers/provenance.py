@@ -6,6 +6,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from workers.statistics import backend
+
 PACKAGE = Path(__file__).parent
 
 
@@ -29,9 +31,17 @@ def code_digest(*rooms: str) -> str:
     return digest.hexdigest()
 
 
-@cache
 def environment() -> dict[str, str]:
-    """Return the versions that could matter to whoever repeats the computation."""
+    """Return the versions that could matter to whoever repeats the computation.
+
+    With the device this process sums on, if it is another than the processor's BLAS.
+    """
+    device = backend.current()
+    return {**_versions(), **(device.environment if device else {})}
+
+
+@cache
+def _versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),

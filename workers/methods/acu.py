@@ -6,26 +6,22 @@ starts at I/λ (appendix C) and is never inverted. The exact statistics are kept
 prove each head; the recursion does not read them, unless the proof fails and it is reset.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg.blas import dsymm
 
 from workers.arrays import Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.errors import PenaltyError
-from workers.methods.base import Outcome, RidgeConfig, RidgeState, check_shape
-from workers.methods.tracked_inverse import (
-    empty_inverse,
-    penalty_exponent,
-    product,
-    rank_update,
-)
-from workers.methods.upkeep import DEFAULT, Tracked, Upkeep
+from workers.methods.base import RidgeConfig
+from workers.methods.batch_factor import has_roots, rank_of
+from workers.methods.tracked_inverse import penalty_exponent, product, rank_update
+from workers.methods.tracked_method import TrackedMethod, update_by_message
+from workers.methods.upkeep import Tracked
 from workers.statistics.blocks import float_blocks
-from workers.statistics.gram import RidgeStatistics, accumulate, add, subtract
+from workers.statistics.message import Batch
 
 # Rows of one step of the recursion, each of which also moves all of K through memory.
 # At d = 768, 8,000 rows took 0.71 s by 128, 0.96 s by 32 and 0.85 s by 384.
@@ -33,113 +29,57 @@ STEP_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Acu:
+class Acu(TrackedMethod):
     """Analytic continual learning and unlearning, in any alternation, by one recursion."""
 
     id: str = "acu"
     version: str = "1"
-    upkeep: Upkeep = DEFAULT
+    from_nothing: ClassVar[bool] = True
 
-    def learn(self, config: RidgeConfig, state: RidgeState | None, rows: Rows) -> Outcome:
-        """Return the state that knows these rows too (`state` None: these rows alone).
+    def follow(
+        self, config: RidgeConfig, before: Tracked, batches: Sequence[Batch], sign: int
+    ) -> Tracked:
+        """Return `recur`."""
+        return recur(config, before, batches, sign)
 
-        Raises PenaltyError if after some later removal the head could not be proven to the
-        tolerance, ExactnessError for too many rows, RefusedError for another shape.
-        """
-        started = perf_counter()
-        if state is None:
-            statistics = accumulate([rows], config.dimension, config.classes, bits=config.bits)
-            self.upkeep.check_penalty(statistics, config)
-            return self._from_nothing(config, statistics, [rows], started)
-        check_shape(config, state)
-        statistics = add(state.statistics, rows, bits=config.bits)
-        self.upkeep.check_penalty(statistics, config)
-        return self._update(config, state, statistics, rows, +1, started)
+    def worthwhile(self, config: RidgeConfig, batch: Batch) -> bool:
+        """Whether there are rows, or roots of a message, to recur on."""
+        return has_roots(batch)
 
-    def forget(self, config: RidgeConfig, state: RidgeState, rows: Rows) -> Outcome:
-        """Return the state without these rows, its head within the bound of retraining's.
-
-        O(kd²) for k rows, whatever was retained, and O(d²c) for the proof. Raises
-        InfeasibleRemovalError if `subtract` does or G + λI would not stay positive definite
-        (lemma 1), PenaltyError if the head cannot be proven to the tolerance, RefusedError
-        for another shape.
-        """
-        started = perf_counter()
-        check_shape(config, state)
-        statistics = subtract(state.statistics, rows, bits=config.bits)
-        try:
-            return self._update(config, state, statistics, rows, -1, started)
-        except PenaltyError as error:
-            self.upkeep.refuse_infeasible(state.statistics, config, error)
-            raise
-
-    def refit(self, config: RidgeConfig, blocks: Iterable[Rows]) -> Outcome:
-        """Return the state of learning all rows of `blocks` in turn; holds them meanwhile."""
-        started = perf_counter()
-        held = list(blocks)
-        statistics = accumulate(held, config.dimension, config.classes, bits=config.bits)
-        return self._from_nothing(config, statistics, held, started)
-
-    def _from_nothing(
-        self,
-        config: RidgeConfig,
-        statistics: RidgeStatistics,
-        blocks: list[Rows],
-        started: float,
-    ) -> Outcome:
-        def attempt() -> Tracked:
-            nothing = np.zeros((config.dimension, config.classes))
-            return recur(config, Tracked(empty_inverse(config), nothing), blocks, +1)
-
-        n = statistics.rows
-        flops = _flops(config, n)
-        return self.upkeep.settle(config, statistics, attempt, "none", 1, started, n, flops)
-
-    def _update(
-        self,
-        config: RidgeConfig,
-        state: RidgeState,
-        statistics: RidgeStatistics,
-        rows: Rows,
-        sign: int,
-        started: float,
-    ) -> Outcome:
-        def attempt() -> Tracked:
-            assert state.inverse is not None
-            before = Tracked(state.inverse, np.asarray(state.head, dtype=np.float64))
-            return recur(config, before, [rows], sign)
-
-        reset = self.upkeep.planned_reset(state)
-        k = len(rows)
-        flops = _flops(config, k)
-        return self.upkeep.settle(
-            config, statistics, attempt, reset, state.updates + 1, started, k, flops
-        )
+    def flops(self, config: RidgeConfig, batch: Batch) -> int:
+        """Return the operations of V, the update of K, K'Xᵀ and the weights."""
+        d, c = config.dimension, config.classes
+        return rank_of(batch) * d * (5 * d + 4 * c)
 
 
 METHOD = Acu()
 
 
-def recur(config: RidgeConfig, before: Tracked, blocks: list[Rows], sign: int) -> Tracked:
-    """Return K and the weights after learning (sign +1) or forgetting (-1) the rows.
+def recur(config: RidgeConfig, before: Tracked, batches: Sequence[Batch], sign: int) -> Tracked:
+    """Return K and the weights after learning (sign +1) or forgetting (-1) the batches.
 
     (5), (45): K' = K ± K Xᵀ(I ± X K Xᵀ)⁻¹X K;  (6): W' = (I ± K'XᵀX)W ∓ K'XᵀY, the upper
     signs for forgetting, a few rows at a time. Raises BrokenUpdateError.
     """
+    before = _recur_rows(config, before, [b for b in batches if isinstance(b, Rows)], sign)
+    for batch in batches:
+        if not isinstance(batch, Rows):
+            before = update_by_message(config, before, batch, sign, STEP_ROWS)
+    return before
+
+
+def _recur_rows(
+    config: RidgeConfig, before: Tracked, blocks: Sequence[Rows], sign: int
+) -> Tracked:
     d, c, q = config.dimension, config.classes, penalty_exponent(config)
     shift = np.array(config.exponents) - q
     inverse, scaled = before.inverse, np.ldexp(before.weights, q)
     for codes, labels in float_blocks(blocks, d, c, config.bits, STEP_ROWS):
         with threads_for(2 * len(labels) * d * d):
             features: Matrix = np.ldexp(codes, shift)
-            inverse = rank_update(inverse, features, sign).inverse
+            mine = inverse is not before.inverse  # of an earlier step, and nobody else's
+            inverse = rank_update(inverse, features, sign, in_place=mine).inverse
             error = np.eye(c)[labels] - product(features, scaled)
             spread = dsymm(1.0, inverse.T, features.T)  # K'Xᵀ
             scaled = scaled + sign * product(spread, error)
     return Tracked(inverse, np.ldexp(scaled, -q))
-
-
-def _flops(config: RidgeConfig, rows: int) -> int:
-    d, c = config.dimension, config.classes
-    # The statistics; V, the update of K, and K'Xᵀ; the weights.
-    return rows * d * (d + 1) + rows * d * (5 * d + 4 * c)

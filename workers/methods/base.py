@@ -6,12 +6,13 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from workers.arrays import Head, Matrix, Rows
+from workers.arrays import Head, Matrix
 from workers.errors import PenaltyError, RefusedError
 from workers.statistics.gram import RidgeStatistics
+from workers.statistics.message import Batch
 from workers.statistics.quantiser import Quantiser
 
-Claim = Literal["exact", "numerically-exact"]
+Claim = Literal["exact", "numerically-exact", "certified-approximate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class RidgeState:
     inverse (d, d) float64, symmetric, is 4^q·(XᵀX + λI)⁻¹ up to its drift, for the q of
     `penalty_exponent`, or None where no method tracks it; updates counts the updates it
     went through since it was last computed from the statistics. The arrays are read-only.
+
+    sketched: the statistics with a Gram matrix summed of sketches, which inverse and head
+    follow then in place of the exact ones, or None. In feature units, with D for the
+    steps: ‖D(G_sketched - G)D‖₂ <= drift, proven; and ‖D(G_rows - G)D‖₂ <= attested, on
+    the word of the clients who sent sketches and not their rows (0: the rows are summed).
     """
 
     statistics: RidgeStatistics
@@ -66,6 +72,9 @@ class RidgeState:
     bound: float
     inverse: Matrix | None = None
     updates: int = 0
+    sketched: RidgeStatistics | None = None
+    drift: float = 0.0
+    attested: float = 0.0
 
     def __post_init__(self) -> None:
         self.head.setflags(write=False)
@@ -74,10 +83,18 @@ class RidgeState:
             self.inverse.setflags(write=False)
 
 
-def check_shape(config: RidgeConfig, state: RidgeState) -> None:
-    """Raise RefusedError unless the state is of a model with this configuration's shape."""
+def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = False) -> None:
+    """Raise RefusedError unless the state is of a model with this configuration's shape.
+
+    Only a method that widens its bounds by it may go on from an attested state.
+    """
     if state.statistics.moment.shape != (config.dimension, config.classes):
         raise RefusedError("this state belongs to another model: load the one requested")
+    if state.attested > 0 and not attested_too:
+        raise RefusedError(
+            "some rows of this model are known by sketches only, so no head can be proven "
+            "exact: use the method ridge-sketched, or refit from exact messages"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +125,11 @@ class Outcome:
 
 
 class Method(Protocol):
-    """An unlearning method for ridge heads. No call modifies the state it is given."""
+    """An unlearning method for ridge heads. No call modifies the state it is given.
+
+    A batch is rows, or a message that has their exact statistics: the integers that come of
+    either are the same.
+    """
 
     @property
     def id(self) -> str:
@@ -118,11 +139,11 @@ class Method(Protocol):
     def version(self) -> str:
         """Changes whenever the same input may give another result."""
 
-    def learn(self, config: RidgeConfig, state: RidgeState | None, rows: Rows) -> Outcome:
-        """Return the state that knows these rows too (`state` None: these rows alone)."""
+    def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
+        """Return the state that knows this batch too (`state` None: this batch alone)."""
 
-    def forget(self, config: RidgeConfig, state: RidgeState, rows: Rows) -> Outcome:
-        """Return the state that training without these rows gives. Raises RefusedError."""
+    def forget(self, config: RidgeConfig, state: RidgeState, batch: Batch) -> Outcome:
+        """Return the state that training without this batch gives. Raises RefusedError."""
 
-    def refit(self, config: RidgeConfig, blocks: Iterable[Rows]) -> Outcome:
-        """Return the state of training from scratch on all rows of `blocks`."""
+    def refit(self, config: RidgeConfig, blocks: Iterable[Batch]) -> Outcome:
+        """Return the state of training from scratch on all of `blocks`."""

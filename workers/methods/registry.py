@@ -1,11 +1,17 @@
 """Methods by the name a request asks for."""
 
 from workers.errors import RefusedError
-from workers.methods import acu, ridge_exact, ridge_woodbury
+from workers.methods import acu, ridge_exact, ridge_sketched, ridge_woodbury
 from workers.methods.base import Method
 
 _METHODS: dict[str, Method] = {
-    method.id: method for method in (acu.METHOD, ridge_exact.METHOD, ridge_woodbury.METHOD)
+    method.id: method
+    for method in (
+        acu.METHOD,
+        ridge_exact.METHOD,
+        ridge_sketched.METHOD,
+        ridge_woodbury.METHOD,
+    )
 }
 
 

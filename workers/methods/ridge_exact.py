@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
-from workers.arrays import Rows
 from workers.methods.base import Outcome, RidgeConfig, RidgeState, Work, check_shape
 from workers.methods.canonical_head import canonical_head
 from workers.methods.ridge_system import check_penalty
-from workers.statistics.gram import RidgeStatistics, accumulate, add, subtract
+from workers.statistics.batch import add_batch, gather, subtract_batch
+from workers.statistics.gram import RidgeStatistics
+from workers.statistics.message import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,37 +24,38 @@ class RidgeExact:
     id: str = "ridge-exact"
     version: str = "1"
 
-    def learn(self, config: RidgeConfig, state: RidgeState | None, rows: Rows) -> Outcome:
-        """Return the state that knows these rows too (`state` None: these rows alone).
+    def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
+        """Return the state that knows this batch too (`state` None: this batch alone).
 
         Raises PenaltyError if some later removal could leave a head that cannot be proven,
-        ExactnessError if there are too many rows, RefusedError for rows of another shape.
+        ExactnessError if there are too many rows, RefusedError for another shape or a
+        message that no rows can have.
         """
         started = perf_counter()
         if state is None:
-            statistics = accumulate([rows], config.dimension, config.classes, bits=config.bits)
+            statistics = gather([batch], config.dimension, config.classes, bits=config.bits)
         else:
             check_shape(config, state)
-            statistics = add(state.statistics, rows, bits=config.bits)
+            statistics = add_batch(state.statistics, batch, bits=config.bits)
         check_penalty(statistics, config)
-        return _outcome(config, statistics, len(rows), started)
+        return _outcome(config, statistics, len(batch), started)
 
-    def forget(self, config: RidgeConfig, state: RidgeState, rows: Rows) -> Outcome:
-        """Return the state that training without these rows gives, bit for bit.
+    def forget(self, config: RidgeConfig, state: RidgeState, batch: Batch) -> Outcome:
+        """Return the state that training without this batch gives, bit for bit.
 
-        O(kd²) for k rows and O(d³) for the head, whatever was retained. The rows must be
-        the very codes that were learned. Raises InfeasibleRemovalError if they cannot be,
+        O(kd²) for k rows and O(d³) for the head, whatever was retained. The batch must be
+        of the very codes that were learned. Raises InfeasibleRemovalError if they cannot be,
         PenaltyError if the new head cannot be proven, RefusedError for another shape.
         """
         started = perf_counter()
         check_shape(config, state)
-        statistics = subtract(state.statistics, rows, bits=config.bits)
-        return _outcome(config, statistics, len(rows), started)
+        statistics = subtract_batch(state.statistics, batch, bits=config.bits)
+        return _outcome(config, statistics, len(batch), started)
 
-    def refit(self, config: RidgeConfig, blocks: Iterable[Rows]) -> Outcome:
-        """Return the state of training from scratch on all rows of `blocks`, any order."""
+    def refit(self, config: RidgeConfig, blocks: Iterable[Batch]) -> Outcome:
+        """Return the state of training from scratch on all of `blocks`, any order."""
         started = perf_counter()
-        statistics = accumulate(blocks, config.dimension, config.classes, bits=config.bits)
+        statistics = gather(blocks, config.dimension, config.classes, bits=config.bits)
         return _outcome(config, statistics, statistics.rows, started)
 
 

@@ -50,15 +50,15 @@ def penalty_exponent(config: RidgeConfig) -> int:
 
 def empty_inverse(config: RidgeConfig) -> Matrix:
     """Return P (d, d) of no rows: I/m."""
-    mantissa = ldexp(config.penalty, -2 * penalty_exponent(config))
-    inverse: Matrix = np.eye(config.dimension) / mantissa
+    inverse = np.zeros((config.dimension, config.dimension))
+    np.fill_diagonal(inverse, 1 / ldexp(config.penalty, -2 * penalty_exponent(config)))
     return inverse
 
 
 def invert(system: RidgeSystem, config: RidgeConfig) -> Matrix:
-    """Return P (d, d), exactly symmetric, of a factored system: O(d³)."""
+    """Return P (d, d), exactly symmetric, of a factored system: O(d³). Consumes the factor."""
     d = config.dimension
-    packed, info = dpftri(d, system.factor, uplo="L")
+    packed, info = dpftri(d, system.factor, uplo="L", overwrite_a=True)
     if info:
         raise AssertionError(f"dpftri: argument {-info}")
     full, info = dtfttr(d, packed, uplo="L")
@@ -73,12 +73,15 @@ def invert(system: RidgeSystem, config: RidgeConfig) -> Matrix:
     return inverse
 
 
-def rank_update(inverse: Matrix, roots: Matrix, sign: int) -> RankUpdate:
+def rank_update(
+    inverse: Matrix, roots: Matrix, sign: int, *, in_place: bool = False
+) -> RankUpdate:
     """Return P after adding (sign +1) or deleting (-1) UUᵀ, for Uᵀ = roots (k, d).
 
-    O(kd²). Equation (7): P - V(I + UᵀV)⁻¹Vᵀ with V = PU; (9): P + V(I - UᵀV)⁻¹Vᵀ. Raises
-    BrokenUpdateError "infeasible" unless I ± UᵀPU is positive definite (for a deletion
-    that is lemma 1), "ill-conditioned" if too many digits would cancel.
+    O(kd²). Equation (7): P - V(I + UᵀV)⁻¹Vᵀ with V = PU; (9): P + V(I - UᵀV)⁻¹Vᵀ. in_place:
+    the caller's matrix becomes the result, unless this raises. Raises BrokenUpdateError
+    "infeasible" unless I ± UᵀPU is positive definite (for a deletion that is lemma 1),
+    "ill-conditioned" if too many digits would cancel.
     """
     k = len(roots)
     side = dsymm(1.0, inverse.T, roots.T)  # V
@@ -92,7 +95,7 @@ def rank_update(inverse: Matrix, roots: Matrix, sign: int) -> RankUpdate:
     if not left >= ILL_CONDITIONED:
         raise BrokenUpdateError("ill-conditioned")
     half, _ = dtrtrs(factor, side.T, lower=True)  # L⁻¹Vᵀ
-    updated = inverse.copy()
+    updated = inverse if in_place else inverse.copy()
     dsyrk(-float(sign), half, beta=1.0, c=updated.T, trans=True, lower=True, overwrite_c=True)
     mirror(updated)
     gain, _ = dtrtrs(factor, half, lower=True, trans=True)

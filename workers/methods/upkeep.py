@@ -55,10 +55,7 @@ class Upkeep:
         that times ‖XᵀX + λI‖ <= ‖XᵀX‖_F + λ at most; removing rows only lowers it.
         """
         check_penalty(statistics, config)
-        exponents = np.array(config.exponents)
-        gram = np.ldexp(np.ldexp(statistics.gram, exponents), exponents[:, None])
-        peak = float(np.abs(gram).max())
-        norm = peak * float(np.linalg.norm(gram / peak)) if peak > 0 else 0.0
+        norm = _norm(statistics, config)
         room = self.tolerance * 2.0**51 - 1
         if config.penalty * room < norm:
             raise PenaltyError(
@@ -155,6 +152,21 @@ class Upkeep:
 
 
 DEFAULT = Upkeep()
+
+
+def _norm(statistics: RidgeStatistics, config: RidgeConfig) -> float:
+    """Return ‖XᵀX‖_F, a panel at a time."""
+    exponents, panel = np.array(config.exponents), 128
+    # No entry exceeds the largest on the diagonal: squares of ratios cannot overflow.
+    peak = float(np.ldexp(statistics.gram.diagonal().astype(float), 2 * exponents).max())
+    if peak == 0:
+        return 0.0
+    squares = 0.0
+    for i in range(0, len(exponents), panel):
+        part = np.ldexp(statistics.gram[i : i + panel].astype(float), exponents)
+        part = np.ldexp(part, exponents[i : i + panel, None])
+        squares += float(np.linalg.norm(part / peak)) ** 2
+    return peak * float(np.sqrt(squares))
 
 
 def restart(statistics: RidgeStatistics, config: RidgeConfig) -> tuple[Tracked, ProvenHead]:

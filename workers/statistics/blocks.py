@@ -22,11 +22,7 @@ def float_blocks(
     labels = np.empty(block_rows, dtype=np.int64)
     filled = 0
     for rows in blocks:
-        if rows.codes.shape[1] != dimension:
-            raise RefusedError(
-                f"rows have {rows.codes.shape[1]} columns, the model {dimension}: "
-                "use the extractor the model was registered with"
-            )
+        _check_width(rows, dimension)
         start = 0
         while start < len(rows):
             end = min(len(rows), start + block_rows - filled)
@@ -41,6 +37,14 @@ def float_blocks(
         yield features[:filled], labels[:filled]
 
 
+def check_rows(rows: Rows, dimension: int, classes: int, bits: int) -> None:
+    """Raise RefusedError for what `float_blocks` refuses."""
+    _check_width(rows, dimension)
+    if len(rows):
+        _checked_codes(rows.codes, bits)
+        _checked_labels(rows.labels, classes)
+
+
 def one_hot_moment(features: Matrix, labels: IntMatrix, classes: int) -> IntMatrix:
     """QᵀY (d, c) of one-hot labels, exact: a sum of at most block_rows codes."""
     order = np.argsort(labels, kind="stable")
@@ -48,6 +52,14 @@ def one_hot_moment(features: Matrix, labels: IntMatrix, classes: int) -> IntMatr
     picks = csr_array((np.ones(len(labels)), order, ends), shape=(classes, len(labels)))
     moment: IntMatrix = (picks @ features).astype(np.int64).T
     return moment
+
+
+def _check_width(rows: Rows, dimension: int) -> None:
+    if rows.codes.shape[1] != dimension:
+        raise RefusedError(
+            f"rows have {rows.codes.shape[1]} columns, the model {dimension}: "
+            "use the extractor the model was registered with"
+        )
 
 
 def _checked_codes(codes: Codes, bits: int) -> Codes:

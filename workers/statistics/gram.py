@@ -6,15 +6,16 @@ int64. The result depends on the multiset of rows alone: not on order, partition
 size, threads or processor. Deleting is subtracting, bit for bit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from workers.arrays import IntMatrix, Rows
+from workers.arrays import IntMatrix, Matrix, Rows
 from workers.blas_threads import threads_for
 from workers.errors import ExactnessError, InfeasibleRemovalError, RefusedError
+from workers.statistics import backend
 from workers.statistics.blocks import float_blocks, one_hot_moment
 from workers.statistics.products import integer_product
 from workers.statistics.quantiser import MAX_BITS, largest_code
@@ -83,23 +84,26 @@ def accumulate(
     beyond the width, ExactnessError as `check_bounds`.
     """
     check_bounds(0, bits, block_rows)
+    if (summed := _sums_on_device(blocks, dimension, classes, bits)) is not None:
+        return RidgeStatistics(*summed)
     gram = np.zeros((dimension, dimension), dtype=np.int64)
     moment = np.zeros((dimension, classes), dtype=np.int64)
-    partial = np.zeros((dimension, dimension), order="F")  # upper triangle only
+    partial = np.zeros((dimension, dimension), order="F")  # by columns, lower triangle only
     pending, total = 0, 0
     group = (FLOAT_LIMIT - 1) // largest_code(bits) ** 2  # rows `partial` holds exactly
     for features, labels in float_blocks(blocks, dimension, classes, bits, block_rows):
         check_bounds(total + len(labels), bits, block_rows)
         if pending + len(labels) > group:
-            gram += partial.astype(np.int64)
+            _flush(partial, gram)
             partial[:] = 0
             pending = 0
         with threads_for(len(labels) * dimension**2):
-            partial = dsyrk(1.0, features.T, beta=1.0, c=partial, overwrite_c=True)
+            partial = dsyrk(1.0, features.T, beta=1.0, c=partial, lower=True, overwrite_c=True)
         moment += one_hot_moment(features, labels, classes)
         pending += len(labels)
         total += len(labels)
-    gram += partial.astype(np.int64)
+    if pending:
+        _flush(partial, gram)
     _mirror(gram)
     return RidgeStatistics(gram, moment, total)
 
@@ -167,6 +171,12 @@ def check_feasible(statistics: RidgeStatistics, bits: int = MAX_BITS) -> None:
 
 def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> RidgeStatistics:
     d, c = statistics.dimension, statistics.classes
+    on_device = len(rows) >= backend.WORTH_ROWS
+    if on_device and (summed := _sums_on_device([rows], d, c, bits)) is not None:
+        gram, moment, count = summed
+        np.add(statistics.gram, np.multiply(gram, sign, out=gram), out=gram)
+        np.add(statistics.moment, np.multiply(moment, sign, out=moment), out=moment)
+        return RidgeStatistics(gram, moment, statistics.rows + sign * count)
     source, gram = statistics.gram, np.empty_like(statistics.gram)
     moment = statistics.moment.copy()
     panel = max(16, d // 12)  # keeps the temporaries near a tenth of G
@@ -183,6 +193,32 @@ def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> R
     if source is statistics.gram:  # no rows
         gram[:] = source
     return RidgeStatistics(gram, moment, statistics.rows + sign * len(rows))
+
+
+def _sums_on_device(
+    blocks: Iterable[Rows], dimension: int, classes: int, bits: int
+) -> backend.Sums | None:
+    """Return the sums as this process's device finds them, None if BLAS is to.
+
+    Raises DeviceError if the device failed while it used up an iterator: nobody can start
+    again but the caller. The device is given up by then, so the next attempt succeeds.
+    """
+    device = backend.current()
+    if device is None:
+        return None
+    try:
+        return device.sums(blocks, dimension, classes, bits=bits)
+    except backend.DeviceError:
+        if not isinstance(blocks, Sequence):
+            raise
+        return None
+
+
+def _flush(partial: Matrix, gram: IntMatrix) -> None:
+    """Add the lower triangle of `partial`, by columns, to the upper one of G, by rows."""
+    d, panel = len(gram), 128  # a temporary of all of G would be as large as G
+    for i in range(0, d, panel):
+        gram[i : i + panel, i:] += partial.T[i : i + panel, i:].astype(np.int64)
 
 
 def _mirror(upper: IntMatrix) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from workers.arrays import Head, IntMatrix, Matrix, Rows
+from workers.verifier.masked_claim import MaskedClaim
 
 Result = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 Mode = Literal["full", "freivalds"]
@@ -69,8 +70,13 @@ class RidgeClaim:
     16 random bytes, drawn after statistics_digest was committed to (one who knows them
     before can forge); rounds: independent tests, 1 to 16.
 
+    For `certified-approximate`: as `numerically-exact`, with the drift budget of the
+    registration for a tolerance. attested: how far, on the word of clients who sent
+    sketches of rows that nobody else has seen, G is from theirs (spectral norm, features).
+
     noise: σ² of the posterior that check 5 compares; before: the statistics before the
-    erasure, where they may still be looked at.
+    erasure, where they may still be looked at, and before_digest: the published digest that
+    they must have.
     """
 
     dimension: int
@@ -89,13 +95,34 @@ class RidgeClaim:
     rounds: int = 1
     noise: float = 1.0
     before: ClaimedStatistics | None = None
+    before_digest: str | None = None
+    attested: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateClaim:
+    """The rest of an update that served several requests, in any order, and its logged ends.
+
+    earlier and later: the commitments that the requests before and after the judged one
+    removed; added: those that a masked round had added before the first of them. The roots
+    and counts are those of the versions before and after the update.
+    """
+
+    earlier: Sequence[bytes]
+    later: Sequence[bytes]
+    before_root: bytes
+    before_count: int
+    after_root: bytes
+    after_count: int
+    added: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RetainedSetClaim:
     """The published roots, and the full lists of 32-byte record commitments behind them.
 
-    before and after are sorted as published; erased is in any order.
+    before and after are sorted as published; erased is in any order. Where `update` is
+    given, they are one link of its chain, and the versions' sets are its ends.
     """
 
     before: Sequence[bytes]
@@ -105,6 +132,7 @@ class RetainedSetClaim:
     before_count: int
     after_root: bytes
     after_count: int
+    update: UpdateClaim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +155,19 @@ class PurgeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactClaim:
-    """Everything a ridge guarantee says. rows: the retained rows, one for each record."""
+    """Everything a ridge guarantee says. rows: the retained rows, one for each record.
+
+    messages: the retained messages, for a model whose rows were never sent; rows is empty
+    then, and check 1 sums the messages, whatever the mode. masked: the round behind the
+    update, for a model of which even the messages were never seen; check 1 unmasks its sum.
+    """
 
     ridge: RidgeClaim
     rows: Sequence[Rows]
     retained_set: RetainedSetClaim
     purge: PurgeClaim
+    messages: Sequence[ClaimedStatistics] | None = None
+    masked: MaskedClaim | None = None
 
 
 class Verifier(Protocol):

@@ -70,6 +70,8 @@ def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
         return "the head holds NaN or infinity"
     if not (0 <= claim.bound < float("inf")):
         return "the claimed bound is not a number"
+    if claim.attested != 0:
+        return "rows that are known by sketches only allow no such claim"
     if not (0 < claim.tolerance < 1):
         return "the tolerance is not between 0 and 1"
     return None

@@ -21,7 +21,12 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from workers.arrays import IntMatrix, Matrix, Rows
 from workers.verifier.base import Check, ClaimedStatistics, Judgement, RidgeClaim
 from workers.verifier.freivalds import malformed
-from workers.verifier.statistics import Recomputed, UnusableRowsError, recompute
+from workers.verifier.statistics import (
+    Recomputed,
+    UnusableRowsError,
+    digest_of,
+    recompute,
+)
 
 NUMBER, NAME = 5, "posterior"
 THRESHOLD = "KL divergence of 0 nats; covariance after is at least the covariance before"
@@ -41,7 +46,7 @@ def check_posterior(
         raise ValueError("no statistics to compare")
     problem = malformed(claim.statistics, claim.dimension, claim.classes)
     if problem is not None:
-        return _failed(problem)
+        return failed(problem)
     try:
         if verified is None:
             verified = recompute(rows, claim.dimension, claim.classes, claim.bits)
@@ -49,7 +54,7 @@ def check_posterior(
             nats = divergence(claim, claim.statistics, verified)
             widened = _widening(claim, claim.statistics)
     except UnusableRowsError as reason:
-        return _failed(str(reason))
+        return failed(str(reason))
     if nats != 0 or claim.statistics.rows != verified.rows:
         value = f"KL {nats:.6e} nats" if nats else "another number of rows"
         return Judgement(Check(NUMBER, NAME, value, None, THRESHOLD, False))
@@ -132,6 +137,10 @@ def _widening(claim: RidgeClaim, after: ClaimedStatistics) -> str:
     problem = malformed(claim.before, claim.dimension, claim.classes)
     if problem is not None:
         raise UnusableRowsError(f"before: {problem}")
+    before = Recomputed(claim.before.gram, claim.before.moment, claim.before.rows)
+    digest = digest_of(before, claim.exponents, claim.bits, claim.penalty)
+    if digest != claim.before_digest:
+        raise UnusableRowsError("the statistics before are not those of their published digest")
     if claim.before.rows < after.rows:
         raise UnusableRowsError("there were fewer rows before than after")
     difference = _difference(claim.before.gram, after.gram)
@@ -171,5 +180,6 @@ def _excess(values: Matrix) -> Matrix:
     return np.where(np.abs(values) < SERIES_BELOW, near, values - np.log1p(values))
 
 
-def _failed(reason: str) -> Judgement:
+def failed(reason: str) -> Judgement:
+    """Return a failed check that says why."""
     return Judgement(Check(NUMBER, NAME, reason, None, THRESHOLD, False))

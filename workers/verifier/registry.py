@@ -1,11 +1,16 @@
 """Verifiers by the guarantee class they judge."""
 
 from workers.errors import RefusedError
-from workers.verifier import exact, numerically_exact
+from workers.verifier import certified_approximate, exact, numerically_exact
 from workers.verifier.base import Verifier
 
 _VERIFIERS: dict[str, Verifier] = {
-    verifier.id: verifier for verifier in (exact.VERIFIER, numerically_exact.VERIFIER)
+    verifier.id: verifier
+    for verifier in (
+        certified_approximate.VERIFIER,
+        exact.VERIFIER,
+        numerically_exact.VERIFIER,
+    )
 }
 
 

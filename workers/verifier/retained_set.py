@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 
-from workers.verifier.base import Check, Judgement, RetainedSetClaim
+from workers.verifier.base import Check, Judgement, RetainedSetClaim, UpdateClaim
 
 NUMBER, NAME = 3, "retained-set"
 THRESHOLD = "before without the erased records is after; roots, counts and rows agree"
@@ -59,6 +59,38 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
         return "the published root of before is wrong"
     if merkle_root(claim.after) != claim.after_root:
         return "the published root of after is wrong"
+    if claim.update is not None:
+        return _update_problem(claim, claim.update, rows)
     if rows != len(claim.after):
         return f"{rows} rows are stored for {len(claim.after)} retained records"
+    return None
+
+
+def _update_problem(claim: RetainedSetClaim, update: UpdateClaim, rows: int) -> str | None:
+    """Follow the chain from the judged link to both ends of its update."""
+    others = [*update.earlier, *update.later]
+    if any(not isinstance(leaf, bytes) or len(leaf) != 32 for leaf in update.added):
+        return "a commitment that the round added is not 32 bytes"
+    if len(set(update.added)) != len(update.added):
+        return "the round added a record twice"
+    if not set(update.added) <= {*claim.before, *update.earlier}:
+        return "a record that the round added is not in the set that it grew to"
+    if any(not isinstance(leaf, bytes) or len(leaf) != 32 for leaf in others):
+        return "a commitment of another request is not 32 bytes"
+    if len(set(others)) != len(others):
+        return "a record is erased twice in one update"
+    if not set(update.earlier).isdisjoint(claim.before):
+        return "a record erased earlier in the update is still in before"
+    if not set(update.later) <= set(claim.after):
+        return "a record erased later in the update is not in after"
+    first = sorted({*claim.before, *update.earlier} - set(update.added))
+    last = sorted(set(claim.after) - set(update.later))
+    if (len(first), len(last)) != (update.before_count, update.after_count):
+        return "a count of the versions before and after the update is wrong"
+    if merkle_root(first) != update.before_root:
+        return "the chain does not begin at the version before"
+    if merkle_root(last) != update.after_root:
+        return "the chain does not end at the version after"
+    if rows != len(last):
+        return f"{rows} rows are stored for {len(last)} retained records"
     return None

@@ -1,7 +1,7 @@
 """The checks of a ridge guarantee in the order of their numbers, and the verdict on them.
 
-1 statistics    2 head (each guarantee has its own)    3 retained-set    4 purge
-5 posterior (where the claim brings its statistics)
+1 statistics (of rows, messages or a round)   2 head (each guarantee has its own)
+3 retained-set    4 purge    5 posterior (where the claim brings its statistics)
 """
 
 import struct
@@ -9,7 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from workers.errors import ModelError
-from workers.verifier import freivalds, posterior, purge, retained_set, statistics
+from workers.verifier import (
+    freivalds,
+    masked,
+    posterior,
+    purge,
+    resummed,
+    retained_set,
+    statistics,
+)
 from workers.verifier.base import Check, ExactClaim, Judgement, Report, Result, RidgeClaim
 from workers.verifier.statistics import Recomputed
 
@@ -50,6 +58,18 @@ def judge(claim: ExactClaim, head: HeadCheck) -> Report:
         found.extend([by_claim] if by_claim is not None else [])
         return judgement
 
+    def summed() -> Judgement:
+        stored = sum(len(block) for block in claim.rows)
+        judgement, by_sum = resummed.check_resummed(claim.ridge, claim.messages or (), stored)
+        found.extend([by_sum] if by_sum is not None else [])
+        return judgement
+
+    def unmasked() -> Judgement:
+        assert claim.masked is not None
+        judgement, by_round = masked.check_masked(claim.ridge, claim.masked)
+        found.extend([by_round] if by_round is not None else [])
+        return judgement
+
     def second() -> Judgement:
         judgement = head.run(claim.ridge, found[0] if found else None)
         # Where check 1 could not decide on statistics, nothing here refutes the head.
@@ -57,15 +77,25 @@ def judge(claim: ExactClaim, head: HeadCheck) -> Report:
 
     def third() -> Judgement:
         rows = sum(len(block) for block in claim.rows)
+        if claim.masked is not None:
+            rows += found[0].rows if found else 0
+        if claim.messages is not None:
+            rows += sum(message.rows for message in claim.messages)
         return retained_set.check_retained_set(claim.retained_set, rows)
 
     def fourth() -> Judgement:
         return purge.check_purge(claim.purge)
 
     def fifth() -> Judgement:
+        if (claim.messages is not None or claim.masked is not None) and not found:
+            return posterior.failed("the messages cannot be summed")
         return posterior.check_posterior(claim.ridge, claim.rows, found[0] if found else None)
 
-    if claim.ridge.mode == "freivalds":
+    if claim.masked is not None:
+        first = _guarded(masked.NUMBER, masked.NAME, masked.THRESHOLD, unmasked)
+    elif claim.messages is not None:
+        first = _guarded(resummed.NUMBER, resummed.NAME, resummed.THRESHOLD, summed)
+    elif claim.ridge.mode == "freivalds":
         first = _guarded(freivalds.NUMBER, freivalds.NAME, freivalds.THRESHOLD, tested)
     else:
         first = _guarded(statistics.NUMBER, statistics.NAME, statistics.THRESHOLD, recomputed)

@@ -1,5 +1,6 @@
 """Variant B and ACU against rational arithmetic and against refitting, on any stream."""
 
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 
@@ -327,7 +328,25 @@ def test_an_outcome_of_variant_a_has_no_notes() -> None:
     assert (outcome.claim, dict(outcome.notes)) == ("exact", {})
 
 
-def test_the_registry_knows_all_three() -> None:
-    assert registry.known() == ("acu", "ridge-exact", "ridge-woodbury")
+def test_the_registry_knows_them_all() -> None:
+    assert registry.known() == ("acu", "ridge-exact", "ridge-sketched", "ridge-woodbury")
     assert registry.get("acu") is acu.METHOD
     assert registry.get("ridge-woodbury") is ridge_woodbury.METHOD
+
+
+@both
+@pytest.mark.parametrize("forgotten", [1, 40])
+def test_a_removal_allocates_little_more_than_the_state_it_returns(
+    method: Method, forgotten: int
+) -> None:
+    d = 600
+    rows, config = example(n=60, d=d, penalty=1e4)
+    state = method.learn(config, None, rows).state
+    gone = oracle.only(rows, range(forgotten))
+    method.forget(config, state, gone)  # imports and caches are not the removal's
+    tracemalloc.start()
+    outcome = method.forget(config, state, gone)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert outcome.notes["reset"] == "none"
+    assert peak < 2.6 * 8 * d**2  # G and the inverse after it are two of them

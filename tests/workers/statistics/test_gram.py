@@ -125,6 +125,16 @@ def test_a_record_left_in_is_visible() -> None:
     assert not same(after, accumulate([without(rows, [3, 4])], 4, 2))
 
 
+def test_summing_allocates_little_more_than_two_grams() -> None:
+    rows = random_rows(np.random.default_rng(0), 100, 600, 3)
+    accumulate([rows], 600, 3, block_rows=32)
+    tracemalloc.start()
+    summed = accumulate([rows], 600, 3, block_rows=32)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.5 * summed.gram.nbytes
+
+
 @pytest.mark.parametrize("forgotten", [1, 40])
 def test_a_removal_allocates_less_than_three_grams(forgotten: int) -> None:
     rows = random_rows(np.random.default_rng(0), 400, 300, 10)

@@ -11,6 +11,7 @@ from tests.workers.methods import oracle
 from tests.workers.verifier.claims import ERASED, C, D, erasure, exact_claim, ridge_claim
 from workers.arrays import Matrix, Rows
 from workers.methods.ridge_exact import METHOD
+from workers.statistics.encoding import statistics_digest
 from workers.statistics.gram import RidgeStatistics
 from workers.verifier import registry
 from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, Report
@@ -181,6 +182,14 @@ ASYMMETRIC = TOLD.gram.copy()
 ASYMMETRIC[0, 1] += 1
 
 
+def published(before: ClaimedStatistics) -> dict[str, Any]:
+    """The claim's part on the statistics before, under their own digest."""
+    statistics = RidgeStatistics(before.gram.copy(), before.moment.copy(), before.rows)
+    config = TRUE.config
+    digest = statistics_digest(statistics, config.exponents, config.bits, config.penalty)
+    return {"before": before, "before_digest": digest}
+
+
 @pytest.mark.parametrize(
     ("changes", "numbers", "result"),
     [
@@ -202,11 +211,13 @@ ASYMMETRIC[0, 1] += 1
         ({"statistics": "secret"}, [1, 2, 5], "FAIL"),
         ({"noise": 0.0}, [5], "FAIL"),
         ({"noise": None}, [5], "FAIL"),
-        ({"before": BEFORE}, [], "PASS"),
-        ({"before": TOLD}, [], "PASS"),
-        ({"before": replace(BEFORE, rows=3)}, [5], "FAIL"),
-        ({"before": replace(BEFORE, gram=BEFORE.gram // 2)}, [5], "FAIL"),
-        ({"before": replace(BEFORE, gram=ASYMMETRIC)}, [5], "FAIL"),
+        (published(BEFORE), [], "PASS"),
+        (published(TOLD), [], "PASS"),
+        ({"before": BEFORE}, [5], "FAIL"),
+        ({"before": BEFORE, "before_digest": "0" * 64}, [5], "FAIL"),
+        (published(replace(BEFORE, rows=3)), [5], "FAIL"),
+        (published(replace(BEFORE, gram=BEFORE.gram // 2)), [5], "FAIL"),
+        (published(replace(BEFORE, gram=ASYMMETRIC)), [5], "FAIL"),
     ],
 )
 def test_odd_claimed_statistics(

@@ -1,0 +1,73 @@
+"""Which device a worker computes on: chosen and tested once, when the process starts.
+
+torch is imported only where a device is wanted: it is an optional dependency, and costs
+seconds and hundreds of megabytes.
+"""
+
+import ctypes
+import logging
+import os
+from importlib.util import find_spec
+from typing import Literal
+
+from workers.statistics import backend
+from workers.statistics.backend import Backend, DeviceError
+
+log = logging.getLogger(__name__)
+
+DEVICES = ("auto", "cpu", "cuda", "torch-cpu")
+
+
+def choose(device: str) -> Backend | None:
+    """Use a device for the sums of this process and return it; None: the CPU without torch.
+
+    cpu: never imports torch. cuda: the first CUDA device. auto: that device if there is
+    one. torch-cpu: torch on the processor, the same code where no GPU is at hand. A device
+    that is asked for and missing, or fails its self-test, is a warning and the CPU.
+    """
+    if device not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}")
+    backend.use(None)
+    if device == "cpu" or (device == "auto" and not _has_driver()):
+        return None
+    try:
+        chosen = open_device("cpu" if device == "torch-cpu" else "cuda")
+    except DeviceError as error:
+        log.warning("%s: computing on the CPU", error)
+        return None
+    backend.use(chosen)
+    log.info("computing on %s", chosen.environment["device"])
+    return chosen
+
+
+def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
+    """Return torch's device of that kind, tested and not yet in use.
+
+    Raises DeviceError, naming the cause, unless it is there and computes rightly.
+    """
+    if find_spec("torch") is None:
+        raise DeviceError("torch is not installed, run pip install 'lethe[torch]'")
+    os.environ.update(backend.NO_EMULATION)
+    try:
+        import torch
+
+        from workers.statistics.device_self_test import check_device
+        from workers.statistics.torch_backend import TorchBackend, forbid_reduced_precision
+
+        forbid_reduced_precision()
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise DeviceError("torch finds no CUDA device")
+        opened = TorchBackend(torch.device(kind))
+        check_device(opened)
+    except (ImportError, OSError, RuntimeError) as error:  # a broken driver or installation
+        raise DeviceError(f"torch cannot be used ({type(error).__name__})") from error
+    return opened
+
+
+def _has_driver() -> bool:
+    """Whether an NVIDIA driver can be loaded: without one, torch is not worth importing."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
