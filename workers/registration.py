@@ -41,8 +41,11 @@ def prepare(
     method: str = "ridge-exact",
     bits: int = 16,
     penalty: float = DEFAULT_PENALTY,
+    data: str = "rows",
 ) -> Prepared:
     """Extract features, calibrate the quantiser and pack a registration.
+
+    Where the rows stay with clients (`data` statistics or masked), only the manifest is sent.
 
     Raises:
         RefusedError: The federation holds no held-out rows, or the features are unusable.
@@ -69,6 +72,7 @@ def prepare(
         "exponents": list(quantiser.exponents),
         "bits": bits,
         "penalty": penalty,
+        "data": data,
         "extractor": {
             "id": extractor.id,
             "digest": extractor.digest,

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workers.cli.features import extractor_options
+
 if TYPE_CHECKING:
     from app.client import Client
+    from workers.datasets.federation import Federation
+    from workers.extractors.base import Extractor
 
 FIT_SECONDS = 600
+ROWS = ("rows", "statistics", "masked")
+# As in app.service.methods, not loaded here.
+METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
 
 
 @click.group()
@@ -32,36 +39,78 @@ def model() -> None:
     "--penalty", type=float, default=1.0, show_default=True, help="λ; fixed for good."
 )
 @click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
+@click.option("--method", type=click.Choice(METHODS), default="ridge-exact", show_default=True)
+@click.option(
+    "--rows",
+    "rows",
+    type=click.Choice(ROWS),
+    default="rows",
+    show_default=True,
+    help="rows: held here. statistics, masked: with the clients; DATA only calibrates.",
+)
+@click.option(
+    "--verify",
+    type=click.Choice(["full", "freivalds", "alternate"]),
+    default="full",
+    show_default=True,
+    help="How the verifier recomputes the statistics.",
+)
+@click.option("--sketch-rank", type=click.IntRange(min=1), help="Rows of a sketch.")
 @click.option(
     "--random-features", type=int, help="Width of frozen random ReLU features; default: none."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random features.")
+@extractor_options(required=False)
 def register(
     url: str,
     ref: str,
     data: Path,
     penalty: float,
     bits: int,
+    method: str,
+    rows: str,
+    verify: str,
+    sketch_rank: int | None,
     random_features: int | None,
     seed: int,
+    extractor: str | None,
+    path: Path | None,
+    parameters: dict[str, str],
+    digest: str | None,
 ) -> None:
-    """Register a ridge head over the features in DATA and wait until it is fitted."""
+    """Register a ridge head over the features in DATA and wait until it is fitted.
+
+    The extractor that DATA names, or --extractor, or none is registered by its digest.
+    """
     from workers.cli.errors import shown
     from workers.datasets.npz import load_npz
-    from workers.extractors.base import Extractor
-    from workers.extractors.identity import Identity
-    from workers.extractors.random_relu import RandomRelu
+    from workers.extractors import registry
     from workers.registration import prepare
 
     with shown():
         federation = load_npz(data)
         width = federation.features.shape[1]
-        extractor: Extractor = Identity(width)
-        if random_features is not None:
-            extractor = RandomRelu(width, random_features, seed)
-        prepared = prepare(federation, extractor, ref=ref, bits=bits, penalty=penalty)
+        if random_features is not None and extractor is None:
+            extractor = "random-relu"
+            parameters = {"outputs": str(random_features), "seed": str(seed), **parameters}
+        if extractor is not None:
+            opened = registry.open_extractor(
+                extractor, parameters, path=path, digest=digest, width=width
+            )
+        else:
+            opened = _named_in(data, federation, digest)
+        prepared = prepare(
+            federation, opened, ref=ref, method=method, bits=bits, penalty=penalty, data=rows
+        )
+    manifest = {**prepared.manifest, "verification": {"statistics": verify}}
+    if sketch_rank is not None:
+        manifest["sketch"] = {"rank": sketch_rank}
     with _client(url) as operator:
-        operator.register_model(prepared.manifest, prepared.npz)
+        if rows != "rows":
+            operator.register_model(manifest)
+            click.echo(f"registered {ref}: it waits for the statistics of its clients")
+            return
+        operator.register_model(manifest, prepared.npz)
         click.echo(f"registered {len(prepared.records)} records, fitting …")
         deadline = time.monotonic() + FIT_SECONDS
         while (state := operator.model(ref))["state"] == "registered":
@@ -85,6 +134,17 @@ def list_models(url: str, as_json: bool) -> None:
             else:
                 version = row["current_version"] or "-"
                 click.echo(f"{row['ref']:32} {row['state']:10} version {version}")
+
+
+def _named_in(data: Path, federation: "Federation", digest: str | None) -> "Extractor":
+    """Return the extractor that DATA's features came from, the identity if it names none."""
+    from workers.datasets.raw import load_extractor
+    from workers.extractors.identity import Identity
+    from workers.extractors.registry import check_digest
+
+    named = load_extractor(data) or Identity(federation.features.shape[1])
+    check_digest(named, digest)
+    return named
 
 
 def _client(url: str) -> "Client":

@@ -7,19 +7,27 @@ import threading
 
 import click
 
+DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics load later
+
 
 @click.command()
 @click.option("--beat", is_flag=True, help="Also run the schedule (one process of all does).")
 @click.option("--until-eof", is_flag=True, help="Stop when standard input closes.")
-def worker(beat: bool, until_eof: bool) -> None:
+@click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    help="Where sums over rows are computed; default: LETHE_DEVICE, else auto.",
+)
+def worker(beat: bool, until_eof: bool, device: str | None) -> None:
     """Execute, verify and certify; the environment (LETHE_*) says from what."""
     from celery.beat import EmbeddedService
 
     from app.dispatch import QUEUE
-    from workers import runtime
+    from workers import devices, runtime
     from workers.celery_app import app
 
-    runtime.services()  # a log or key that is missing is named now, not at the first task
+    services = runtime.services()  # a missing log or key is named now, not at the first task
+    devices.choose(device or services.settings.device)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if beat:

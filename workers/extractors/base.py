@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,13 @@ from numpy.typing import NDArray
 from workers.errors import RefusedError
 
 Features = NDArray[np.floating[Any]]
+Inputs = NDArray[Any]
+Parameters = Mapping[str, str]  # as a registration carries them
+Kind = Literal["features", "texts", "images"]
+
+
+class ExtractorError(RefusedError):
+    """An extractor cannot be opened, is not the pinned one, or computes nothing usable."""
 
 
 class Extractor(Protocol):
@@ -25,17 +32,22 @@ class Extractor(Protocol):
         """Hex SHA-256 over the weights and the preprocessing."""
 
     @property
-    def parameters(self) -> Mapping[str, float]:
-        """What the registry needs, besides the name, to build it again."""
+    def parameters(self) -> Parameters:
+        """What the registry needs, besides the name and the files, to build it again."""
 
-    def extract(self, inputs: Features) -> Features:
-        """Return features (n, d) of inputs (n, p), float32 or float64.
+    @property
+    def kind(self) -> Kind:
+        """What it reads: a matrix of numbers, strings, or images of one size."""
 
-        Raises RefusedError if the inputs have another width or hold NaN or infinity.
+    def extract(self, inputs: Inputs) -> Features:
+        """Return features (n, d) of n inputs, float32 or float64, finite.
+
+        features: floats (n, p); texts: strings (n,); images: uint8 (n, height, width, 3).
+        Raises RefusedError if the inputs have another shape or hold NaN or infinity.
         """
 
 
-def check_inputs(inputs: Features, width: int) -> None:
+def check_inputs(inputs: Inputs, width: int) -> None:
     """Raise RefusedError unless inputs are finite floats of shape (n, width)."""
     if inputs.ndim != 2 or inputs.shape[1] != width:
         raise RefusedError(f"inputs must have {width} columns: check the extractor")
@@ -43,11 +55,36 @@ def check_inputs(inputs: Features, width: int) -> None:
         raise RefusedError("inputs must be floats without NaN or infinity: repair the rows")
 
 
-def digest_of(name: str, parameters: Mapping[str, float], *weights: Features) -> str:
-    """Return the SHA-256 (hex) of a name, its parameters and its weights' bytes."""
+def check_features(features: Inputs, rows: int, width: int) -> Features:
+    """Return the features, (rows, width) and finite. Raises ExtractorError otherwise."""
+    if features.shape != (rows, width) or features.dtype.kind != "f":
+        raise ExtractorError(f"the extractor must give {width} numbers for each input")
+    if not np.isfinite(features).all():
+        raise ExtractorError("the extractor gave NaN or infinity: its weights are unusable")
+    return features
+
+
+def digest_of(name: str, parameters: Parameters, *weights: Features) -> str:
+    """Return the SHA-256 (hex) of a name, its numeric parameters and its weights' bytes."""
     digest = hashlib.sha256()
     exact = {key: float(value).hex() for key, value in parameters.items()}
     digest.update(json.dumps([name, exact], sort_keys=True).encode())
     for array in weights:
         digest.update(f"{array.shape}".encode() + array.astype("<f8").tobytes())
     return digest.hexdigest()
+
+
+def digest_of_files(name: str, parameters: Parameters, files: Mapping[str, bytes]) -> str:
+    """Return the SHA-256 (hex) of a name, its parameters and its files by their roles.
+
+    The hash of [name, parameters, {role: hex SHA-256 of the file}] as JSON with sorted
+    keys and without spaces. Where a file lies and when it was written is not in it.
+    """
+    hashes = {role: hashlib.sha256(data).hexdigest() for role, data in files.items()}
+    text = json.dumps(
+        [name, dict(parameters), hashes],
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()

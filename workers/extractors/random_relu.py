@@ -5,14 +5,13 @@ et al., NeurIPS 2023, section 3). R and b come from a published seed, so anyone 
 the same extractor and no training data is in it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from workers.arrays import Matrix
 from workers.errors import RefusedError
-from workers.extractors.base import Features, check_inputs, digest_of
+from workers.extractors.base import Features, Inputs, Kind, Parameters, check_inputs, digest_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +27,7 @@ class RandomRelu:
     seed: int
     scale: float = 1.0
     id: str = "random-relu"
+    kind: Kind = "features"
     projection: Matrix = field(init=False, repr=False)
     shift: Matrix = field(init=False, repr=False)
 
@@ -43,13 +43,13 @@ class RandomRelu:
         object.__setattr__(self, "shift", rng.uniform(-1.0, 1.0, self.outputs))
 
     @property
-    def parameters(self) -> Mapping[str, float]:
+    def parameters(self) -> Parameters:
         """The shape, the seed and the scale."""
         return {
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "scale": self.scale,
-            "seed": self.seed,
+            "inputs": str(self.inputs),
+            "outputs": str(self.outputs),
+            "scale": str(float(self.scale)),
+            "seed": str(self.seed),
         }
 
     @property
@@ -57,7 +57,7 @@ class RandomRelu:
         """Hex SHA-256 over name, parameters and weights."""
         return digest_of(self.id, self.parameters, self.projection, self.shift)
 
-    def extract(self, inputs: Features) -> Features:
+    def extract(self, inputs: Inputs) -> Features:
         """Return features (n, outputs) float64, all >= 0. Raises as `check_inputs`."""
         check_inputs(inputs, self.inputs)
         scaled = inputs.astype(np.float64) * self.scale

@@ -1,9 +1,12 @@
+import hashlib
+
 import numpy as np
 import pytest
 
 from workers.errors import RefusedError
 from workers.extractors import registry
-from workers.extractors.base import Extractor
+from workers.extractors.base import Extractor, ExtractorError, digest_of_files
+from workers.extractors.described import format_description, parse_description
 from workers.extractors.identity import Identity
 from workers.extractors.random_relu import RandomRelu
 
@@ -97,20 +100,95 @@ def test_odd_inputs_are_refused(extractor: Extractor, bad: np.ndarray, message: 
     [
         ("resnet", {}, "identity, random-relu"),
         ("identity", {}, "missing"),
-        ("identity", {"dimension": NAN}, "no number"),
-        ("identity", {"dimension": float("inf")}, "no number"),
-        ("identity", {"dimension": 0}, "at least one column"),
-        ("identity", {"dimension": 4, "seed": 1}, "unknown"),
-        ("identity", {"dimension": 4.5}, "not canonical"),
-        ("random-relu", {"inputs": 4, "outputs": 6, "seed": 0}, "missing"),
-        ("random-relu", {"inputs": 4, "outputs": 0, "seed": 0, "scale": 1}, "one column"),
-        ("random-relu", {"inputs": 4, "outputs": 6, "seed": -1, "scale": 1}, "seed"),
-        ("random-relu", {"inputs": 4, "outputs": 6, "seed": 0, "scale": 0}, "scale"),
-        ("random-relu", {"inputs": 4, "outputs": 6, "seed": 0, "scale": NAN}, "scale"),
+        ("identity", {"dimension": "nan"}, "no number"),
+        ("identity", {"dimension": "inf"}, "no number"),
+        ("identity", {"dimension": "0"}, "at least one column"),
+        ("identity", {"dimension": "4", "seed": "1"}, "unknown"),
+        ("identity", {"dimension": "4.5"}, "no number"),
+        ("identity", {"dimension": "04"}, "not canonical"),
+        ("random-relu", {"inputs": "4", "outputs": "6", "seed": "0"}, "missing"),
+        (
+            "random-relu",
+            {"inputs": "4", "outputs": "0", "seed": "0", "scale": "1.0"},
+            "one column",
+        ),
+        ("random-relu", {"inputs": "4", "outputs": "6", "seed": "-1", "scale": "1.0"}, "seed"),
+        ("random-relu", {"inputs": "4", "outputs": "6", "seed": "0", "scale": "0.0"}, "scale"),
+        ("random-relu", {"inputs": "4", "outputs": "6", "seed": "0", "scale": "nan"}, "scale"),
+        (
+            "random-relu",
+            {"inputs": "4", "outputs": "6", "seed": "0", "scale": "1"},
+            "not canonical",
+        ),
+        ("torch-module", {"inputs": "4"}, "path"),
+        ("timm", {}, "path"),
     ],
 )
 def test_odd_registrations_are_refused(
-    name: str, parameters: dict[str, float], message: str
+    name: str, parameters: dict[str, str], message: str
 ) -> None:
     with pytest.raises(RefusedError, match=message):
         registry.get(name, parameters)
+
+
+def test_a_pinned_digest_is_compared() -> None:
+    pinned = Identity(4).digest
+    assert registry.get("identity", {"dimension": "4"}, digest=pinned).digest == pinned
+    for digest in (Identity(5).digest, "", pinned[:-1]):
+        with pytest.raises(ExtractorError, match="differs from the pinned one"):
+            registry.get("identity", {"dimension": "4"}, digest=digest)
+
+
+def test_what_follows_from_the_data_may_be_left_out() -> None:
+    assert registry.open_extractor("identity", {}, width=7).parameters == {"dimension": "7"}
+    opened = registry.open_extractor("random-relu", {"outputs": "9"}, width=4)
+    assert opened.digest == RandomRelu(4, 9, 0).digest
+    with pytest.raises(RefusedError, match="missing"):
+        registry.open_extractor("identity", {})
+
+
+def test_files_enter_a_digest_by_role_and_content() -> None:
+    files = {"a": b"1", "b": b"2"}
+    digests = {
+        digest_of_files("x", {"p": "1"}, files),
+        digest_of_files("y", {"p": "1"}, files),
+        digest_of_files("x", {"p": "2"}, files),
+        digest_of_files("x", {"p": "1"}, {"a": b"2", "b": b"1"}),
+        digest_of_files("x", {"p": "1"}, {"a": b"1"}),
+    }
+    assert len(digests) == 5
+    assert digest_of_files("x", {"p": "1"}, dict(reversed(files.items()))) in digests
+    spelled = '["x",{"p":"1"},{"a":"6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"}]'
+    want = hashlib.sha256(spelled.encode()).hexdigest()
+    assert digest_of_files("x", {"p": "1"}, {"a": b"1"}) == want
+
+
+@pytest.mark.parametrize("extractor", [Identity(4), RandomRelu(4, 6, 3, 0.5)])
+def test_a_description_names_the_extractor_and_passes_features_on(extractor: Extractor) -> None:
+    text = format_description(extractor, 4)
+    described = parse_description(text)
+    assert (described.id, described.digest) == (extractor.id, extractor.digest)
+    assert described.parameters == extractor.parameters
+    x = inputs()
+    assert described.extract(x) is x
+    with pytest.raises(RefusedError, match="4 columns"):
+        described.extract(x[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"identity"', '"Identity Ltd"'),
+        ('"digest":"', '"digest":"x'),
+        ('"dimension":4', '"dimension":"4"'),
+        (",", ", "),
+        ("{", "["),
+        ('"id"', '"name"'),
+        ('"parameters":{"dimension":"4"}', '"parameters":["4"]'),
+    ],
+)
+def test_other_descriptions_are_refused(old: str, new: str) -> None:
+    text = format_description(Identity(4), 4)
+    assert parse_description(text).id == "identity"
+    with pytest.raises(ExtractorError, match="lethe features extract"):
+        parse_description(text.replace(old, new, 1))

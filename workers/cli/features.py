@@ -1,0 +1,123 @@
+"""`lethe features`: compute features beside the data, with an extractor pinned by digest."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+# As in workers.extractors.registry, which would load the numerics before they are needed.
+EXTRACTORS = ("identity", "random-relu", "sentence-transformers", "timm", "torch-module")
+
+
+def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    if any(not sign for _, sign, _ in pairs):
+        raise click.BadParameter("write NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def extractor_options(required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the options that name an extractor: extractor, path, parameters, digest."""
+    options = (
+        click.option("--extractor", type=click.Choice(EXTRACTORS), required=required),
+        click.option(
+            "--path",
+            type=click.Path(path_type=Path),
+            help="The extractor's files: a .pt2 archive, a directory or a .safetensors file.",
+        ),
+        click.option(
+            "--parameter",
+            "parameters",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_pairs,
+            help="random-relu: outputs, seed, scale; timm: model. Others follow.",
+        ),
+        click.option("--digest", help="Refuse any extractor but that of this digest."),
+    )
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.group()
+def features() -> None:
+    """Turn records into features with a frozen extractor, here and not on the service."""
+
+
+@features.command()
+@extractor_options(required=True)
+@click.option(
+    "--data",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="An .npz with inputs, features, texts or images; labels, clients … are kept.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where features and what came with them go (.npz).",
+)
+def extract(
+    extractor: str,
+    path: Path | None,
+    parameters: dict[str, str],
+    digest: str | None,
+    data: Path,
+    out: Path,
+) -> None:
+    """Compute the features of DATA and print which extractor did.
+
+    OUT names the extractor and its digest, and `lethe model register` reads them there.
+    """
+    import numpy as np
+
+    from workers.cli.errors import shown
+    from workers.datasets.raw import load_raw
+    from workers.errors import RefusedError
+    from workers.extractors import registry
+    from workers.extractors.described import format_description
+
+    with shown():
+        raw = load_raw(data)
+        width = raw.inputs.shape[1] if raw.kind == "features" else None
+        opened = registry.open_extractor(
+            extractor, parameters, path=path, digest=digest, width=width
+        )
+        if opened.kind != raw.kind:
+            raise RefusedError(f"{extractor} reads {opened.kind}: the file holds {raw.kind}")
+        found = opened.extract(raw.inputs)
+        description = format_description(opened, found.shape[1])
+        with out.open("wb") as file:
+            np.savez(
+                file,
+                allow_pickle=False,
+                features=found,
+                extractor=np.array(description),
+                **raw.beside,
+            )
+    click.echo(f"extractor {opened.id}")
+    click.echo(f"digest    {opened.digest}")
+    for name, value in sorted(opened.parameters.items()):
+        click.echo(f"{name:9} {value}")
+    click.echo(f"{len(found)} rows of {found.shape[1]} features in {out}")
+
+
+@features.command()
+@extractor_options(required=True)
+def digest(
+    extractor: str, path: Path | None, parameters: dict[str, str], digest: str | None
+) -> None:
+    """Print the digest of an extractor, to pin it by."""
+    from workers.cli.errors import shown
+    from workers.extractors import registry
+
+    with shown():
+        opened = registry.open_extractor(extractor, parameters, path=path, digest=digest)
+    click.echo(opened.digest)
