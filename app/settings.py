@@ -15,6 +15,7 @@ PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe
 
 
 MASTER_KEY_BYTES = 32
+MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its transaction
 
 
 class SettingsError(LetheError):
@@ -81,9 +82,9 @@ class Settings(BaseSettings):
         default=SecretStr(""),
         description="Replaces the password of database_url, so that the URL can be public.",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(
+    device: Literal["auto", "cpu", "cuda", "torch-cpu"] = Field(
         default="auto",
-        description="Where methods compute; ridge methods always use the CPU.",
+        description="Where methods sum over rows; auto: a GPU that passes its self-test.",
     )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."
@@ -114,10 +115,30 @@ class Settings(BaseSettings):
         gt=0,
         description="Attempts before an error of the computation fails a job.",
     )
+    batch_min_requests: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_COALESCED,
+        description="Erasure requests that wait for one another before a model is updated.",
+    )
+    batch_max_wait_seconds: int = Field(
+        default=0,
+        ge=0,
+        description="Longest such wait, in seconds; it ends 7 days before a request is due.",
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise plants a fault at a named step.",
     )
+
+    @model_validator(mode="after")
+    def _refuse_half_a_batch(self) -> Self:
+        if (self.batch_min_requests > 1) != (self.batch_max_wait_seconds > 0):
+            raise ValueError(
+                "set LETHE_BATCH_MIN_REQUESTS (above 1) and LETHE_BATCH_MAX_WAIT_SECONDS "
+                "(above 0) together: how many requests wait, and how long at most"
+            )
+        return self
 
     @model_validator(mode="after")
     def _refuse_unsafe_production(self) -> Self:

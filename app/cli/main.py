@@ -16,8 +16,16 @@ GROUP = "lethe.commands"
 
 # Each extra includes the ones before it: the last that anything asks for is the answer.
 _EXTRAS = ("server", "worker", "demo")
-_EXTRA_OF_COMMAND = {"demo": "demo", "model": "worker", "worker": "worker"}
+_EXTRA_OF_COMMAND = {
+    "client": "worker",
+    "demo": "demo",
+    "features": "worker",
+    "model": "worker",
+    "round": "worker",
+    "worker": "worker",
+}
 _EXTRA_OF_PACKAGE = {
+    "Crypto": "worker",
     "safetensors": "worker",
     "scipy": "worker",
     "sklearn": "demo",

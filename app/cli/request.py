@@ -84,6 +84,8 @@ def submit(
             regulation=regulation,
             idempotency_key=idempotency_key,
         )
+        for warning in receipt.warnings:
+            click.echo(f"warning: {_plain(warning)}", err=True)
         if as_json:
             _print_json(receipt.document)
         else:

@@ -30,13 +30,17 @@ class LogReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The answer to a submission. `id` is a secret of its holder, `ref` its public name."""
+    """The answer to a submission. `id` is a secret of its holder, `ref` its public name.
+
+    warnings are sentences to be read; none of them changes the request.
+    """
 
     id: str
     ref: str
     state: str
     due_at: datetime
     receipt: LogReceipt
+    warnings: tuple[str, ...]
     document: Document = field(repr=False, compare=False)
 
 
@@ -108,6 +112,7 @@ def parse_receipt(response: httpx2.Response) -> Receipt:
             hashes=tuple(_base64(item) for item in _typed(receipt, "hashes", list)),
             checkpoint=_typed(receipt, "checkpoint", str),
         ),
+        warnings=_warnings(document),
         document=document,
     )
 
@@ -215,6 +220,14 @@ def _typed(document: Any, name: str, kind: type[T]) -> T:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise AnswerError(f"the service's answer has no proper field {name!r}")
     return value
+
+
+def _warnings(document: Document) -> tuple[str, ...]:
+    # An older service sends none.
+    found = _typed(document, "warnings", list) if "warnings" in document else []
+    if not all(isinstance(text, str) for text in found):
+        raise AnswerError("the service's answer has no proper field 'warnings'")
+    return tuple(found)
 
 
 def _optional(document: Document, name: str) -> str | None:

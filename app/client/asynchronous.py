@@ -116,9 +116,12 @@ class AsyncClient:
         """Return the evidence whose digest the certificate names."""
         return await self._run(self._core.content(calls.request(request_id, "/evidence")))
 
-    async def contribute(self, model: str, npz: bytes) -> Document:
-        """Add rows to a model: an .npz with features, labels, clients and records."""
-        return await self._object(calls.contribute(model, npz))
+    async def contribute(self, model: str, npz: bytes, *, add_back: bool = False) -> Document:
+        """Add rows to a model: an .npz with features, labels, clients and records.
+
+        An erased record is learned again only with add_back, which is signed with the rest.
+        """
+        return await self._object(calls.contribute(model, npz, add_back))
 
     async def register_key(
         self,
@@ -141,9 +144,28 @@ class AsyncClient:
         """Revoke a key. What it signed before stays valid."""
         await self._run(self._core.content(calls.revoke_key(keyid)))
 
-    async def register_model(self, manifest: Mapping[str, Any], npz: bytes) -> Document:
-        """Register a model: its manifest, and its training rows as an .npz."""
+    async def register_model(
+        self, manifest: Mapping[str, Any], npz: bytes | None = None
+    ) -> Document:
+        """Register a model: its manifest and, unless clients keep theirs, its rows."""
         return await self._object(calls.register_model(manifest, npz))
+
+    async def manifest(self, model: str) -> Document:
+        """Return what a client computes its statistics with; signed with a client's key."""
+        return await self._object(calls.manifest(model))
+
+    async def asked(self) -> list[Document]:
+        """Return the releases the signing client is asked for: records, by model."""
+        page, _ = await self._run(self._core.page(calls.asked()))
+        return list(page.items)
+
+    async def answer_release(self, release: str, npz: bytes) -> Document:
+        """Send the statistics of exactly the records that a release asks for."""
+        return await self._object(calls.answer_release(release, npz))
+
+    async def drop_release(self, release: str) -> Document:
+        """Decide to remove all that a silent client sent for the subject; needs a token."""
+        return await self._object(calls.drop_release(release))
 
     def models(self) -> AsyncIterator[Document]:
         """Iterate over all models."""
@@ -152,6 +174,10 @@ class AsyncClient:
     async def model(self, ref: str) -> Document:
         """Return one model."""
         return await self._object(calls.operator_get("models", ref))
+
+    def releases(self) -> AsyncIterator[Document]:
+        """Iterate over what clients are asked and have not sent; needs an operator's token."""
+        return self._items(calls.operator_get("releases"))
 
     def versions(self, ref: str) -> AsyncIterator[Document]:
         """Iterate over a model's versions, oldest first."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote
@@ -22,6 +22,7 @@ from app.signing.keys import (
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 JSON = "application/json"
+NPZ = "application/x-npz"
 Auth = Literal["none", "signature", "token"]
 Query = Mapping[str, str | int | bool | None]
 
@@ -87,23 +88,44 @@ def withdraw(request_id: str) -> Call:
     return Call("DELETE", _path("v1", "requests", request_id), "signature")
 
 
-def contribute(model: str, npz: bytes) -> Call:
-    """POST rows to a model."""
+def contribute(model: str, npz: bytes, add_back: bool = False) -> Call:
+    """POST rows to a model; with add_back, erased records may be among them."""
     path = _path("v1", "models", model) + "/contributions"
-    return _post(path, npz, "application/x-npz", "signature", None)
+    call = _post(path, npz, NPZ, "signature", None)
+    return replace(call, query=(("add_back", "true"),)) if add_back else call
 
 
-def register_model(manifest: Mapping[str, Any], npz: bytes) -> Call:
-    """POST a model: a manifest and its training rows, as two parts of a form."""
-    encoder = httpx2.Request(
-        "POST",
-        "http://encoder.invalid",
-        files={
-            # Without a file name it is a form field, as the service expects it.
-            "manifest": (None, canonical.encode(dict(manifest)), JSON),
-            "data": ("data.npz", npz, "application/octet-stream"),
-        },
-    )
+def manifest(model: str) -> Call:
+    """GET, signed by a client, what its statistics for a model are computed with."""
+    return Call("GET", _path("v1", "models", model, "manifest"), "signature")
+
+
+def asked() -> Call:
+    """GET, signed by a client, which records it is asked to release."""
+    return Call("GET", "/v1/releases/asked", "signature")
+
+
+def answer_release(release: str, npz: bytes) -> Call:
+    """POST the statistics of the records asked for."""
+    path = _path("v1", "releases", release) + "/answer"
+    return _post(path, npz, NPZ, "signature", None)
+
+
+def drop_release(release: str) -> Call:
+    """POST an operator's decision to remove the whole block."""
+    path = _path("v1", "releases", release) + "/drop"
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
+def register_model(manifest: Mapping[str, Any], npz: bytes | None) -> Call:
+    """POST a model as a form: a manifest and, unless clients keep theirs, its rows."""
+    files: dict[str, Any] = {
+        # Without a file name it is a form field, as the service expects it.
+        "manifest": (None, canonical.encode(dict(manifest)), JSON),
+    }
+    if npz is not None:
+        files["data"] = ("data.npz", npz, "application/octet-stream")
+    encoder = httpx2.Request("POST", "http://encoder.invalid", files=files)
     body = encoder.read()
     return _post("/v1/models", body, encoder.headers["content-type"], "token", None)
 

@@ -125,9 +125,12 @@ class Client:
         """Return the evidence whose digest the certificate names."""
         return self._run(self._core.content(calls.request(request_id, "/evidence")))
 
-    def contribute(self, model: str, npz: bytes) -> Document:
-        """Add rows to a model: an .npz with features, labels, clients and records."""
-        return self._object(calls.contribute(model, npz))
+    def contribute(self, model: str, npz: bytes, *, add_back: bool = False) -> Document:
+        """Add rows to a model: an .npz with features, labels, clients and records.
+
+        An erased record is learned again only with add_back, which is signed with the rest.
+        """
+        return self._object(calls.contribute(model, npz, add_back))
 
     def register_key(
         self,
@@ -150,9 +153,26 @@ class Client:
         """Revoke a key. What it signed before stays valid."""
         self._run(self._core.content(calls.revoke_key(keyid)))
 
-    def register_model(self, manifest: Mapping[str, Any], npz: bytes) -> Document:
-        """Register a model: its manifest, and its training rows as an .npz."""
+    def register_model(self, manifest: Mapping[str, Any], npz: bytes | None = None) -> Document:
+        """Register a model: its manifest and, unless clients keep theirs, its rows."""
         return self._object(calls.register_model(manifest, npz))
+
+    def manifest(self, model: str) -> Document:
+        """Return what a client computes its statistics with; signed with a client's key."""
+        return self._object(calls.manifest(model))
+
+    def asked(self) -> list[Document]:
+        """Return the releases the signing client is asked for: records, by model."""
+        page, _ = self._run(self._core.page(calls.asked()))
+        return list(page.items)
+
+    def answer_release(self, release: str, npz: bytes) -> Document:
+        """Send the statistics of exactly the records that a release asks for."""
+        return self._object(calls.answer_release(release, npz))
+
+    def drop_release(self, release: str) -> Document:
+        """Decide to remove all that a silent client sent for the subject; needs a token."""
+        return self._object(calls.drop_release(release))
 
     def models(self) -> Iterator[Document]:
         """Iterate over all models."""
@@ -161,6 +181,10 @@ class Client:
     def model(self, ref: str) -> Document:
         """Return one model."""
         return self._object(calls.operator_get("models", ref))
+
+    def releases(self) -> Iterator[Document]:
+        """Iterate over what clients are asked and have not sent; needs an operator's token."""
+        return self._items(calls.operator_get("releases"))
 
     def versions(self, ref: str) -> Iterator[Document]:
         """Iterate over a model's versions, oldest first."""

@@ -56,13 +56,17 @@ class Receipt(Wire):
 
 
 class Accepted(Wire):
-    """202: the request is durable. `id` is the capability, `ref` its name in the log."""
+    """202: the request is durable. `id` is the capability, `ref` its name in the log.
+
+    `warnings` are sentences for the requester to read; none of them changes the request.
+    """
 
     id: str
     ref: str
     state: str
     due_at: Time
     receipt: Receipt
+    warnings: list[str]
 
 
 class HistoryItem(Wire):

@@ -31,6 +31,7 @@ from app.service.problems import (
     NotWithdrawableError,
     UnknownModelError,
 )
+from app.service.queue import head_of_queue
 from app.service.scope import check_scope, claim
 from app.signing.errors import KeyRevokedError, KeyUnknownError, SignatureReplayedError
 from app.signing.http import SignedBy
@@ -46,6 +47,11 @@ from models import (
     UsedNonce,
 )
 
+ALONE = (
+    "This request erases a single record, and the model is updated for it alone. Whoever has "
+    "the model from before and from after can compute the record from the difference. The "
+    "operator can have requests wait for one another, or you can name several records in one."
+)
 CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits for someone
 
 
@@ -82,6 +88,12 @@ def submit(
             created_at=tx.now,
         )
         tx.session.add(job)
+        if services.settings.batch_min_requests > 1:
+            # This one may be what those at the head of the queue have waited for.
+            tx.session.flush()
+            head = head_of_queue(tx.session, request.model_id)
+            assert head is not None
+            return request.id, head.id
         return request.id, job.id
 
     request_id, job_id = services.committer.submit(effect)
@@ -91,6 +103,7 @@ def submit(
     reached("request.dispatched")
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
+        warnings = _warnings(services, session, request)
     receipt = services.ledger.receipt(request.log_index)
     return Accepted(
         id=request.id,
@@ -105,7 +118,17 @@ def submit(
             hashes=[base64.b64encode(value).decode() for value in receipt.hashes],
             checkpoint=receipt.checkpoint,
         ),
+        warnings=warnings,
     )
+
+
+def _warnings(services: Services, session: Session, request: ErasureRequest) -> list[str]:
+    """Return what the requester should know; the same for each answer to a request."""
+    received = session.get(RequestEvent, request.log_index)
+    single = received is not None and received.payload["records"] == 1
+    if single and services.settings.batch_min_requests == 1:
+        return [ALONE]
+    return []
 
 
 def use_signature(tx: Transaction, signed: SignedBy) -> RequesterKey:

@@ -2,12 +2,13 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, func, update
+from sqlalchemy import ColumnElement, func, or_, update
 from sqlmodel import Session, col, select
 
+from app.ledger.entries import parse_leaf
 from app.schemas.requests import Scope
 from app.service.problems import (
     AlreadyErasedError,
@@ -20,6 +21,7 @@ from app.vault.master import MasterKey
 from models import (
     Contribution,
     ErasureRequest,
+    LogEntry,
     Model,
     Record,
     RequesterKey,
@@ -27,6 +29,7 @@ from models import (
     Tombstone,
 )
 
+ADD_BACK = "addBack"  # digest in the log's entry of a contribution that brings records back
 CHUNK = 500  # SQLite's oldest limit on bound variables is 999
 
 
@@ -38,6 +41,28 @@ def record_tag(tombstone_key: bytes, record: str) -> bytes:
 def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
     """Unseal the key that tags a model's erased records."""
     return master.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
+
+
+def has_tombstone(
+    session: Session, model_id: int | None, tombstone_key: bytes, records: Sequence[str]
+) -> bool:
+    """Return whether one of at most CHUNK records was erased from a model."""
+    tags = [record_tag(tombstone_key, record) for record in records]
+    query = select(Tombstone.tag).where(
+        Tombstone.model_id == model_id, col(Tombstone.tag).in_(tags)
+    )
+    return session.exec(query).first() is not None
+
+
+def tags_digest(tags: Collection[bytes]) -> str:
+    """Return the hex SHA-256 of the tags in ascending order, one after the other."""
+    return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
+
+
+def is_add_back(session: Session, contribution: Contribution) -> bool:
+    """Return whether a contribution was signed to bring erased records back, as logged."""
+    entry = session.get_one(LogEntry, contribution.log_index)
+    return ADD_BACK in parse_leaf(entry.leaf).digests
 
 
 def check_scope(
@@ -120,17 +145,28 @@ def _missing(session: Session, model: Model, named: Sequence[str]) -> list[str]:
     return [record for record in named if record not in found]
 
 
-def claim_owner(session: Session, model_id: int, scope: Scope, request_id: str) -> None:
-    """Claim all that a client or subject has in the training set now, whoever claimed it.
+def claim_again(
+    session: Session,
+    model_id: int,
+    scope: Scope,
+    request_id: str,
+    before: Collection[str] = (),
+) -> None:
+    """Claim what a scope means now that its request's turn has come.
 
-    Called when the request's turn has come: what was contributed, or given free by a
-    withdrawn request, between submission and execution is erased with the rest. A scope of
-    named records means those records and stays as it was claimed.
+    A client's or subject's records are all claimed, whoever claimed them, but for those of
+    the requests `before`, which are executed in the same update: what was contributed, or
+    given free by a withdrawn request, between submission and execution is erased with the
+    rest. A scope of named records means those records: of them, it gets back what an
+    earlier request took and gave free again.
     """
+    kept: ColumnElement[bool] = col(Record.claimed_by).is_(None)
     if scope.records is None:
-        statement = update(Record).where(*_owned(model_id, scope))
+        kept = or_(kept, col(Record.claimed_by).not_in(before))
+    for conditions in _parts(model_id, scope):
+        statement = update(Record).where(*conditions, kept)
         session.connection().execute(statement.values(claimed_by=request_id))
-        session.expire_all()
+    session.expire_all()
 
 
 def owners(session: Session, model_id: int, scope: Scope) -> list[Subject]:
@@ -171,18 +207,22 @@ def _check_entitled(session: Session, key: RequesterKey, subjects: set[int]) -> 
 def _explain_missing(
     session: Session, master: MasterKey, model: Model, key: RequesterKey, missing: list[str]
 ) -> None:
+    pending = session.exec(
+        select(Contribution).where(
+            Contribution.model_id == model.id, Contribution.state == "received"
+        )
+    ).all()
+    # Who is told "already erased" goes away; the record may be on its way back.
+    returning = any(is_add_back(session, row) for row in pending)
     tombstone_key = open_tombstone_key(master, model)
-    tags = [record_tag(tombstone_key, record) for record in missing]
+    tags = [] if returning else [record_tag(tombstone_key, record) for record in missing]
     for chunk in chunks(tags):
         query = select(Tombstone).where(
             Tombstone.model_id == model.id, col(Tombstone.tag).in_(chunk)
         )
         if (stone := session.exec(query).first()) is not None:
             _refuse_claimed(session, key, stone.request_id)
-    pending = select(Contribution.id).where(
-        Contribution.model_id == model.id, Contribution.state == "received"
-    )
-    if session.exec(pending).first() is not None:
+    if pending:
         raise ContributionPendingError(
             "rows contributed to this model are still being learned: try again in a minute"
         )

@@ -43,6 +43,9 @@ REFUSED: list[tuple[str, str, Any, str]] = [
     ("long key", "master_key", base64.b64encode(bytes(33)).decode(), "LETHE_MASTER_KEY"),
     ("no base64", "master_key", "€" * 32, "LETHE_MASTER_KEY"),
     ("fault", "fault", "request.checked=kill", "LETHE_FAULT"),
+    ("a batch without a wait", "batch_min_requests", 2, "LETHE_BATCH_MAX_WAIT_SECONDS"),
+    ("a wait without a batch", "batch_max_wait_seconds", 60, "LETHE_BATCH_MIN_REQUESTS"),
+    ("too large a batch", "batch_min_requests", 257, "LETHE_BATCH_MIN_REQUESTS"),
     ("number", "lease_seconds", "M9dKxPUQ", "LETHE_LEASE_SECONDS"),
     ("choice", "device", "M9dKxPUQ", "LETHE_DEVICE"),
 ]  # fmt: skip
@@ -55,6 +58,11 @@ def test_an_unsafe_production_is_refused_by_name(name: str, value: Any, named: s
     shown = "".join(traceback.format_exception(caught.value))
     for secret in (KEY, "M9dKxPUQ", "ValidationError"):
         assert secret not in shown
+
+
+def test_a_batch_and_its_wait_go_together() -> None:
+    made = Settings(**GOOD, batch_min_requests=256, batch_max_wait_seconds=3600)
+    assert (made.batch_min_requests, made.batch_max_wait_seconds) == (256, 3600)
 
 
 def test_development_needs_nothing() -> None:

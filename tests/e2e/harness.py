@@ -37,6 +37,7 @@ class Processes:
     worker: subprocess.Popen[bytes] | None = None
     base_url: str = ""
     token: str = ""
+    more: dict[str, str] = field(default_factory=dict)  # further settings of both
 
     def environment(self, fault: str = "") -> dict[str, str]:
         """Return what both processes see; short leases, or a kill would stall the test."""
@@ -51,6 +52,7 @@ class Processes:
             "LETHE_SWEEP_SECONDS": "1",
             "LETHE_FAULT": fault,
             "OPENBLAS_NUM_THREADS": "1",
+            **self.more,
         }
 
     def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

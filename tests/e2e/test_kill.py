@@ -34,6 +34,9 @@ WORKER_LOG_STEPS = [
     *("ledger.appended@1", "ledger.appended@3", "checkpoint.guarded@2", "checkpoint.guarded@4"),
     *(f"ledger.committed@{nth}" for nth in (1, 2, 3, 4)),
 ]
+# With three requests in one update: while it is executed, and while the second is judged.
+BATCH_STEPS = ["execute.computed", "execute.written", "execute.applied"]
+BATCH_STEPS += ["verify.judged@2", "certify.committed@2", "ledger.committed@3"]
 LEARN_STEPS = [name for name in steps.STEPS if name.startswith("execute.")]
 # The API dies with the request durable and unanswered; the worker finds it and dies as well.
 BOTH = [
@@ -143,6 +146,34 @@ def kill_worker(processes: Processes, step: str) -> None:
     assert request_id is not None
     await_death(processes)
     finish(processes, request_id)
+
+
+@pytest.mark.parametrize("step", BATCH_STEPS)
+def test_killed_worker_with_several_requests(registered: Processes, step: str) -> None:
+    kill_batch(registered, step)
+
+
+def test_killed_worker_with_several_requests_on_servers(
+    registered_on_servers: Processes,
+) -> None:
+    kill_batch(registered_on_servers, "execute.written")
+
+
+def kill_batch(processes: Processes, step: str) -> None:
+    """Three requests become one version, whenever the worker that makes it is killed."""
+    processes.more = {
+        "LETHE_BATCH_MIN_REQUESTS": "3",
+        "LETHE_BATCH_MAX_WAIT_SECONDS": "600",
+    }
+    processes.start_api()
+    processes.start_worker(fault=f"{step}=kill")
+    request_ids = [submit(processes, f"r{number}", key=str(number)) for number in range(3)]
+    assert None not in request_ids
+    await_death(processes)
+    finish(processes, *(str(request_id) for request_id in request_ids))
+    with stored(processes) as connection:
+        assert count(connection, "model_versions") == 2
+    connection.engine.dispose()
 
 
 @pytest.mark.parametrize(("api", "worker"), BOTH)

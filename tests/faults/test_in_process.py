@@ -6,6 +6,7 @@ although the work was stored, and must be able to send it again.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlmodel import Session, select
@@ -13,10 +14,12 @@ from starlette.testclient import TestClient
 
 from app import steps
 from app.main import create_app
-from models import ErasureRequest, Record
-from tests.faults.conftest import certified_once
+from models import Certificate, ErasureRequest, ModelVersion, Record
+from tests.faults.conftest import all_certified_once, certified_once
 from tests.installation import Installation
 from tests.small import ROWS
+from workers.methods.base import Outcome
+from workers.methods.ridge_exact import METHOD
 
 WORKER_STEPS = [
     name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")
@@ -91,3 +94,66 @@ def test_a_log_that_dies_under_a_worker_loses_nothing(
     steps.install(None)
     installed.recover()
     certified_once(installed)
+
+
+def three_wait(batching: Installation) -> None:
+    for records in (["r1"], ["r2", "r6"], ["r3"]):
+        assert batching.caller.erase_records(*records).status_code == 202
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("step", WORKER_STEPS)
+def test_a_worker_that_dies_with_several_requests_is_replaced(
+    batching: Installation, step: str, nth: int
+) -> None:
+    """The n-th time: an update is executed once, and verified and certified three times."""
+    three_wait(batching)
+    steps.plant(f"{step}@{nth}=raise")
+    if step.startswith("execute") and nth > 1:
+        batching.drain()  # it is never reached again: the three were executed at once
+    else:
+        with pytest.raises(steps.PlantedFaultError):
+            batching.drain()
+    steps.install(None)
+    batching.recover()
+    all_certified_once(batching, records=4)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("step", ["ledger.appended", "ledger.committed", "checkpoint.guarded", "checkpoint.committed"])  # fmt: skip
+def test_a_log_that_dies_under_several_requests_loses_nothing(
+    batching: Installation, step: str, nth: int
+) -> None:
+    three_wait(batching)
+    steps.plant(f"{step}@{nth}=raise")
+    with pytest.raises(steps.PlantedFaultError):
+        batching.drain()
+    steps.install(None)
+    batching.recover()
+    all_certified_once(batching, records=4)
+
+
+@pytest.mark.parametrize("step", ["execute.computed@2", "execute.written@2", "verify.judged@2", "verify.recorded@3"])  # fmt: skip
+def test_a_worker_that_dies_in_the_refit_of_several_requests(
+    batching: Installation, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of the three is refuted: the refit serves all, whenever it is interrupted."""
+    honest = METHOD.forget
+
+    def forget(_: object, *arguments: Any) -> Outcome:
+        outcome = honest(*arguments)
+        wrong = replace(outcome.state, head=-outcome.state.head)
+        return replace(outcome, state=wrong)
+
+    monkeypatch.setattr(type(METHOD), "forget", forget)
+    three_wait(batching)
+    steps.plant(f"{step}=raise")
+    with pytest.raises(steps.PlantedFaultError):
+        batching.drain()
+    steps.install(None)
+    batching.recover()
+    with Session(batching.services.engine) as session:
+        assert {r.state for r in session.exec(select(ErasureRequest))} == {"certified"}
+        assert len(session.exec(select(Certificate)).all()) == 3
+        assert [v.rung for v in session.exec(select(ModelVersion))] == [0, 0, 1]
+    batching.check()

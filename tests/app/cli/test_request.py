@@ -65,6 +65,15 @@ def test_a_submission_shows_its_receipt(desk: Desk) -> None:
     ]
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_warnings_go_to_stderr_and_nowhere_else(desk: Desk, options: tuple[str, ...]) -> None:
+    desk.service.warnings = ["two", "lines\x1b[2J"]
+    result = desk.submit("--record", "r1", *options)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == ["warning: two", "warning: lines\ufffd[2J"]
+    assert "warning: " not in result.stdout
+
+
 def test_without_the_logs_key_nothing_is_called_verified(desk: Desk) -> None:
     result = desk.submit("--client", "c1", "--keyid", "k1")
     assert "not verified: give --log-key" in result.stdout

@@ -94,6 +94,7 @@ class FakeService:
         self.requests: dict[str, Stored] = {}
         self.registered: list[dict[str, Any]] = []
         self.contributions: list[bytes] = []
+        self.warnings: list[str] = []
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
         self.page_size = 2
@@ -237,6 +238,7 @@ class FakeService:
                 "state": "received",
                 "due_at": DUE,
                 "receipt": receipt,
+                "warnings": self.warnings,
             },
         )
 

@@ -29,6 +29,7 @@ RECEIPT: dict[str, Any] = {
         "hashes": ["AAEC"],
         "checkpoint": "note",
     },
+    "warnings": ["it is cold outside"],
 }
 STATUS: dict[str, Any] = {
     "id": "1",
@@ -58,7 +59,12 @@ def test_a_receipt_is_read() -> None:
     )
     assert receipt.receipt.leaf == b"\0\1\2"
     assert receipt.receipt.hashes == (b"\0\1\2",)
+    assert receipt.warnings == ("it is cold outside",)
     assert receipt.document == RECEIPT
+
+
+def test_a_receipt_of_an_older_service_has_no_warnings() -> None:
+    assert parse_receipt(answered(changed(RECEIPT, "warnings", ...))).warnings == ()
 
 
 def test_a_status_is_read_and_what_is_new_is_kept() -> None:
@@ -97,6 +103,8 @@ BAD_RECEIPTS = [
     ("hash a number", "receipt.hashes", [1]),
     ("hashes a string", "receipt.hashes", "AAEC"),
     ("no checkpoint", "receipt.checkpoint", ...),
+    ("warnings a string", "warnings", "cold"),
+    ("warnings of numbers", "warnings", [1]),
 ]
 
 

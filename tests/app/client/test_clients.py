@@ -251,6 +251,13 @@ def test_an_id_cannot_leave_its_place_in_the_path(do: Do, service: FakeService) 
 def test_a_contribution_is_signed_as_it_is(do: Do, service: FakeService) -> None:
     assert do("contribute", "digits", b"PK\x03\x04npz")["id"] == "c1"
     assert service.contributions == [b"PK\x03\x04npz"]
+    assert service.seen[0].target.endswith("/v1/models/digits/contributions")
+
+
+def test_the_wish_to_add_back_is_signed_with_the_rest(do: Do, service: FakeService) -> None:
+    assert do("contribute", "digits", b"PK\x03\x04npz", add_back=True)["id"] == "c1"
+    assert service.seen[0].target.endswith("/v1/models/digits/contributions?add_back=true")
+    assert "@target-uri" in service.signed[0].covered
 
 
 # --- operators ----------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_the_double_answers_as_the_contract_says(service: FakeService) -> None:
     # The tests above rest on the double: its receipt is the contract's JSON, field by field.
     answer = service._accept({"model": "digits", "scope": {}})
     document = json.loads(answer.body)
-    assert sorted(document) == ["due_at", "id", "receipt", "ref", "state"]
+    assert sorted(document) == ["due_at", "id", "receipt", "ref", "state", "warnings"]
     assert sorted(document["receipt"]) == [
         "checkpoint",
         "hashes",

@@ -1,0 +1,95 @@
+"""A model's queue: whose turn it is, and whether it waits for others.
+
+Jobs of one model run in the order of acceptance. Erasure requests at the head of the queue
+may be held back until enough of them wait, and are then executed as one update: who sees a
+model before and after the deletion of a single record can compute that record.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import case
+from sqlmodel import Session, and_, col, or_, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from app.settings import MOST_COALESCED, Settings
+from models import ErasureRequest, Job
+from models.types import utcnow
+
+# A parked job waits for something outside. It blocks nobody and nobody nudges it.
+PARKED = "awaiting"
+
+# Nothing is held back in the last days before it is due: they are for what may go wrong.
+DEADLINE_MARGIN = timedelta(days=7)
+
+
+def head_of_queue(session: Session, model_id: int) -> Job | None:
+    """Return the job whose turn it is: the oldest unfinished one that is not parked.
+
+    A job that was begun goes before an older one that has returned from parking: until what
+    was executed is certified, nothing else may change the model.
+    """
+    begun = or_(
+        col(Job.stage) != "execute",
+        col(Job.rung) > 0,
+        and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > utcnow()),
+    )
+    query = _open(model_id).order_by(case((begun, 0), else_=1), col(Job.seq)).limit(1)
+    return session.exec(query).first()
+
+
+def _open(model_id: int) -> SelectOfScalar[Job]:
+    return select(Job).where(
+        Job.model_id == model_id,
+        col(Job.done_at).is_(None),
+        col(Job.stage) != PARKED,
+    )
+
+
+def waiting_run(session: Session, head: Job) -> list[Job]:
+    """Return the erasures that can be executed together with `head`, which comes first.
+
+    They follow it without another job between them and ask for the same method; there are
+    at most MOST_COALESCED. Empty if `head` is no erasure that waits for its execution.
+    """
+    run, _ = _run(session, head)
+    return [job for job, _ in run]
+
+
+def is_held_back(session: Session, settings: Settings, head: Job, now: datetime) -> bool:
+    """Return whether the job at the head of a queue still waits for others.
+
+    It does not once its execution has begun, once `batch_min_requests` wait, once the oldest
+    has waited for `batch_max_wait_seconds`, once one of them is due within DEADLINE_MARGIN,
+    or once a job of another kind or method is behind them: then no more can join.
+    """
+    if settings.batch_min_requests <= 1:
+        return False
+    run, closed = _run(session, head)
+    if not run or run[0][1].state != "received":
+        return False
+    longest = timedelta(seconds=settings.batch_max_wait_seconds)
+    return not (
+        closed
+        or len(run) >= settings.batch_min_requests
+        or head.created_at + longest <= now
+        or min(request.due_at for _, request in run) - DEADLINE_MARGIN <= now
+    )
+
+
+def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]], bool]:
+    """Return the run that begins with `head`, and whether no more can join it."""
+    if not _waits(head):
+        return [], False
+    first = session.get_one(ErasureRequest, head.request_id)
+    run = [(head, first)]
+    behind = _open(head.model_id).where(col(Job.seq) > head.seq).order_by(col(Job.seq))
+    for job in session.exec(behind.limit(MOST_COALESCED)).all():
+        request = session.get(ErasureRequest, job.request_id) if _waits(job) else None
+        if request is None or request.method != first.method or len(run) == MOST_COALESCED:
+            return run, True
+        run.append((job, request))
+    return run, len(run) == MOST_COALESCED
+
+
+def _waits(job: Job) -> bool:
+    return job.kind == "erase" and job.stage == "execute" and job.rung == 0
