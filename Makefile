@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo test check fmt lock clean
+.PHONY: demo test check fmt benchmarks-ridge lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
@@ -22,6 +22,11 @@ fmt: $(STAMPS)/dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+# Renews docs/benchmarks from DATA (an .npz or a directory of them; scikit-learn's digits
+# without). Colour images need torch: `make .stamps/torch` once.
+benchmarks-ridge: $(STAMPS)/benchmarks
+	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -32,8 +37,8 @@ $(STAMPS)/%: $(BIN)/python pyproject.toml constraints.txt
 # Rewrites the pinned set from what pyproject.toml allows today.
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet '.[dev]'
-	build/lock/bin/python -m pip freeze --exclude lethe > constraints.txt
+	build/lock/bin/python -m pip install --quiet '.[dev,text,vision]'
+	build/lock/bin/python -m pip freeze --exclude lethe | sed 's/+[a-z0-9.]*$$//' > constraints.txt
 
 clean:
 	rm -rf $(VENV) $(STAMPS) build demo-out

@@ -6,7 +6,17 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import steps
-from app.api import certificates, health, keys, log, models, problems, requests
+from app.api import (
+    certificates,
+    health,
+    keys,
+    log,
+    models,
+    problems,
+    releases,
+    requests,
+    rounds,
+)
 from app.api.limits import BodyLimit
 from app.api.targets import PlainTargets
 from app.service.context import Services, open_services
@@ -38,6 +48,6 @@ def create_app(services: Services | None = None) -> FastAPI:
     )
     app.add_middleware(PlainTargets)
     problems.install(app)
-    for module in (requests, keys, models, log, certificates, health):
+    for module in (requests, releases, rounds, keys, models, log, certificates, health):
         app.include_router(module.router)
     return app

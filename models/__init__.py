@@ -19,7 +19,10 @@ from models.model_version import ModelVersion
 from models.nonce import UsedNonce
 from models.record import Record
 from models.request_event import RequestEvent
+from models.release import Release
 from models.requester_key import RequesterKey
+from models.round import Round
+from models.round_member import RoundMember
 from models.subject import Subject
 from models.tombstone import Tombstone
 from models.verification import Verification
@@ -38,8 +41,11 @@ __all__ = [
     "Model",
     "ModelVersion",
     "Record",
+    "Release",
     "RequestEvent",
     "RequesterKey",
+    "Round",
+    "RoundMember",
     "Subject",
     "Tombstone",
     "UsedNonce",

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from app.signing.http import new_nonce, sign_request
 from app.signing.keys import PrivateKey, generate_key, public_pem
+from workers.extractors.identity import Identity
 
 MODEL = "small"
 DIMENSION, CLASSES, ROWS, CLIENTS = 6, 3, 40, 5
@@ -44,7 +45,7 @@ def manifest(**changes: Any) -> dict[str, Any]:
         "exponents": [-12] * DIMENSION,
         "bits": 16,
         "penalty": 0.5,
-        "extractor": {"id": "identity", "digest": "0" * 64},
+        "extractor": {"id": "identity", "digest": Identity(DIMENSION).digest},
         **changes,
     }
 

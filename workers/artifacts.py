@@ -1,13 +1,8 @@
-"""Heads and states as safetensors files, each with exactly one spelling.
+"""Heads and states as safetensors files, each with exactly one spelling: see tensor_file.py.
 
-The safetensors library writes its metadata from a hash map, in an order that differs from
-process to process, so the header is written here: keys sorted, one metadata key that holds
-canonical JSON, spaces up to a multiple of eight. Any safetensors reader opens the result.
 Parsing is by round trip: bytes that would not be written are not read.
 """
 
-import json
-from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -18,14 +13,13 @@ from workers.arrays import Head, Matrix
 from workers.errors import ArtifactError, RefusedError
 from workers.methods.base import RidgeConfig, RidgeState
 from workers.statistics.gram import RidgeStatistics
+from workers.tensor_file import MALFORMED, dtype_name, encode_tensors, parse_tensors
 
-METADATA_KEY = "lethe"
 # A correctly rounded float32 head is a pure function of the retained rows; a float64 head
 # is whatever its method computed, and the kind says so.
 HEAD_KINDS = {"F32": "ridge-head/1", "F64": "ridge-head-float64/1"}
 STATE_KIND, TRACKED_STATE_KIND = "ridge-state/1", "ridge-state-tracked/1"
 SKETCHED_STATE_KIND = "ridge-state-sketched/1"
-_DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
 
 _Arrays = dict[str, NDArray[Any]]
 
@@ -35,7 +29,7 @@ def encode_head(head: Head | Matrix, config: RidgeConfig) -> bytes:
 
     Raises ArtifactError for another shape or type, or a head that is not finite.
     """
-    kind = HEAD_KINDS.get(_dtype(head))
+    kind = HEAD_KINDS.get(dtype_name(head))
     if head.shape != (config.dimension, config.classes) or kind is None:
         raise ArtifactError("the head does not fit its configuration")
     if not np.isfinite(head).all():
@@ -48,7 +42,7 @@ def encode_head(head: Head | Matrix, config: RidgeConfig) -> bytes:
         "kind": kind,
         "penalty": config.penalty.hex(),  # exact, and one spelling
     }
-    return _encode({"head": head}, metadata)
+    return encode_tensors({"head": head}, metadata)
 
 
 def decode_head(data: bytes) -> tuple[Head | Matrix, RidgeConfig]:
@@ -57,7 +51,7 @@ def decode_head(data: bytes) -> tuple[Head | Matrix, RidgeConfig]:
     Raises ArtifactError for any other bytes.
     """
     try:
-        arrays, metadata = _decode(data)
+        arrays, metadata = parse_tensors(data)
         config = RidgeConfig(
             metadata["dimension"],
             metadata["classes"],
@@ -97,15 +91,15 @@ def encode_state(state: RidgeState) -> bytes:
         arrays["inverse"] = state.inverse
         metadata.update(kind=TRACKED_STATE_KIND, updates=state.updates)
     _add_sketched(state, arrays, metadata)
-    if any(_dtype(array) not in _STATE_DTYPES[name] for name, array in arrays.items()):
+    if any(dtype_name(array) not in _STATE_DTYPES[name] for name, array in arrays.items()):
         raise ArtifactError("a part of the state has another type")
-    return _encode(arrays, metadata)
+    return encode_tensors(arrays, metadata)
 
 
 def decode_state(data: bytes) -> RidgeState:
     """Return the state of a state file. Raises ArtifactError for any other bytes."""
     try:
-        arrays, metadata = _decode(data)
+        arrays, metadata = parse_tensors(data)
         gram, moment, inverse = arrays["gram"], arrays["moment"], arrays.get("inverse")
         bound, updates = float.fromhex(metadata["bound"]), metadata.get("updates", 0)
         symmetric = gram.shape == (len(moment), len(moment)) and (gram == gram.T).all()
@@ -160,52 +154,4 @@ _STATE_DTYPES = {
     "sketched_gram": ("I64",),
     "witness": ("F64",),
 }
-_MALFORMED = (
-    AttributeError,
-    KeyError,
-    OverflowError,
-    RecursionError,
-    RefusedError,
-    TypeError,
-    ValueError,
-)
-
-
-def _dtype(array: NDArray[Any]) -> str:
-    """Return the name safetensors has for a type: F32, I64."""
-    return f"{array.dtype.kind.upper()}{8 * array.dtype.itemsize}"
-
-
-def _encode(arrays: _Arrays, metadata: Mapping[str, object]) -> bytes:
-    header: dict[str, object] = {"__metadata__": {METADATA_KEY: _canonical(metadata)}}
-    parts, offset = [], 0
-    for name in sorted(arrays):
-        kind = _dtype(arrays[name])
-        parts.append(arrays[name].astype(_DTYPES[kind]).tobytes())
-        end = offset + len(parts[-1])
-        header[name] = {
-            "data_offsets": [offset, end],
-            "dtype": kind,
-            "shape": list(arrays[name].shape),
-        }
-        offset = end
-    text = _canonical(header).encode("ascii")
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
-
-
-def _decode(data: bytes) -> tuple[_Arrays, dict[str, Any]]:
-    end = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:end])
-    metadata: dict[str, Any] = json.loads(header.pop("__metadata__")[METADATA_KEY])
-    arrays: _Arrays = {}
-    for name, entry in header.items():
-        first, last = entry["data_offsets"]
-        values = np.frombuffer(data[end + first : end + last], _DTYPES[entry["dtype"]])
-        native = values.astype(values.dtype.newbyteorder("="))
-        arrays[name] = native.reshape(entry["shape"])
-    return arrays, metadata
-
-
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+_MALFORMED = (RefusedError, *MALFORMED)

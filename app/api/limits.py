@@ -8,7 +8,8 @@ from app.api.problems import problem
 from app.service.problems import BodyTooLargeError
 
 # Exactly the routes that take rows: whatever else is sent is a small JSON document.
-UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?")
+UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?|/v1/releases/[^/]+/answer")
+ROUND_MESSAGES = re.compile(r"/v1/rounds/[^/]+/messages/[a-z]+")
 VERIFY = "/v1/certificates/verify"
 
 
@@ -65,6 +66,8 @@ class BodyLimit:
                 return self._upload
             if scope["path"] == VERIFY:
                 return self._verify
+        if scope["method"] == "PUT" and ROUND_MESSAGES.fullmatch(scope["path"]):
+            return self._upload
         return self._body
 
     async def _refuse(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,11 +18,22 @@ from app.api.deps import (
 )
 from app.api.forms import describe_form, read_form
 from app.api.immutable import revalidated
+from app.api.messages import parse_message
 from app.api.uploads import parse_upload
 from app.schemas.base import Page
-from app.schemas.models import ContributionView, ModelView, NewModel, VersionView
+from app.schemas.models import (
+    ContributionView,
+    ManifestView,
+    ModelView,
+    NewModel,
+    VersionView,
+)
 from app.service import registry
+from app.service.context import Services
 from app.service.listing import parse_number
+from app.service.problems import UploadError
+from app.service.upload import CheckedUpload
+from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 SAFETENSORS = "application/octet-stream"
@@ -34,7 +45,7 @@ class Registration:
     """The two parts of a registration, unread."""
 
     manifest: bytes
-    data: bytes
+    data: bytes | None
 
 
 async def get_registration(
@@ -42,8 +53,10 @@ async def get_registration(
 ) -> Registration:
     """Read the form of an operator; of others it is not even read."""
     limit = services.settings.max_body_bytes
-    parts = await read_form(request, required=("manifest", "data"), field_bytes=limit)
-    return Registration(parts["manifest"], parts["data"])
+    parts = await read_form(
+        request, required=("manifest",), optional=("data",), field_bytes=limit
+    )
+    return Registration(parts["manifest"], parts.get("data"))
 
 
 @router.post(
@@ -51,7 +64,9 @@ async def get_registration(
     status_code=201,
     operation_id="registerModel",
     openapi_extra=describe_form(
-        manifest="JSON: see NewModel", data=".npz with features, labels, clients"
+        optional=("data",),
+        manifest="JSON: see NewModel",
+        data=".npz with features, labels, clients; absent where the rows stay with clients",
     ),
 )
 def register(
@@ -64,16 +79,32 @@ def register(
         wanted = NewModel.model_validate_json(sent.manifest)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
-    upload = parse_upload(
-        sent.data,
+    shown = registry.register(services, wanted, _first_rows(services, wanted, sent.data))
+    response.headers["location"] = f"/v1/models/{shown.ref}"
+    return shown
+
+
+def _first_rows(
+    services: Services, wanted: NewModel, data: bytes | None
+) -> CheckedUpload | None:
+    """Return the rows of a registration, None where the clients keep theirs."""
+    place = ("body", "data")
+    if wanted.data != "rows":
+        if data is not None:
+            text = f"a model of data {wanted.data} is registered without rows: leave this out"
+            raise RequestValidationError([{"type": "unexpected", "loc": place, "msg": text}])
+        return None
+    if data is None:
+        raise RequestValidationError(
+            [{"type": "missing", "loc": place, "msg": "Field required"}]
+        )
+    return parse_upload(
+        data,
         dimension=len(wanted.exponents),
         classes=len(wanted.classes),
         bits=wanted.bits,
         max_bytes=services.settings.max_upload_bytes,
     )
-    shown = registry.register(services, wanted, upload)
-    response.headers["location"] = f"/v1/models/{shown.ref}"
-    return shown
 
 
 @router.get("", operation_id="listModels", dependencies=[OperatorOrAuditor])
@@ -124,22 +155,50 @@ def get_artifact(ref: str, number: Number, request: Request, services: ServicesD
     return revalidated(request, head, SAFETENSORS)
 
 
+def parse_contribution(services: Services, model: Model, body: bytes) -> CheckedUpload:
+    """Return what a client sent, checked: rows or statistics, as the model was registered.
+
+    Raises:
+        UploadError: It is neither, or this model takes its statistics in masked rounds.
+    """
+    shape = {
+        "dimension": model.config["dimension"],
+        "classes": len(model.classes),
+        "bits": model.config["bits"],
+        "max_bytes": services.settings.max_upload_bytes,
+    }
+    if model.config["data"] == "masked":
+        raise UploadError("this model is masked: statistics reach it in rounds, see /v1/rounds")
+    if model.config["data"] == "statistics":
+        return parse_message(body, **shape)
+    return parse_upload(body, **shape, records_required=True)
+
+
+@router.get("/{ref}/manifest", operation_id="getManifest")
+def get_manifest(ref: str, signed: Signed, services: ServicesDep) -> ManifestView:
+    """Show a client what it needs to compute statistics; signed with a client's key."""
+    return registry.manifest(services, signed.by, ref)
+
+
 @router.post("/{ref}/contributions", status_code=202, operation_id="contribute")
 def contribute(
-    ref: str, signed: Signed, services: ServicesDep, response: Response
+    ref: str,
+    signed: Signed,
+    services: ServicesDep,
+    response: Response,
+    add_back: bool = False,
 ) -> ContributionView:
-    """Add rows to a model: a signed .npz with features, labels, clients and records."""
+    """Add to a model: a signed .npz with rows (features, labels, clients and records).
+
+    A record that was erased comes back only with `add_back`, which the signature covers.
+    Where the rows stay with the clients, it holds their statistics: see `parse_message`.
+    """
     with services.reading() as session:
         model = registry.find(session, ref)
-    upload = parse_upload(
-        signed.body,
-        dimension=model.config["dimension"],
-        classes=len(model.classes),
-        bits=model.config["bits"],
-        max_bytes=services.settings.max_upload_bytes,
-        records_required=True,
+    upload = parse_contribution(services, model, signed.body)
+    shown = registry.contribute(
+        services, signed.by, ref, upload, signed.idempotency_key, add_back=add_back
     )
-    shown = registry.contribute(services, signed.by, ref, upload, signed.idempotency_key)
     response.headers["location"] = f"/v1/models/{ref}/contributions/{shown.id}"
     return shown
 

@@ -19,6 +19,11 @@ class Extractor(Wire):
     parameters: dict[Text, Text] = Field(default_factory=dict, max_length=32)
 
 
+# Where the rows are. rows: held here, sealed. statistics: with the clients, who send integer
+# sums over theirs. masked: likewise, and only the sum over a round of clients is seen here.
+Data = Literal["rows", "statistics", "masked"]
+
+
 class VerificationPolicy(Wire):
     """How the verifier recomputes the statistics; part of what is logged at registration.
 
@@ -31,6 +36,19 @@ class VerificationPolicy(Wire):
     full_every: int = Field(default=10, ge=2, le=1000)
 
 
+class SketchOptions(Wire):
+    """How `ridge-sketched` approximates, and how far it may be off; logged at registration.
+
+    budget: largest proven distance to the exact head, as a share of the head's norm, before
+    everything is computed anew. rank 0: a quarter of the columns, at most 64.
+    """
+
+    kind: Literal["eigen", "frequent-directions", "random-projection"] = "eigen"
+    rank: int = Field(default=0, ge=0, le=10_000)
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    budget: float = Field(default=2.0**-7, gt=0, lt=1, allow_inf_nan=False)
+
+
 class NewModel(Wire):
     """The "manifest" part of POST /v1/models.
 
@@ -39,15 +57,17 @@ class NewModel(Wire):
     """
 
     ref: ModelRef
-    method: Literal["ridge-exact", "ridge-woodbury", "acu"] = "ridge-exact"
+    method: Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"] = "ridge-exact"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
     exponents: list[Annotated[int, Field(ge=-60, le=60)]] = Field(
         min_length=1, max_length=10_000
     )
     bits: int = Field(default=16, ge=8, le=16)
     penalty: float = Field(gt=0, allow_inf_nan=False, le=1e30)
+    data: Data = "rows"
     extractor: Extractor
     verification: VerificationPolicy = VerificationPolicy()
+    sketch: SketchOptions = SketchOptions()
 
 
 class VersionView(Wire):
@@ -68,7 +88,7 @@ class ModelView(Wire):
     """A registered model."""
 
     ref: str
-    state: Literal["registered", "ready", "failed"]
+    state: Literal["registered", "ready", "failed", "quarantined"]
     failure: str | None
     method: str
     classes: list[str]
@@ -78,8 +98,24 @@ class ModelView(Wire):
     created_at: Time
 
 
+class ManifestView(Wire):
+    """What a client needs to compute its statistics as every other client does."""
+
+    ref: str
+    classes: list[str]
+    exponents: list[int]
+    bits: int
+    penalty: float
+    data: Data
+    method: str
+    extractor: Extractor
+
+
 class ContributionView(Wire):
-    """Rows a client added; `saturated` counts codes that the quantiser clipped."""
+    """Rows a client added, or its statistics of them.
+
+    `saturated` counts codes that the quantiser clipped, where it ran here.
+    """
 
     id: str
     model: str

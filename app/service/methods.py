@@ -1,4 +1,4 @@
 """The unlearning methods a request may name, by the kind of model they work on."""
 
 # One family: each keeps the exact statistics, so any of them can follow any other.
-RIDGE = ("ridge-exact", "ridge-woodbury", "acu")
+RIDGE = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")

@@ -103,3 +103,15 @@ class BadCursorError(LetheError):
     """A cursor or filter that this service did not give out."""
 
     slug, title, status = "query-invalid", "Query refused", 400
+
+
+class ReleaseClosedError(LetheError):
+    """A client's answer to a question that was answered or decided before."""
+
+    slug, title, status = "release-closed", "No answer needed", 409
+
+
+class ReleaseMismatchError(LetheError):
+    """A client's answer is about other records than it was asked for."""
+
+    slug, title, status = "release-mismatch", "Other records were asked for", 422

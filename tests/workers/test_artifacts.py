@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.methods import oracle
-from workers import artifacts
 from workers.artifacts import decode_head, decode_state, encode_head, encode_state
 from workers.errors import ArtifactError
 from workers.methods import ridge_woodbury
 from workers.methods.base import RidgeConfig, RidgeState
 from workers.methods.ridge_exact import METHOD
+from workers.tensor_file import encode_tensors, parse_tensors
 
 CONFIG = RidgeConfig(3, 2, (-4, 0, 9), 12, 10.1)
 HEAD64 = np.array([[1, -2], [1 / 3, 0], [2.0**-300, 1e300]])
@@ -119,9 +119,9 @@ def test_a_tracked_state_round_trips() -> None:
 
 def tracked_with(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> bytes:
     """A tracked state's file, written after `change` to its tensors and metadata."""
-    arrays, metadata = artifacts._decode(encode_state(tracked()))
+    arrays, metadata = parse_tensors(encode_state(tracked()))
     change(arrays, metadata)
-    return artifacts._encode(arrays, metadata)
+    return encode_tensors(arrays, metadata)
 
 
 def entry_of_inverse(value: float, *places: tuple[int, int]) -> bytes:

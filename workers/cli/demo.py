@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-METHODS = ("ridge-exact", "ridge-woodbury", "acu")  # as in app.service.methods, not loaded here
+# As in app.service.methods, not loaded here.
+METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
 
 
 @click.command()

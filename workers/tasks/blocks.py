@@ -1,4 +1,8 @@
-"""A subject's rows as the bytes that the vault seals, and uploads as they were accepted."""
+"""A subject's rows as the bytes that the vault seals, and uploads as they were accepted.
+
+Where the rows stay with a client there is one block of statistics for all that it sent of a
+subject: the sum of its messages.
+"""
 
 import io
 import json
@@ -11,6 +15,9 @@ from safetensors.numpy import load, save
 
 from workers.arrays import Rows
 from workers.errors import RefusedError
+from workers.federation.wire import full, upper
+from workers.statistics.gram import RidgeStatistics
+from workers.statistics.message import Batch, Message, add_messages, subtract_message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,21 +46,83 @@ class Block:
         return Block(self.records + other.records, Rows(codes, labels))
 
 
-def encode_block(block: Block) -> bytes:
-    """Return a block as safetensors; the ids travel as JSON in its one metadata field."""
-    arrays: dict[str, NDArray[Any]] = {
-        "codes": np.ascontiguousarray(block.rows.codes),
-        "labels": np.ascontiguousarray(block.rows.labels),
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageBlock:
+    """The statistics of one subject's rows at one client, and their ids, in any order."""
+
+    records: list[str]
+    message: Message
+
+    def joined(self, other: "MessageBlock", *, bits: int) -> "MessageBlock":
+        """Return both blocks as one. Raises ExactnessError if there are too many rows."""
+        whole = add_messages([self.message, other.message], bits=bits)
+        return MessageBlock(self.records + other.records, whole)
+
+    def without(
+        self, erased: set[str], released: Message, *, bits: int
+    ) -> "MessageBlock | None":
+        """Return the block without some records, whose statistics are `released`.
+
+        None if nothing remains. Raises InfeasibleRemovalError if no rows can be what is left.
+        """
+        kept = [record for record in self.records if record not in erased]
+        if not kept:
+            return None
+        return MessageBlock(kept, subtract_message(self.message, released, bits=bits))
+
+
+AnyBlock = Block | MessageBlock
+
+
+def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int) -> AnyBlock:
+    """Return both blocks of one owner as one. A model's blocks are all of one kind.
+
+    Raises:
+        RefusedError: They are not: the vault holds a block of another model.
+        ExactnessError: There are too many rows for exact sums.
+    """
+    if isinstance(stored, Block) and isinstance(fresh, Block):
+        return stored.joined(fresh)
+    if isinstance(stored, MessageBlock) and isinstance(fresh, MessageBlock):
+        return stored.joined(fresh, bits=bits)
+    raise RefusedError("rows and statistics of one owner cannot be added up")
+
+
+def batch_of(block: AnyBlock) -> Batch:
+    """Return what a method learns of a block."""
+    return block.rows if isinstance(block, Block) else block.message
+
+
+def encode_block(block: AnyBlock) -> bytes:
+    """Return a block as safetensors; the ids travel as JSON in its metadata."""
+    metadata = {"records": json.dumps(block.records)}
+    if isinstance(block, Block):
+        arrays: dict[str, NDArray[Any]] = {
+            "codes": np.ascontiguousarray(block.rows.codes),
+            "labels": np.ascontiguousarray(block.rows.labels),
+        }
+        return save(arrays, metadata=metadata)
+    message = block.message
+    arrays = {
+        "counts": np.ascontiguousarray(message.counts),
+        "gram": upper(message.statistics.gram),
+        "moment": np.ascontiguousarray(message.statistics.moment),
     }
-    return save(arrays, metadata={"records": json.dumps(block.records)})
+    return save(arrays, metadata={**metadata, "residual": message.residual.hex()})
 
 
-def decode_block(data: bytes) -> Block:
+def decode_block(data: bytes) -> AnyBlock:
     """Return the block that `encode_block` wrote."""
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-    return Block(json.loads(metadata["records"]), Rows(arrays["codes"], arrays["labels"]))
+    records = json.loads(metadata["records"])
+    if "residual" not in metadata:
+        return Block(records, Rows(arrays["codes"], arrays["labels"]))
+    moment = arrays["moment"]
+    statistics = RidgeStatistics(full(arrays["gram"], len(moment)), moment, len(records))
+    residual = float.fromhex(metadata["residual"])
+    return MessageBlock(records, Message(statistics, arrays["counts"], None, residual))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

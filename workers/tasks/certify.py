@@ -1,8 +1,6 @@
 """Certify: sign what the verifier found and put it into the log, once."""
 
 import uuid
-from collections.abc import Callable
-from functools import partial
 
 from sqlmodel import Session, select
 
@@ -10,7 +8,6 @@ from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import sign_envelope
 from app.certificates.evidence import evidence_part, parse_evidence
 from app.certificates.statement import (
-    Guarantee,
     MethodPart,
     ModelPart,
     Predicate,
@@ -38,26 +35,11 @@ from models import (
 )
 from models.types import utcnow
 from workers.provenance import code_digest, environment
-from workers.tasks import draft
+from workers.tasks import draft, round_end
 from workers.tasks.cleanup import clean
+from workers.tasks.guarantees import guarantee
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
-
-# What a class says in words. The verifier of the same name has checked it.
-GUARANTEES: dict[str, Callable[[dict[str, str]], Guarantee]] = {
-    "exact": partial(
-        Guarantee,
-        "exact",
-        "The statistics are bit-equal to those of the retained records, and each entry of "
-        "the head is the correctly rounded ridge solution for them.",
-    ),
-    "numerically-exact": partial(
-        Guarantee,
-        "numerically-exact",
-        "The statistics are bit-equal to those of the retained records, and the head is "
-        "within the proven bound of the ridge solution for them (Frobenius norm).",
-    ),
-}
 
 
 def run(services: Services, job_id: str) -> None:
@@ -103,6 +85,7 @@ def run(services: Services, job_id: str) -> None:
             job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
             if job.draft_id is not None:
                 services.artifacts.shred(tx.session, job.draft_id)
+            round_end.settle(services, tx, request.id)
             tx.session.flush()
             advance(tx, lease, "done")
 
@@ -141,17 +124,17 @@ def _statement(
         scope=Scope(request.scope["level"], len(removal.records), removal.records_root),
         retained_set=RetainedSet(
             before=SetState(removal.before.root, removal.before.count),
-            after=SetState(after.retained_root, after.retained_count),
+            after=SetState(removal.after.root, removal.after.count),
             removal_proof=part.digest,
         ),
         method=MethodPart(
             id=plan.method,
             version=plan.method_version,
-            parameters=plan.parameters,
-            code_digest=code_digest("methods", "statistics"),
+            parameters={**plan.parameters, "extractor": model.extractor["digest"]},
+            code_digest=code_digest("methods", "sketches", "statistics"),
             environment=environment(),
         ),
-        guarantee=GUARANTEES[plan.claim](plan.bounds),
+        guarantee=guarantee(plan.claim, plan.parameters["data"], plan.bounds),
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),

@@ -6,13 +6,15 @@ certificate is issued, and is shredded with it.
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlmodel import Session
 
 from app import canonical
 from app.certificates.statement import Purged
+from app.ledger.spelling import format_base64, parse_base64
 from app.service.context import Services
 from models import Job
 
@@ -36,10 +38,19 @@ class RewrittenBlock:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Facts of one execution. Digests are hex SHA-256; numbers in mappings are strings."""
+    """Facts of one execution. Digests are hex SHA-256; numbers in mappings are strings.
+
+    One update may serve several requests, each with its own draft. `removal` is this
+    request's link: the sets before and after its own records went. `earlier` and `later`
+    are the commitments (base64) that the requests before and after it removed, which lead
+    from the version `before_number` to the link and from the link to the version `number`.
+    """
 
     removal: dict[str, Any]
+    earlier: list[str]
+    later: list[str]
     before_number: int
+    number: int
     head_before: str
     statistics_before: str
     statistics_after: str
@@ -51,6 +62,9 @@ class Draft:
     artifacts: list[ShreddedArtifact]
     blocks: list[RewrittenBlock]
     feature_rows: int
+    # Of a masked round: commitments (base64) that it added before its first link.
+    added: list[str] = field(default_factory=list)
+    round_id: str | None = None
 
     def purged(self) -> Purged:
         """Return the certificate's list; each artifact and each block had a key."""
@@ -73,6 +87,16 @@ def load(services: Services, session: Session, job: Job) -> Draft:
     fields["artifacts"] = [ShreddedArtifact(**item) for item in fields["artifacts"]]
     fields["blocks"] = [RewrittenBlock(**item) for item in fields["blocks"]]
     return Draft(**fields)
+
+
+def write_commitments(values: Sequence[bytes]) -> list[str]:
+    """Return commitments as a draft holds them."""
+    return [format_base64(value) for value in values]
+
+
+def read_commitments(texts: Sequence[str]) -> list[bytes]:
+    """Return the commitments that `write_commitments` wrote."""
+    return [parse_base64(text) for text in texts]
 
 
 def sha256_hex(data: bytes) -> str:

@@ -1,37 +1,53 @@
-"""Erase: subtract the claimed records, publish the next version, destroy what held them."""
+"""Erase: subtract claimed records, publish the next version, destroy what held them."""
 
-from collections import defaultdict
-
-import numpy as np
 from sqlalchemy import delete, insert
-from sqlmodel import col, select
+from sqlmodel import col
 
-from app.certificates.retained import prove_removal
+from app.certificates.retained import record_commitment
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
-from app.schemas.requests import Scope
 from app.service.context import Services
-from app.service.scope import claim_owner, open_tombstone_key, record_tag
+from app.service.scope import chunks, open_tombstone_key, record_tag
 from app.steps import reached
 from models import ErasureRequest, FeatureBlock, Model, Record, Subject, Tombstone
-from workers.arrays import Rows
 from workers.errors import RefusedError
-from workers.methods import registry
-from workers.tasks import draft, versions
-from workers.tasks.blocks import Block, decode_block, encode_block
+from workers.tasks import batch, draft, releasing, versions
+from workers.tasks.batch import Member
+from workers.tasks.blocks import AnyBlock, decode_block, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
-from workers.tasks.lease import Lease, LeaseLostError, advance
+from workers.tasks.lease import Lease, LeaseLostError, advance, follow
+from workers.tasks.removal import owned_by_subject, remove
 from workers.tasks.versions import RetainedSet
 
 
 def run(services: Services, lease: Lease) -> None:
-    """Remove a request's claimed records from its model.
+    """Remove a request's claimed records from its model, and those of requests like it.
+
+    If the method declines the removal of all together, the leased request goes alone: what
+    is wrong with one of them is not the fault of the others.
 
     Raises:
         RefusedError: The method declined; nothing was changed.
         LeaseLostError: Another worker holds the job now.
     """
-    services.ledger.transact(lambda tx: _claim(tx, lease), checkpoint=False)
+    members = batch.collect(services, lease)
+    if not members:  # parked: a client must answer first
+        return
+    if len(members) > 1:
+        try:
+            _execute(services, lease, members)
+            return
+        except RefusedError:
+            members = members[:1]
+    try:
+        _execute(services, lease, members)
+    except RefusedError:
+        if not services.ledger.transact(lambda tx: releasing.ask_anew(services, tx, lease)):
+            raise
+
+
+def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
+    owned = owned_by_subject(members)
     with services.reading() as session:
         request = session.get_one(ErasureRequest, lease.request_id)
         model = session.get_one(Model, lease.model_id)
@@ -39,102 +55,107 @@ def run(services: Services, lease: Lease) -> None:
         before = versions.current(session, model)
         assert before is not None
         state = versions.load_state(services, session, before)
-        claimed = list(session.exec(select(Record).where(Record.claimed_by == request.id)))
-        if not claimed:
-            raise RefusedError("an earlier request erased all that this one asks for")
-        salts = {record.record: bytes(record.salt) for record in claimed}
         retained = versions.commitments(session, lease.model_id)
-        owned: dict[int, set[str]] = defaultdict(set)
-        for record in claimed:
-            owned[record.subject_id].add(record.record)
         blocks = {
             subject: decode_block(services.features.load(session, subject)) for subject in owned
         }
-        method = registry.get(request.method)
+        method = versions.method_of(model, request.method)
         tombstone_key = open_tombstone_key(services.master, model)
-    forgotten = _rows(blocks, owned)
-    outcome = method.forget(config, state, forgotten)
+        released = releasing.answers(services, session, members, config.bits)
+        parameters = {**versions.parameters(config), "data": model.config["data"]}
+        removal = remove(blocks, members, released, bits=config.bits)
+        dropped = versions.commitments_of(session, lease.model_id, removal.dropped)
+    outcome = method.forget(config, state, removal.batch)
     encoded = versions.encode(outcome.state, config)
-    removal = prove_removal(retained, salts)
+    links = batch.prove(retained, members, dropped)
     tombstones = [
         {
             "model_id": lease.model_id,
             "tag": record_tag(tombstone_key, record),
-            "request_id": request.id,
+            "request_id": member.request_id,
         }
-        for record in salts
+        for member in members
+        for record in member.salts
     ]
-    gone = {bytes(record.commitment) for record in claimed}
+    gone = {
+        record_commitment(salt, record)
+        for member in members
+        for record, salt in member.salts.items()
+    }
+    gone |= set(dropped)
     after = RetainedSet.of([value for value in retained if value not in gone])
-    remaining = {subject: blocks[subject].without(ids) for subject, ids in owned.items()}
+    parameters |= {**outcome.notes, "batch": str(len(members))}
+    if dropped:
+        parameters["dropped"] = str(len(dropped))
     reached("execute.computed")
+
+    going: list[tuple[str, str]] = []
 
     def effect(tx: Transaction) -> None:
         session = tx.session
         model = session.get_one(Model, lease.model_id)
-        request = session.get_one(ErasureRequest, lease.request_id)
         if model.current_version != before.number:
             raise LeaseLostError(lease.job_id)
-        rewritten = []
-        for subject_id, rest in remaining.items():
-            rewritten.append(_rewrite(services, tx, subject_id, rest))
+        rewritten = {
+            subject_id: _rewrite(services, tx, subject_id, rest)
+            for subject_id, rest in removal.rest.items()
+        }
         session.flush()
         session.connection().execute(insert(Tombstone), tombstones)
-        erased = delete(Record).where(col(Record.claimed_by) == request.id)
-        session.connection().execute(erased)
-        version = versions.publish(services, tx, model, lease, encoded, after)
+        ids = [member.request_id for member in members]
+        session.connection().execute(delete(Record).where(col(Record.claimed_by).in_(ids)))
+        for chunk in chunks(sorted(removal.dropped)):
+            stray = delete(Record).where(col(Record.model_id) == lease.model_id)
+            session.connection().execute(stray.where(col(Record.record).in_(chunk)))
+        going.extend(releasing.settle(services, tx, ids, list(removal.rest)))
+        roots = [link.root for link in links]
+        if not dropped:
+            roots.pop()  # it is the version's own
+        version = versions.publish(services, tx, model, lease, encoded, after, roots)
         shredded = versions.withdraw_earlier(services, tx, model, version)
-        plan = Draft(
-            removal=removal,
-            before_number=before.number,
-            head_before=before.head_digest,
-            statistics_before=before.statistics_digest,
-            statistics_after=encoded.statistics,
-            method=method.id,
-            method_version=method.version,
-            claim=outcome.claim,
-            parameters={**versions.parameters(config), **outcome.notes},
-            bounds={"head": repr(outcome.state.bound)},
-            artifacts=shredded,
-            blocks=rewritten,
-            feature_rows=len(salts),
-        )
-        draft_id = draft.store(services, session, plan)
+        drafts = []
+        for member, link in zip(members, links, strict=True):
+            plan = Draft(
+                removal=link.removal,
+                earlier=draft.write_commitments(link.earlier),
+                later=draft.write_commitments(link.later),
+                before_number=before.number,
+                number=version.number,
+                head_before=before.head_digest,
+                statistics_before=before.statistics_digest,
+                statistics_after=encoded.statistics,
+                method=method.id,
+                method_version=method.version,
+                claim=outcome.claim,
+                parameters=parameters,
+                bounds={"head": repr(outcome.state.bound)},
+                artifacts=shredded,
+                blocks=[rewritten[subject] for subject in member.owned()],
+                feature_rows=len(member.salts),
+            )
+            drafts.append(draft.store(services, session, plan))
         reached("execute.written")
-        request.state = "verifying"
-        record_request_event(
-            tx,
-            request,
-            "request.executed",
-            {"head": encoded.head_digest, "statistics": encoded.statistics},
-        )
+        for member in members:
+            request = session.get_one(ErasureRequest, member.request_id)
+            request.state = "verifying"
+            record_request_event(
+                tx,
+                request,
+                "request.executed",
+                {"head": encoded.head_digest, "statistics": encoded.statistics},
+            )
         session.flush()
-        advance(tx, lease, "verify", draft_id=draft_id)
+        for member, draft_id in zip(members[1:], drafts[1:], strict=True):
+            follow(tx, lease, member.job_id, member.token, "verify", draft_id=draft_id)
+        advance(tx, lease, "verify", draft_id=drafts[0])
 
     services.ledger.transact(effect)
-
-
-def _claim(tx: Transaction, lease: Lease) -> None:
-    assert lease.request_id is not None
-    request = tx.session.get_one(ErasureRequest, lease.request_id)
-    scope = Scope.model_validate(request.scope)
-    claim_owner(tx.session, lease.model_id, scope, request.id)
-
-
-def _rows(blocks: dict[int, Block], owned: dict[int, set[str]]) -> Rows:
-    parts = []
-    for subject, ids in owned.items():
-        block = blocks[subject]
-        mask = np.array([record in ids for record in block.records])
-        parts.append(block.take(mask).rows)
-    return Rows(
-        np.concatenate([part.codes for part in parts]),
-        np.concatenate([part.labels for part in parts]),
-    )
+    for job_id, stage in going:
+        services.dispatcher.nudge(job_id, stage)
 
 
 def _rewrite(
-    services: Services, tx: Transaction, subject_id: int, rest: Block | None
+    services: Services, tx: Transaction, subject_id: int, rest: AnyBlock | None
 ) -> RewrittenBlock:
     subject = tx.session.get_one(Subject, subject_id)
     block = tx.session.get_one(FeatureBlock, subject_id)

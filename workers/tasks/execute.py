@@ -7,7 +7,7 @@ retained set, the destroyed keys and the log entries stand or fall together.
 from app.service.context import Services
 from app.steps import reached
 from workers.errors import RefusedError
-from workers.tasks import erase, learn, repair
+from workers.tasks import erase, learn, repair, round_end, rounds
 from workers.tasks.cleanup import clean
 from workers.tasks.lease import leased
 from workers.tasks.refuse import refuse
@@ -22,6 +22,10 @@ def run(services: Services, job_id: str) -> None:
         try:
             if lease.kind == "erase" and lease.rung > 0:
                 repair.run(services, lease)
+            elif lease.kind == "round":
+                rounds.run(services, lease)
+            elif lease.kind == "erase" and round_end.is_masked(services, lease):
+                round_end.park(services, lease)
             elif lease.kind == "erase":
                 erase.run(services, lease)
             else:

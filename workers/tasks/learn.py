@@ -1,9 +1,7 @@
-"""Learn an upload: quantise, add to the statistics, seal the rows, shred the upload."""
+"""Learn an upload: add to the statistics, seal what came by its owner, shred the upload."""
 
 import secrets
-from collections import defaultdict
 
-import numpy as np
 from sqlalchemy import insert
 from sqlmodel import Session, col, select
 
@@ -11,25 +9,23 @@ from app.certificates.retained import record_commitment
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import chunks
-from app.steps import reached
-from models import Contribution, Model, Record, Subject
-from workers.arrays import Rows
-from workers.errors import RefusedError
-from workers.methods import registry
-from workers.statistics.quantiser import Quantiser
-from workers.tasks import versions
-from workers.tasks.blocks import (
-    Block,
-    Upload,
-    decode_block,
-    decode_upload,
-    encode_block,
+from app.service.scope import (
+    ADD_BACK,
+    chunks,
+    has_tombstone,
+    is_add_back,
+    open_tombstone_key,
+    record_tag,
+    tags_digest,
 )
+from app.steps import reached
+from models import Contribution, Model, Record, Subject, Tombstone
+from workers.errors import RefusedError
+from workers.tasks import versions
+from workers.tasks.blocks import AnyBlock, decode_block, encode_block, join
 from workers.tasks.lease import Lease, LeaseLostError, advance
+from workers.tasks.lesson import Owner, read_lesson
 from workers.tasks.versions import RetainedSet
-
-Owner = tuple[str, str]  # client, subject
 
 
 def run(services: Services, lease: Lease) -> None:
@@ -42,20 +38,22 @@ def run(services: Services, lease: Lease) -> None:
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
         model = session.get_one(Model, lease.model_id)
-        upload = decode_upload(services.artifacts.get(session, contribution.upload_id))
+        upload = services.artifacts.get(session, contribution.upload_id)
         before = versions.current(session, model)
         state = versions.load_state(services, session, before) if before else None
         config = versions.ridge_config(model)
         base = model.current_version
-        _refuse_duplicates(session, lease.model_id, upload.records)
+        lesson = read_lesson(upload, config, remote=model.config["data"] != "rows")
+        add_back = is_add_back(session, contribution)
+        tombstone_key = open_tombstone_key(services.master, model)
+        _refuse_known(
+            session, lease.model_id, lesson.records, None if add_back else tombstone_key
+        )
         retained = versions.commitments(session, lease.model_id)
-        method = registry.get(model.method)
-    codes, saturated = Quantiser(config.exponents, config.bits).quantise(upload.features)
-    rows = Rows(codes, upload.labels)
-    outcome = method.learn(config, state, rows)
+        method = versions.method_of(model, model.method)
+    outcome = method.learn(config, state, lesson.batch)
     encoded = versions.encode(outcome.state, config)
-    owned = _by_owner(upload, rows)
-    salts = {record: secrets.token_bytes(32) for record in upload.records}
+    salts = {record: secrets.token_bytes(32) for record in lesson.records}
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
     after = RetainedSet.of([*retained, *fresh.values()])
     reached("execute.computed")
@@ -65,8 +63,8 @@ def run(services: Services, lease: Lease) -> None:
         if model.current_version != base:
             raise LeaseLostError(lease.job_id)
         added: list[dict[str, object]] = []
-        for owner, block in owned.items():
-            subject = _seal(services, tx.session, lease.model_id, owner, block)
+        for owner, block in lesson.blocks.items():
+            subject = _seal(services, tx.session, model, owner, block)
             added += [
                 {
                     "model_id": lease.model_id,
@@ -86,8 +84,13 @@ def run(services: Services, lease: Lease) -> None:
         contribution = tx.session.get_one(Contribution, lease.contribution_id)
         versions.shred(services, tx.session, contribution.upload_id)
         contribution.state = "learned"
-        contribution.saturated = saturated
-        record_model_event(tx, model.ref, "contribution.learned", {})
+        contribution.saturated = lesson.saturated
+        digests = {}
+        if add_back:
+            tags = [record_tag(tombstone_key, record) for record in lesson.records]
+            if lifted := _lift(tx.session, lease.model_id, tags):
+                digests[ADD_BACK] = tags_digest(lifted)
+        record_model_event(tx, model.ref, "contribution.learned", digests)
         tx.session.flush()
         reached("execute.written")
         advance(tx, lease, "done")
@@ -95,37 +98,26 @@ def run(services: Services, lease: Lease) -> None:
     services.ledger.transact(effect)
 
 
-def _by_owner(upload: Upload, rows: Rows) -> dict[Owner, Block]:
-    positions: dict[Owner, list[int]] = defaultdict(list)
-    for position, owner in enumerate(zip(upload.clients, upload.subjects, strict=True)):
-        positions[owner].append(position)
-    return {
-        owner: Block(
-            [upload.records[position] for position in own],
-            Rows(rows.codes[np.array(own)], rows.labels[np.array(own)]),
-        )
-        for owner, own in positions.items()
-    }
-
-
 def _seal(
-    services: Services, session: Session, model_id: int, owner: Owner, block: Block
+    services: Services, session: Session, model: Model, owner: Owner, block: AnyBlock
 ) -> int:
-    """Add rows to their owner's block, under a new key; return the owner's id."""
+    """Add to its owner's block, under a new key; return the owner's id."""
     subject = session.exec(
         select(Subject).where(
-            Subject.model_id == model_id,
+            Subject.model_id == model.id,
             Subject.client == owner[0],
             Subject.subject == owner[1],
         )
     ).first()
     if subject is None:
-        subject = Subject(model_id=model_id, client=owner[0], subject=owner[1])
+        assert model.id is not None
+        subject = Subject(model_id=model.id, client=owner[0], subject=owner[1])
         session.add(subject)
         session.flush()
     assert subject.id is not None
     sealed = services.features.load(session, subject.id) if subject.wrapped_key else None
-    whole = decode_block(sealed).joined(block) if sealed else block
+    bits = model.config["bits"]
+    whole = join(decode_block(sealed), block, bits=bits) if sealed else block
     payload = encode_block(whole)
     if sealed is None:
         services.features.store(session, subject, payload, len(whole.records))
@@ -134,10 +126,34 @@ def _seal(
     return subject.id
 
 
-def _refuse_duplicates(session: Session, model_id: int, records: list[str]) -> None:
+def _refuse_known(
+    session: Session, model_id: int, records: list[str], tombstone_key: bytes | None
+) -> None:
+    """Refuse what is in the training set and, given the key of their tags, what was erased.
+
+    Both were checked when the rows arrived, but jobs before this one have run since.
+    """
     for chunk in chunks(records):
         known = select(Record.id).where(
             Record.model_id == model_id, col(Record.record).in_(chunk)
         )
         if session.exec(known).first() is not None:
             raise RefusedError("a record id is already in the training set: use new ids")
+        if tombstone_key is not None and has_tombstone(session, model_id, tombstone_key, chunk):
+            raise RefusedError("a record id was erased: it comes back only with add_back")
+
+
+def _lift(session: Session, model_id: int, tags: list[bytes]) -> list[bytes]:
+    """Delete the tombstones of records that come back; return the tags of those there were."""
+    lifted: list[bytes] = []
+    for chunk in chunks(tags):
+        stones = session.exec(
+            select(Tombstone).where(
+                Tombstone.model_id == model_id, col(Tombstone.tag).in_(chunk)
+            )
+        ).all()
+        for stone in stones:
+            lifted.append(bytes(stone.tag))
+            session.delete(stone)
+    session.flush()
+    return lifted

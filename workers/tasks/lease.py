@@ -15,13 +15,16 @@ from datetime import timedelta
 
 from sqlalchemy import update
 from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from app.errors import LetheError
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.queue import head_of_queue, is_held_back
+from app.service.releases import close_releases
 from app.service.requests import close
+from app.service.round_steps import fail_round
 from app.steps import reached
 from models import Contribution, ErasureRequest, Job, Model
 from models.types import utcnow
@@ -98,9 +101,12 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         return None
     if job.lease_until is not None and job.lease_until > now:
         return None
-    if head_of_queue(session, job.model_id) != job.id:
+    head = head_of_queue(session, job.model_id)
+    if head is None or head.id != job.id:
         return None
     if session.get_one(Model, job.model_id).state == "quarantined":
+        return None
+    if is_held_back(session, services.settings, job, now):
         return None
     job.lease_token += 1
     job.attempt += 1
@@ -124,17 +130,6 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
     )
 
 
-def head_of_queue(session: Session, model_id: int) -> str | None:
-    """Return the id of a model's oldest unfinished job."""
-    query = (
-        select(Job.id)
-        .where(Job.model_id == model_id, col(Job.done_at).is_(None))
-        .order_by(col(Job.seq))
-        .limit(1)
-    )
-    return session.exec(query).first()
-
-
 def advance(tx: Transaction, lease: Lease, stage: str, **values: object) -> None:
     """Commit the job's move to its next stage, if the lease still holds.
 
@@ -142,18 +137,38 @@ def advance(tx: Transaction, lease: Lease, stage: str, **values: object) -> None
         LeaseLostError: It does not; the transaction must roll back.
     """
     done = {"done_at": tx.now} if stage == "done" else {}
+    _move(tx, lease, lease.job_id, lease.token, {"stage": stage, **done, **values})
+
+
+def follow(
+    tx: Transaction, lease: Lease, job_id: str, token: int, stage: str, **values: object
+) -> None:
+    """Move another job, executed together with the leased one, along with it.
+
+    `token` is the one that it was taken under: no worker holds it while the leased job is
+    before it in the queue, so the lease protects both.
+
+    Raises:
+        LeaseLostError: Something has happened to it since; the transaction must roll back.
+    """
+    _move(tx, lease, job_id, token, {"stage": stage, **values})
+
+
+def _move(
+    tx: Transaction, lease: Lease, job_id: str, token: int, values: dict[str, object]
+) -> None:
     result = tx.session.connection().execute(
         update(Job)
         .where(
-            col(Job.id) == lease.job_id,
-            col(Job.lease_token) == lease.token,
+            col(Job.id) == job_id,
+            col(Job.lease_token) == token,
             col(Job.stage) == lease.stage,
             col(Job.done_at).is_(None),
         )
-        .values(stage=stage, attempt=0, lease_until=None, **done, **values)
+        .values(attempt=0, lease_until=None, **values)
     )
     if result.rowcount != 1:
-        raise LeaseLostError(lease.job_id)
+        raise LeaseLostError(job_id)
     tx.session.expire_all()
 
 
@@ -198,13 +213,18 @@ def fail(
     if job.draft_id is not None:
         services.artifacts.shred(tx.session, job.draft_id)
     if job.request_id is not None:
+        close_releases(services, tx, job.request_id)
         close(tx, tx.session.get_one(ErasureRequest, job.request_id), job, state, reason)
+        return
+    if job.kind == "round":
+        fail_round(services, tx, job, reason)
         return
     job.stage, job.done_at, job.lease_until = "done", tx.now, None
     contribution = tx.session.get_one(Contribution, job.contribution_id)
     contribution.state, contribution.failure = "failed", reason
     services.artifacts.shred(tx.session, contribution.upload_id)
     model = tx.session.get_one(Model, job.model_id)
-    if model.current_version is None:
+    # A model that waits for its clients' statistics can wait for other ones.
+    if model.current_version is None and model.config["data"] == "rows":
         model.state, model.failure = "failed", reason
     record_model_event(tx, model.ref, "contribution.failed", {})

@@ -5,42 +5,45 @@ them, the refuted version is shredded, and the verifier is asked again. If that 
 either, what is stored is damaged, and the model is taken out of service for a person to look.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlmodel import select
+from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.steps import reached
 from models import ErasureRequest, Job, Model, Verification
-from workers.methods import registry
+from workers.statistics.message import Batch, Message
 from workers.tasks import draft, versions
-from workers.tasks.blocks import decode_block
+from workers.tasks.blocks import batch_of, decode_block
+from workers.tasks.draft import Draft
 from workers.tasks.lease import Lease, LeaseLostError, advance, fail
 from workers.tasks.versions import RetainedSet
 
-METHOD = "ridge-exact"  # whichever method was asked for, its last rung is the plainest one
+KEPT = ("batch", "data", "dropped")  # what a refit does not change
 
 
 def run(services: Services, lease: Lease) -> None:
     """Refit the model from its retained rows and hand the new version to the verifier.
 
+    Requests that were executed together with this one and are not yet certified are judged
+    by the new version too: the one that they were executed in is destroyed with this refit.
+
     Raises:
         RefusedError: The rows cannot be fitted.
         LeaseLostError: Another worker holds the job now.
     """
-    method = registry.get(METHOD)
     with services.reading() as session:
-        job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-        plan = draft.load(services, session, job)
         model = session.get_one(Model, lease.model_id)
         config = versions.ridge_config(model)
         base = model.current_version
         blocks = [
-            decode_block(payload).rows
+            batch_of(decode_block(payload))
             for _, payload in services.features.load_many(session, lease.model_id)
         ]
+        method = versions.method_of(model, _rung(blocks))
         retained = RetainedSet.of(versions.commitments(session, lease.model_id))
     outcome = method.refit(config, blocks)
     encoded = versions.encode(outcome.state, config)
@@ -53,33 +56,67 @@ def run(services: Services, lease: Lease) -> None:
             raise LeaseLostError(lease.job_id)
         version = versions.publish(services, tx, model, lease, encoded, retained)
         shredded = versions.withdraw_earlier(services, tx, model, version)
-        repaired = replace(
-            plan,
-            statistics_after=encoded.statistics,
-            method=f"{METHOD}-refit",
-            method_version=method.version,
-            claim=outcome.claim,
-            parameters={**versions.parameters(config), "escalated": "verification failed"},
-            bounds={"head": repr(outcome.state.bound)},
-            artifacts=[*plan.artifacts, *shredded],
-        )
-        job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-        assert job.draft_id is not None
-        services.artifacts.shred(session, job.draft_id)
-        draft_id = draft.store(services, session, repaired)
+        drafts = []
+        for job, plan in _plans(services, session, lease):
+            repaired = replace(
+                plan,
+                number=version.number,
+                statistics_after=encoded.statistics,
+                method=f"{method.id}-refit",
+                method_version=method.version,
+                claim=outcome.claim,
+                parameters={
+                    **versions.parameters(config),
+                    **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
+                    "escalated": "verification failed",
+                },
+                bounds={"head": repr(outcome.state.bound)},
+                artifacts=[*plan.artifacts, *shredded],
+            )
+            assert job.draft_id is not None
+            services.artifacts.shred(session, job.draft_id)
+            job.draft_id = draft.store(services, session, repaired)
+            drafts.append(job.draft_id)
+            request = session.get_one(ErasureRequest, job.request_id)
+            request.state = "verifying"
+            record_request_event(
+                tx,
+                request,
+                "request.executed",
+                {"head": encoded.head_digest, "statistics": encoded.statistics},
+            )
         reached("execute.written")
-        request = session.get_one(ErasureRequest, lease.request_id)
-        request.state = "verifying"
-        record_request_event(
-            tx,
-            request,
-            "request.executed",
-            {"head": encoded.head_digest, "statistics": encoded.statistics},
-        )
         session.flush()
-        advance(tx, lease, "verify", draft_id=draft_id)
+        advance(tx, lease, "verify", draft_id=drafts[0])
 
     services.ledger.transact(effect)
+
+
+def _rung(blocks: Sequence[Batch]) -> str:
+    """Return the plainest method that these blocks allow, whichever was asked for."""
+    sketched = any(isinstance(block, Message) and block.residual > 0 for block in blocks)
+    return "ridge-sketched" if sketched else "ridge-exact"
+
+
+def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:
+    """Return the leased job and those that wait to be verified after it, with their drafts.
+
+    Until the leased one is done nothing else of the model is executed, so whatever was
+    executed and is not yet certified was executed in the version that is refuted now.
+    """
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    waiting = (
+        select(Job)
+        .where(
+            Job.model_id == lease.model_id,
+            Job.id != job.id,
+            col(Job.stage) == "verify",
+            col(Job.done_at).is_(None),
+        )
+        .order_by(col(Job.seq))
+    )
+    jobs = [job, *session.exec(waiting)]
+    return [(one, draft.load(services, session, one)) for one in jobs]
 
 
 def climb(services: Services, tx: Transaction, lease: Lease, found: Verification) -> None:
@@ -95,6 +132,12 @@ def climb(services: Services, tx: Transaction, lease: Lease, found: Verification
         for check in found.report["checks"]
         if not check["passed"]
     )
+    if session.get_one(Model, lease.model_id).config["data"] == "masked":
+        reason = (
+            f"verification {found.result}: {failed}; the rows were never here to refit from"
+        )
+        _give_up(services, tx, lease, reason)
+        return
     if lease.rung == 0:
         request.state = "escalated"
         record_request_event(

@@ -1,14 +1,16 @@
 """The sweep: what a crash or a lost message left behind is found here."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func
-from sqlmodel import col, or_, select
+from sqlalchemy import delete
+from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.queue import head_of_queue, is_held_back
 from models import Job, UsedNonce
 from models.types import utcnow
+from workers.tasks import releasing, round_end
 from workers.tasks.cleanup import clean_again
 
 ORPHAN_AGE = timedelta(hours=1)  # a file this old without a row was left by a crash
@@ -18,23 +20,23 @@ NUDGE_AGE = timedelta(seconds=2)  # younger jobs have a nudge of their own on th
 def run(services: Services) -> int:
     """Nudge every job that could run and does not; return how many.
 
-    Only the oldest unfinished job of each model can run, so only those are nudged. Whatever
-    was nudged twice finds the lease taken and does nothing.
+    Only the head of each model's queue can run, so only those are nudged, and not while they
+    are held back: this is what wakes them when the wait is over. Whatever was nudged twice
+    finds the lease taken and does nothing.
     """
     services.ledger.publish_checkpoint()  # a crash may have left entries without one
+    releasing.escalate_silence(services)
+    round_end.advance_due(services)
     now = utcnow()
-    heads = (
-        select(func.min(col(Job.seq)))
-        .where(col(Job.done_at).is_(None))
-        .group_by(col(Job.model_id))
-    )
-    stuck = select(Job.id, Job.stage).where(
-        col(Job.seq).in_(heads),
-        or_(col(Job.lease_until).is_(None), col(Job.lease_until) < now),
-        col(Job.created_at) < now - NUDGE_AGE,
-    )
+    unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()
     with services.reading() as session:
-        found = list(session.exec(stuck))
+        models = session.exec(unfinished).all()
+        heads = [head_of_queue(session, model_id) for model_id in models]
+        found = [
+            (job.id, job.stage)
+            for job in heads
+            if job is not None and _is_stuck(services, session, job, now)
+        ]
         expired = session.exec(
             select(UsedNonce.keyid).where(col(UsedNonce.expires_at) < now).limit(1)
         ).first()
@@ -46,19 +48,19 @@ def run(services: Services) -> int:
     return len(found)
 
 
+def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> bool:
+    held = job.lease_until is not None and job.lease_until >= now
+    young = job.created_at >= now - NUDGE_AGE
+    return not (held or young or is_held_back(session, services.settings, job, now))
+
+
 def _forget_nonces(tx: Transaction) -> None:
     tx.session.connection().execute(delete(UsedNonce).where(col(UsedNonce.expires_at) < tx.now))
 
 
 def nudge_next(services: Services, model_id: int) -> None:
     """Nudge the job that now heads a model's queue, if there is one."""
-    query = (
-        select(Job.id, Job.stage)
-        .where(Job.model_id == model_id, col(Job.done_at).is_(None))
-        .order_by(col(Job.seq))
-        .limit(1)
-    )
     with services.reading() as session:
-        following = session.exec(query).first()
+        following = head_of_queue(session, model_id)
     if following is not None:
-        services.dispatcher.nudge(*following)
+        services.dispatcher.nudge(following.id, following.stage)

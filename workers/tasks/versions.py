@@ -1,6 +1,6 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ from app.certificates.retained import retained_root
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.scope import chunks
 from models import Artifact, Model, ModelVersion, Record
 from workers.artifacts import decode_state, encode_head, encode_state
-from workers.methods.base import RidgeConfig, RidgeState
+from workers.methods import registry, ridge_sketched
+from workers.methods.base import Method, RidgeConfig, RidgeState
 from workers.statistics.encoding import statistics_digest
 from workers.tasks.draft import ShreddedArtifact, sha256_hex
 from workers.tasks.lease import Lease
@@ -44,6 +46,26 @@ def ridge_config(model: Model) -> RidgeConfig:
     )
 
 
+def method_of(model: Model, method_id: str) -> Method:
+    """Return a method as it was configured for a model at its registration.
+
+    Raises:
+        RefusedError: There is no method of that name.
+    """
+    if method_id != ridge_sketched.METHOD.id:
+        return registry.get(method_id)
+    options = model.config["sketch"]
+    chosen = {"kind": options["kind"], "seed": options["seed"], "tolerance": budget(model)}
+    return ridge_sketched.configured(
+        chosen if options["rank"] == 0 else {**chosen, "rank": options["rank"]}
+    )
+
+
+def budget(model: Model) -> float:
+    """Return how far sketches may take a head from the exact one, as a share of its norm."""
+    return float.fromhex(model.config["sketch"]["budget"])
+
+
 def parameters(config: RidgeConfig) -> dict[str, str]:
     """Return what a certificate says of a configuration."""
     return {
@@ -69,9 +91,15 @@ def current(session: Session, model: Model) -> ModelVersion | None:
     """Return a model's current version's row."""
     if model.current_version is None:
         return None
+    assert model.id is not None
+    return numbered(session, model.id, model.current_version)
+
+
+def numbered(session: Session, model_id: int, number: int) -> ModelVersion:
+    """Return the row of a model's version by its number."""
     return session.exec(
         select(ModelVersion).where(
-            ModelVersion.model_id == model.id, ModelVersion.number == model.current_version
+            ModelVersion.model_id == model_id, ModelVersion.number == number
         )
     ).one()
 
@@ -89,6 +117,17 @@ def commitments(session: Session, model_id: int) -> list[bytes]:
     """Return the sorted commitments of a model's retained records."""
     query = select(Record.commitment).where(Record.model_id == model_id)
     return sorted(bytes(value) for value in session.exec(query))
+
+
+def commitments_of(session: Session, model_id: int, records: Collection[str]) -> list[bytes]:
+    """Return the sorted commitments of some of a model's retained records."""
+    found: list[bytes] = []
+    for chunk in chunks(sorted(records)):
+        query = select(Record.commitment).where(
+            Record.model_id == model_id, col(Record.record).in_(chunk)
+        )
+        found += [bytes(value) for value in session.exec(query)]
+    return sorted(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +150,13 @@ def publish(
     lease: Lease,
     encoded: Encoded,
     retained: RetainedSet,
+    links: Sequence[bytes] = (),
 ) -> ModelVersion:
     """Make a state the model's next version, over the retained set that it was made from.
 
-    The event with the digests is in the log before any verifier draws a seed.
+    `links` are the roots between those of the version before and `retained`, where several
+    requests were executed at once: the log holds the whole chain that their certificates
+    name in parts. The event is in the log before any verifier draws a seed.
     """
     assert model.id is not None
     session = tx.session
@@ -129,6 +171,7 @@ def publish(
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
             "retained": retained.root.hex(),  # of salted commitments: says nothing of a person
+            **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },
     )
     version = ModelVersion(

@@ -12,6 +12,7 @@ from app.service.methods import RIDGE
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.artifacts import decode_head
+from workers.cli import model
 from workers.cli.demo import METHODS
 from workers.methods import registry
 
@@ -19,11 +20,18 @@ CLASSES = {
     "ridge-exact": "exact",
     "ridge-woodbury": "numerically-exact",
     "acu": "numerically-exact",
+    "ridge-sketched": "certified-approximate",
 }
 
 
 def test_all_that_name_the_methods_agree() -> None:
-    assert sorted(RIDGE) == sorted(METHODS) == list(registry.known()) == sorted(CLASSES)
+    assert (
+        sorted(RIDGE)
+        == sorted(METHODS)
+        == sorted(model.METHODS)
+        == list(registry.known())
+        == sorted(CLASSES)
+    )
     schema: Any = NewModel.model_json_schema()
     assert schema["properties"]["method"]["enum"] == list(RIDGE)
 

@@ -112,7 +112,7 @@ def test_what_is_executed_is_never_given_up(
         raise RuntimeError("jane.doe@example.org")
 
     target = {
-        "verify": "workers.tasks.verify._collect",
+        "verify": "workers.tasks.verify.collect",
         "certify": "workers.tasks.certify.load_issuer",
     }
     monkeypatch.setattr(target[stage], explode)
@@ -203,11 +203,11 @@ def test_a_request_whose_records_an_earlier_one_took_says_so(ready: Installation
 def test_a_verifier_notices_rows_of_the_client_that_remain(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave_one(session: Session, model_id: int, scope: object, request_id: str) -> None:
+    def leave_one(session: Session, *_: object) -> None:
         record = session.exec(select(Record).where(Record.record == "r1")).one()
         record.claimed_by = None
 
-    monkeypatch.setattr("workers.tasks.erase.claim_owner", leave_one)
+    monkeypatch.setattr("workers.tasks.batch.claim_again", leave_one)
     request = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
     ready.drain()
     assert state(ready, request) == "failed"
@@ -321,6 +321,7 @@ def test_blocks_round_trip(count: int) -> None:
     labels = rng.integers(3, size=count, dtype=np.int64)
     block = Block([f"r{i}" for i in range(count)], Rows(codes, labels))
     again = decode_block(encode_block(block))
+    assert isinstance(again, Block)
     assert again.records == block.records
     assert np.array_equal(again.rows.codes, codes)
     assert np.array_equal(again.rows.labels, labels)

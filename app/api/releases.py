@@ -1,0 +1,43 @@
+"""/v1/releases: what clients are asked, their answers, and an operator's decision."""
+
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from app.api.deps import After, Limit, Operator, ServicesDep, Signed
+from app.api.models import parse_contribution
+from app.schemas.base import Page
+from app.schemas.releases import ReleaseSummary, ReleaseView
+from app.service import releases
+from models import BearerToken
+
+router = APIRouter(prefix="/v1/releases", tags=["releases"])
+
+
+@router.get("/asked", operation_id="listAsked")
+def list_asked(signed: Signed, services: ServicesDep) -> Page[ReleaseView]:
+    """List what the signing client is asked for now, at most 100, oldest first."""
+    return Page(items=releases.asked(services, signed.by), next=None)
+
+
+@router.post("/{release_id}/answer", operation_id="answerRelease")
+def answer(release_id: str, signed: Signed, services: ServicesDep) -> ReleaseView:
+    """Send the statistics of the records asked for, as an .npz like a contribution's."""
+    return releases.answer(services, signed.by, release_id, parse_contribution, signed.body)
+
+
+@router.get("", operation_id="listReleases", dependencies=[Operator])
+def list_releases(
+    services: ServicesDep, after: After = None, limit: Limit = 100
+) -> Page[ReleaseSummary]:
+    """List the questions that are not done: which clients are silent, and since when."""
+    with services.reading() as session:
+        return releases.page(session, after, limit)
+
+
+@router.post("/{release_id}/drop", operation_id="dropRelease")
+def drop(
+    release_id: str, services: ServicesDep, token: Annotated[BearerToken, Operator]
+) -> ReleaseSummary:
+    """Decide to erase all that the silent client sent for this subject."""
+    return releases.drop(services, release_id, token.name)

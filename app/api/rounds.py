@@ -1,0 +1,58 @@
+"""/v1/rounds: masked rounds, opened by an operator, taken by clients step by step."""
+
+from fastapi import APIRouter, Response
+
+from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, Signed
+from app.schemas.base import Page
+from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step
+from app.service import round_work, rounds
+
+router = APIRouter(prefix="/v1/rounds", tags=["rounds"])
+
+
+@router.post("", status_code=201, operation_id="openRound", dependencies=[Operator])
+def open_round(wanted: NewRound, services: ServicesDep, response: Response) -> RoundView:
+    """Open a round; erasure requests that its members can complete are released in it."""
+    shown = rounds.open_round(services, wanted)
+    response.headers["location"] = f"/v1/rounds/{shown.id}"
+    return shown
+
+
+@router.get("", operation_id="listRounds", dependencies=[OperatorOrAuditor])
+def list_rounds(
+    services: ServicesDep, after: After = None, limit: Limit = 100
+) -> Page[RoundView]:
+    """List rounds by id."""
+    with services.reading() as session:
+        return rounds.page(session, after, limit)
+
+
+@router.get("/asked", operation_id="listAskedRounds")
+def list_asked(signed: Signed, services: ServicesDep) -> Page[RoundNotice]:
+    """List the open rounds that name the signing key, at most 100, oldest first."""
+    return Page(items=round_work.waiting_for(services, signed.by), next=None)
+
+
+@router.get("/{round_id}", operation_id="getRound", dependencies=[OperatorOrAuditor])
+def get_round(round_id: str, services: ServicesDep) -> RoundView:
+    """Show a round: its step, who has sent, and why it failed."""
+    with services.reading() as session:
+        return rounds.find_view(session, round_id)
+
+
+@router.get("/{round_id}/work", operation_id="getRoundWork")
+def get_work(round_id: str, signed: Signed, services: ServicesDep) -> RoundWork:
+    """Show a member what its next message is made of; signed with the member's key."""
+    return round_work.work(services, signed.by, round_id)
+
+
+@router.put("/{round_id}/messages/{step}", operation_id="sendRoundMessage")
+def send(round_id: str, step: Step, signed: Signed, services: ServicesDep) -> dict[str, str]:
+    """Send the signing member's message for a step; the same again is answered the same."""
+    return {"state": round_work.send(services, signed.by, round_id, step, signed.body)}
+
+
+@router.post("/{round_id}/abort", operation_id="abortRound", dependencies=[Operator])
+def abort(round_id: str, services: ServicesDep) -> RoundView:
+    """End a round that was opened by mistake; nothing of the model was changed."""
+    return rounds.abort(services, round_id)

@@ -1,0 +1,239 @@
+"""Releases: what must come from a client before some of its records can be erased.
+
+Where the rows stay with a client, only it knows the statistics of a few of them. It is asked
+each time it looks, until it answers or an operator decides to remove its whole block.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.schemas.base import Page
+from app.schemas.releases import ReleaseSummary, ReleaseView
+from app.service.context import Services
+from app.service.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
+from app.service.queue import PARKED
+from app.service.requests import use_signature
+from app.service.upload import CheckedUpload
+from app.signing.errors import KeyNotEntitledError
+from app.signing.http import SignedBy
+from models import (
+    ErasureRequest,
+    FeatureBlock,
+    Job,
+    Model,
+    Record,
+    Release,
+    RequesterKey,
+    Subject,
+)
+
+PAGE = 100
+Parse = Callable[[Services, Model, bytes], CheckedUpload]
+
+
+def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
+    """Return what a client is asked now, oldest first, and remember that it was told.
+
+    Raises:
+        KeyNotEntitledError: The key is not bound to a client.
+    """
+
+    def effect(tx: Transaction) -> list[ReleaseView]:
+        key = use_signature(tx, signed)
+        client = _client_of(key)
+        query = (
+            select(Release, Subject)
+            .join(Subject, col(Subject.id) == col(Release.subject_id))
+            .where(Release.state == "open", Subject.client == client)
+            .order_by(col(Release.created_at), col(Release.id))
+            .limit(PAGE)
+        )
+        if key.subject is not None:
+            query = query.where(Subject.subject == key.subject)
+        shown = []
+        for release, owner in tx.session.exec(query).all():
+            release.asked += 1
+            release.asked_at = tx.now
+            shown.append(_view(tx.session, release, owner))
+        return shown
+
+    return services.ledger.transact(effect, checkpoint=False)
+
+
+def answer(
+    services: Services, signed: SignedBy, release_id: str, parse: Parse, body: bytes
+) -> ReleaseView:
+    """Keep a client's statistics of the records it is asked for, and set the request going.
+
+    Sending the same again is answered the same; what was sent cannot be replaced.
+
+    Raises:
+        NotFoundError: No such question, or another client's.
+        ReleaseClosedError: It was answered otherwise, or needs no answer any more.
+        ReleaseMismatchError: The statistics are of other records.
+        UploadError: They are no statistics for this model.
+    """
+    with services.reading() as session:
+        release = _find(session, release_id)
+        model = session.get_one(Model, release.model_id)
+    upload = parse(services, model, body)
+    digest = hashlib.sha256(upload.data).hexdigest()
+
+    def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None]:
+        session = tx.session
+        client = _client_of(use_signature(tx, signed))
+        release = _find(session, release_id)
+        owner = session.get_one(Subject, release.subject_id)
+        if owner.client != client:
+            raise NotFoundError("no open question to you has this id: GET /v1/releases")
+        if release.state == "answered" and release.body_digest == digest:
+            return _view(session, release, owner), None
+        if release.state != "open":
+            raise ReleaseClosedError("this question needs no answer any more")
+        wanted = _records(session, release)
+        same_owner = upload.clients[0] == client and upload.subjects[0] == owner.subject
+        if not same_owner or sorted(upload.records) != wanted:
+            raise ReleaseMismatchError(
+                "send the statistics of exactly the records, client and subject asked for"
+            )
+        release.upload_id = services.artifacts.put(session, "release", upload.data).id
+        release.body_digest = digest
+        release.state = "answered"
+        session.flush()
+        return _view(session, release, owner), set_going(tx, release)
+
+    shown, job = services.ledger.transact(effect, checkpoint=False)
+    if job is not None:
+        services.dispatcher.nudge(*job)
+    return shown
+
+
+def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
+    """Decide, as the named operator, to remove a silent client's whole block.
+
+    More goes than was asked for; nothing that was asked for stays. The log keeps that it was
+    decided, and commits to who decided it.
+
+    Raises:
+        NotFoundError: No such question.
+        ReleaseClosedError: It was answered or decided.
+    """
+
+    def effect(tx: Transaction) -> tuple[ReleaseSummary, tuple[str, str] | None]:
+        release = _find(tx.session, release_id)
+        if release.state != "open":
+            raise ReleaseClosedError("this question was answered or decided before")
+        release.state = "dropped"
+        request = tx.session.get_one(ErasureRequest, release.request_id)
+        record_request_event(
+            tx, request, "request.escalated", {"decision": "drop-block", "operator": operator}
+        )
+        tx.session.flush()
+        return _summary(tx.session, release), set_going(tx, release)
+
+    shown, job = services.ledger.transact(effect)
+    if job is not None:
+        services.dispatcher.nudge(*job)
+    return shown
+
+
+def close_releases(services: Services, tx: Transaction, request_id: str) -> None:
+    """End the questions of a request that needs no answers any more, and shred them."""
+    open_ones = select(Release).where(
+        Release.request_id == request_id, col(Release.state) != "done"
+    )
+    for release in tx.session.exec(open_ones).all():
+        shred_answer(services, tx.session, release)
+        release.state = "done"
+    tx.session.flush()
+
+
+def shred_answer(services: Services, session: Session, release: Release) -> None:
+    """Destroy the key of what a client answered."""
+    if release.upload_id is not None:
+        services.artifacts.shred(session, release.upload_id)
+        release.upload_id, release.body_digest = None, None
+
+
+def page(session: Session, after: str | None, limit: int) -> Page[ReleaseSummary]:
+    """Return the questions that are not done, by id."""
+    query = select(Release).where(Release.state != "done").order_by(Release.id).limit(limit + 1)
+    if after is not None:
+        query = query.where(col(Release.id) > after)
+    rows = list(session.exec(query))
+    more = rows[limit - 1].id if len(rows) > limit else None
+    return Page(items=[_summary(session, row) for row in rows[:limit]], next=more)
+
+
+def set_going(tx: Transaction, release: Release) -> tuple[str, str] | None:
+    """Let a request's job run again if nothing it waits for is open; return its nudge."""
+    open_ones = select(Release.id).where(
+        Release.request_id == release.request_id, Release.state == "open"
+    )
+    if tx.session.exec(open_ones).first() is not None:
+        return None
+    job = tx.session.exec(select(Job).where(Job.request_id == release.request_id)).one()
+    tx.session.connection().execute(
+        update(Job)
+        .where(col(Job.id) == job.id, col(Job.stage) == PARKED)
+        .values(stage="execute")
+    )
+    request = tx.session.get_one(ErasureRequest, release.request_id)
+    request.state = "executing"
+    tx.session.flush()
+    tx.session.expire(job)
+    return job.id, "execute"
+
+
+def _client_of(key: RequesterKey) -> str:
+    if key.role != "client" or key.client is None:
+        raise KeyNotEntitledError("releases are for keys of role client, bound to one client")
+    return key.client
+
+
+def _find(session: Session, release_id: str) -> Release:
+    release = session.get(Release, release_id)
+    if release is None:
+        raise NotFoundError("no open question to you has this id: GET /v1/releases")
+    return release
+
+
+def _records(session: Session, release: Release) -> list[str]:
+    query = select(Record.record).where(
+        Record.claimed_by == release.request_id, Record.subject_id == release.subject_id
+    )
+    return sorted(session.exec(query))
+
+
+def _view(session: Session, release: Release, owner: Subject) -> ReleaseView:
+    return ReleaseView(
+        id=release.id,
+        request=session.get_one(ErasureRequest, release.request_id).ref,
+        model=session.get_one(Model, release.model_id).ref,
+        client=owner.client,
+        subject=owner.subject,
+        records=_records(session, release),
+        state=release.state,
+        asked=release.asked,
+        escalates_at=release.escalates_at,
+    )
+
+
+def _summary(session: Session, release: Release) -> ReleaseSummary:
+    block = session.get(FeatureBlock, release.subject_id)
+    return ReleaseSummary(
+        id=release.id,
+        request=session.get_one(ErasureRequest, release.request_id).ref,
+        model=session.get_one(Model, release.model_id).ref,
+        records=len(_records(session, release)),
+        block_records=0 if block is None else block.rows,
+        state=release.state,
+        asked=release.asked,
+        asked_at=release.asked_at,
+        escalates_at=release.escalates_at,
+    )

@@ -1,0 +1,278 @@
+"""Calls about masked rounds that are refused, by name, and store nothing."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import rfc8785
+
+from app.service import round_messages
+from app.signing.keys import generate_key
+from tests.installation import Installation
+from tests.small import MODEL
+from tests.workers.rounds.federation import Masked
+from workers.federation import signing
+from workers.federation.spelling import spell, to_text
+from workers.rounds.join import Joining
+
+FOUR = ("c0", "c1", "c2", "c3")
+
+
+@pytest.fixture
+def masked(installation: Installation) -> Masked:
+    return Masked(installation)
+
+
+def slug(answer: Any) -> str:
+    return str(answer.json()["type"]).rpartition(":")[2]
+
+
+def opened(masked: Masked) -> tuple[str, list[Joining]]:
+    answer = masked.open(*FOUR)
+    assert answer.status_code == 201, answer.text
+    round_id = answer.json()["id"]
+    return round_id, [masked.joining(round_id, client) for client in FOUR]
+
+
+def test_both_sides_sign_in_the_same_domain() -> None:
+    assert round_messages.DOMAIN == signing.DOMAIN
+
+
+def test_a_round_is_shown_to_operators_and_to_its_members(masked: Masked) -> None:
+    round_id, joining = opened(masked)
+    masked.take(joining, 1)
+    shown = masked.view(round_id)
+    assert (shown["state"], shown["members"], shown["threshold"]) == ("share", 4, 3)
+    assert shown["sent"] == {"advertise": 4, "share": 0, "masked": 0, "reveal": 0}
+    assert shown["waits_for"] == masked.keyids(*FOUR)
+    listed = masked.installation.caller.operator("GET", "/v1/rounds").json()
+    assert [item["id"] for item in listed["items"]] == [round_id]
+    (asked,) = masked.clients["c0"].signed("GET", "/v1/rounds/asked").json()["items"]
+    assert asked["id"] == round_id
+    assert masked.clients["c4"].signed("GET", "/v1/rounds/asked").json()["items"] == []
+    other = masked.clients["c4"].signed("GET", f"/v1/rounds/{round_id}/work")
+    assert (other.status_code, slug(other)) == (404, "not-found")
+    assert masked.installation.caller.http.get(f"/v1/rounds/{round_id}").status_code == 401
+
+
+OPENINGS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "unknown-model": ({"model": "nothing"}, 404, "model-unknown"),
+    "unknown-key": ({"members": ["key-c0", "nobody"]}, 422, "round-member-refused"),
+    "a-requesters-key": ({"members": ["key-c0", "alice"]}, 422, "round-member-refused"),
+    "twice": ({"members": ["key-c0", "key-c0"]}, 422, "round-member-refused"),
+    "one-member": ({"members": ["key-c0"]}, 422, "body-invalid"),
+    "threshold-low": ({"threshold": 2}, 422, "round-member-refused"),
+    "threshold-high": ({"threshold": 5}, 422, "round-member-refused"),
+    "no-time": ({"step_seconds": 0}, 422, "body-invalid"),
+    "misspelt": ({"treshold": 3}, 422, "body-invalid"),
+}
+
+
+@pytest.mark.parametrize(("change", "status", "name"), OPENINGS.values(), ids=OPENINGS.keys())
+def test_rounds_that_are_not_opened(
+    masked: Masked, change: dict[str, Any], status: int, name: str
+) -> None:
+    body = {"model": MODEL, "members": masked.keyids(*FOUR), **change}
+    answer = masked.installation.caller.operator("POST", "/v1/rounds", json=body)
+    assert (answer.status_code, slug(answer)) == (status, name), answer.text
+    listed = masked.installation.caller.operator("GET", "/v1/rounds").json()
+    assert listed["items"] == []
+
+
+def test_keys_that_are_not_bound_to_one_client_each(masked: Masked) -> None:
+    caller = masked.installation.caller
+    for keyid, fields in {
+        "free": {"role": "client"},
+        "narrow": {"role": "client", "client": "c9", "subject": "s"},
+        "same": {"role": "client", "client": "c0"},
+    }.items():
+        other = replace(caller, keyid=keyid, key=generate_key("ed25519"))
+        assert other.register_key(**fields).status_code == 201
+        body = {"model": MODEL, "members": ["key-c0", keyid]}
+        answer = caller.operator("POST", "/v1/rounds", json=body)
+        assert (answer.status_code, slug(answer)) == (422, "round-member-refused")
+
+
+def test_one_round_of_a_model_at_a_time(masked: Masked) -> None:
+    opened(masked)
+    again = masked.open(*FOUR)
+    assert (again.status_code, slug(again)) == (409, "round-open")
+
+
+def test_a_model_that_is_not_masked(installation: Installation) -> None:
+    plain = Masked(installation, data="statistics")
+    answer = plain.open(*FOUR)
+    assert (answer.status_code, slug(answer)) == (409, "model-not-masked")
+
+
+def test_two_members_are_warned_about(masked: Masked) -> None:
+    round_id = masked.round("c0", "c1")
+    warnings = masked.view(round_id)["warnings"]
+    assert warnings[0].startswith("fewer than 3 members")
+    assert warnings[1].startswith("2 of the members contribute")
+
+
+def test_a_single_record_is_warned_about(masked: Masked) -> None:
+    masked.round(*FOUR)
+    masked.installation.caller.erase_records(masked.owned("c0")[0])
+    masked.installation.drain()
+    round_id = masked.round(*FOUR)
+    warnings = masked.view(round_id)["warnings"]
+    assert any("a single record is moved" in warning for warning in warnings)
+    assert any(warning.startswith("1 of the members contribute") for warning in warnings)
+
+
+def _put(masked: Masked, round_id: str, step: str, data: bytes, client: str = "c0") -> Any:
+    path = f"/v1/rounds/{round_id}/messages/{step}"
+    return masked.clients[client].signed("PUT", path, data)
+
+
+def test_the_same_message_again_is_answered_again(masked: Masked) -> None:
+    round_id, joining = opened(masked)
+    masked.take(joining[:1], 1)
+    member = joining[0].member
+    assert member is not None
+    again = _put(masked, round_id, "advertise", member.advertise())
+    assert again.status_code == 200
+    assert masked.view(round_id)["sent"]["advertise"] == 1
+
+
+def test_another_message_for_a_step_is_not_taken(masked: Masked) -> None:
+    round_id, joining = opened(masked)
+    masked.take(joining[:1], 1)
+    twin = masked.joining(round_id, "c0")
+    with pytest.raises(Exception, match="it is not replaced"):
+        twin.step()
+
+
+def test_steps_are_taken_in_their_order(masked: Masked) -> None:
+    round_id, joining = opened(masked)
+    joining[0].step()
+    member = joining[0].member
+    assert member is not None
+    answer = _put(masked, round_id, "share", _signed(joining[0], "share", {"shares": {}}))
+    assert (answer.status_code, slug(answer)) == (409, "round-step")
+
+
+def _signed(joining: Joining, step: str, body: dict[str, Any], **changes: Any) -> bytes:
+    """A message that this member signs, whatever it says."""
+    assert joining.plan is not None
+    document = {
+        "body": body,
+        "from": joining.keyid,
+        "plan": joining.plan.digest.hex(),
+        "step": step,
+        **changes,
+    }
+    return spell({**document, "signature": to_text(signing.sign(joining.key, spell(document)))})
+
+
+def _masked_body(joining: Joining, **changes: Any) -> dict[str, Any]:
+    assert joining.plan is not None
+    return {
+        "adds": [],
+        "peers": list(joining.plan.members),
+        "releases": [],
+        "vector": to_text(bytes(8 * joining.plan.length)),
+        **changes,
+    }
+
+
+Build = Callable[[Joining], bytes]
+ONE = {"record": "n", "subject": "s"}
+MASKED: dict[str, tuple[Build, int, str]] = {
+    "not-json": (lambda j: b"{", 422, "message-malformed"),
+    "spaces": (lambda j: _signed(j, "masked", _masked_body(j)) + b" ", 422, "message-malformed"),
+    "another-step": (lambda j: _signed(j, "reveal", {"mask": {}, "self": {}}), 422, "message-of-another-round"),
+    "another-plan": (lambda j: _signed(j, "masked", _masked_body(j), plan="0" * 64), 422, "message-of-another-round"),
+    "another-member": (lambda j: _signed(j, "masked", _masked_body(j), **{"from": "key-c1"}), 422, "message-of-another-round"),
+    "unsigned": (lambda j: _forged(j), 422, "message-forged"),
+    "short-vector": (lambda j: _signed(j, "masked", _masked_body(j, vector=to_text(bytes(8)))), 422, "length-wrong"),
+    "vector-no-base64": (lambda j: _signed(j, "masked", _masked_body(j, vector="#")), 422, "message-malformed"),
+    "extra-field": (lambda j: _signed(j, "masked", _masked_body(j, also=1)), 422, "message-malformed"),
+    "id-with-newline": (lambda j: _signed(j, "masked", _masked_body(j, releases=["a\nb"])), 422, "message-malformed"),
+    "fewer-peers": (lambda j: _signed(j, "masked", _masked_body(j, peers=["key-c0", "key-c1", "key-c2"])), 422, "mask-mismatch"),
+    "added-twice": (lambda j: _signed(j, "masked", _masked_body(j, adds=[ONE, ONE])), 422, "release-mismatch"),
+    "released-unasked": (lambda j: _signed(j, "masked", _masked_body(j, releases=["r0"])), 422, "release-mismatch"),
+    "added-again": (lambda j: _signed(j, "masked", _masked_body(j, adds=[{**ONE, "record": "r1"}])), 409, "conflict"),
+}  # fmt: skip
+
+
+def _forged(joining: Joining) -> bytes:
+    document = json.loads(_signed(joining, "masked", _masked_body(joining)))
+    document["signature"] = to_text(bytes(64))
+    return rfc8785.dumps(document)
+
+
+@pytest.mark.parametrize(("build", "status", "name"), MASKED.values(), ids=MASKED.keys())
+def test_masked_inputs_that_are_not_taken(
+    masked: Masked, build: Build, status: int, name: str
+) -> None:
+    masked.round("c1", "c2", "c3")  # so that "r1" is known
+    round_id, joining = opened(masked)
+    masked.take(joining, 2)
+    answer = _put(masked, round_id, "masked", build(joining[0]))
+    assert (answer.status_code, slug(answer)) == (status, name), answer.text
+    assert masked.view(round_id)["sent"]["masked"] == 0
+    masked.take(joining[:1], 1)  # the honest one is taken after all
+    assert masked.view(round_id)["sent"]["masked"] == 1
+
+
+def test_an_erased_record_does_not_come_back_in_a_round(masked: Masked) -> None:
+    masked.round(*FOUR)
+    gone = masked.owned("c0")[0]
+    masked.installation.caller.erase_records(gone)
+    masked.installation.drain()
+    masked.round(*FOUR)
+    round_id, joining = opened(masked)
+    masked.take(joining, 2)
+    body = _masked_body(joining[0], adds=[{"record": gone, "subject": "c0"}])
+    answer = _put(masked, round_id, "masked", _signed(joining[0], "masked", body))
+    assert (answer.status_code, slug(answer)) == (409, "conflict")
+    assert gone not in answer.text
+
+
+def test_nothing_is_added_of_an_owner_that_is_erased(masked: Masked) -> None:
+    masked.round(*FOUR)
+    masked.installation.caller.erase({"level": "client", "client": "c0"})
+    masked.installation.drain()
+    round_id, joining = opened(masked)
+    masked.take(joining, 2)
+    body = _masked_body(
+        joining[0],
+        adds=[{"record": "new", "subject": "c0"}],
+        releases=sorted(masked.owned("c0")),
+    )
+    answer = _put(masked, round_id, "masked", _signed(joining[0], "masked", body))
+    assert (answer.status_code, slug(answer)) == (422, "release-mismatch")
+
+
+def test_contributions_go_through_rounds(masked: Masked) -> None:
+    answer = masked.contribute("c0", masked.message(masked.owned("c0")))
+    assert (answer.status_code, slug(answer)) == (422, "upload-invalid")
+    assert "/v1/rounds" in answer.json()["detail"]
+
+
+def test_a_message_over_the_small_limit_is_taken(masked: Masked) -> None:
+    """The limit of a body is for JSON that people write; a vector has its own."""
+    round_id, joining = opened(masked)
+    joining[0].step()
+    data = b" " * (masked.installation.settings.max_body_bytes + 1)
+    answer = _put(masked, round_id, "advertise", data)
+    assert (answer.status_code, slug(answer)) == (422, "message-malformed")
+
+
+def test_an_operator_ends_a_round(masked: Masked) -> None:
+    round_id, joining = opened(masked)
+    masked.take(joining, 2)
+    path = f"/v1/rounds/{round_id}/abort"
+    ended = masked.installation.caller.operator("POST", path)
+    assert ended.status_code == 200
+    assert ended.json()["state"] == "failed"
+    assert ended.json()["reason"].startswith("aborted: ")
+    again = masked.installation.caller.operator("POST", path)
+    assert (again.status_code, slug(again)) == (409, "round-step")
+    assert joining[0].step()["reason"].startswith("aborted: "), "members are told"
+    assert masked.open(*FOUR).status_code == 201

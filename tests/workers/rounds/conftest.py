@@ -1,0 +1,31 @@
+"""A masked model that has learned the rows of four clients."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from tests.installation import Installation, install
+from tests.workers.rounds.federation import Masked
+
+
+@pytest.fixture
+def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
+    """A fresh installation, nothing registered."""
+    with install(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def fresh(installation: Installation) -> Masked:
+    """A masked model that nothing was added to, and five clients."""
+    return Masked(installation)
+
+
+@pytest.fixture
+def learned(fresh: Masked) -> Masked:
+    """One that has learned all rows of four of them."""
+    round_id = fresh.round("c0", "c1", "c2", "c3")
+    assert fresh.view(round_id)["state"] == "done", fresh.view(round_id)
+    return fresh

@@ -1,0 +1,145 @@
+"""`lethe client`: what a data holder does whose rows never leave it.
+
+Features and statistics are computed here; what travels is a signed message of sums.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from app.client import Client
+    from workers.federation.wire import Form
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+FORMS = ("gram", "factor", "sketch")
+
+
+def _connection(command: Any) -> Any:
+    for option in (
+        click.option("--keyid", help="Its keyid. Default: the key's fingerprint."),
+        click.option(
+            "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
+        ),
+        click.option(
+            "--url", envvar="LETHE_URL", required=True, help="The service's base URL."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _message_form(command: Any) -> Any:
+    for option in (
+        click.option("--kind", default="eigen", show_default=True, help="Which sketch."),
+        click.option("--rank", type=click.IntRange(min=1), help="Rows of a sketch."),
+        click.option(
+            "--form",
+            type=click.Choice(FORMS),
+            default="gram",
+            show_default=True,
+            help="gram: the whole triangle; factor: smaller for few rows; sketch: approximate.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def client() -> None:
+    """Contribute to a model and answer its releases, as a client that keeps its rows."""
+
+
+@client.command()
+@_connection
+@click.option("--model", "ref", required=True, help="The model's reference.")
+@click.option(
+    "--data",
+    required=True,
+    type=_file,
+    help="An .npz with features, labels, clients, records; optionally subjects, is_test.",
+)
+@_message_form
+@click.option("--add-back", is_flag=True, help="Also records that were erased before.")
+def contribute(
+    url: str,
+    key_file: Path,
+    keyid: str | None,
+    ref: str,
+    data: Path,
+    form: "Form",
+    rank: int | None,
+    kind: str,
+    add_back: bool,
+) -> None:
+    """Send rows, or one message of statistics for each client and subject in DATA."""
+    from workers.cli.errors import shown
+    from workers.datasets.raw import load_extractor
+    from workers.federation.local import load_rows, message_of, with_features
+
+    with shown(), _client(url, key_file, keyid) as service:
+        manifest = service.manifest(ref)
+        if manifest["data"] == "masked":
+            raise click.ClickException("this model is masked: see `lethe round`")
+        if manifest["data"] == "rows":
+            sent = service.contribute(ref, data.read_bytes(), add_back=add_back)
+            click.echo(f"{sent['id']}  {sent['rows']} rows")
+            return
+        rows = with_features(load_rows(data), manifest, load_extractor(data))
+        for owner in rows.owners():
+            message = message_of(
+                rows, rows.owned(*owner), manifest, form=form, rank=rank, kind=kind
+            )
+            sent = service.contribute(ref, message, add_back=add_back)
+            click.echo(f"{sent['id']}  {sent['rows']} rows in {len(message):,} bytes")
+
+
+@client.command()
+@_connection
+def asked(url: str, key_file: Path, keyid: str | None) -> None:
+    """List the releases that wait for you: model, records, and until when."""
+    with _client(url, key_file, keyid) as service:
+        for item in service.asked():
+            click.echo(
+                f"{item['id']}  {item['model']}  {len(item['records'])} records of "
+                f"{item['subject']}, before {item['escalates_at']}"
+            )
+
+
+@client.command()
+@_connection
+@click.option("--data", required=True, type=_file, help="An .npz with the rows asked for.")
+@_message_form
+def release(
+    url: str,
+    key_file: Path,
+    keyid: str | None,
+    data: Path,
+    form: "Form",
+    rank: int | None,
+    kind: str,
+) -> None:
+    """Answer every release that waits for you with statistics of its records in DATA."""
+    from workers.cli.errors import shown
+    from workers.datasets.raw import load_extractor
+    from workers.federation.local import load_rows, message_of, with_features
+
+    with shown(), _client(url, key_file, keyid) as service:
+        inputs, named = load_rows(data), load_extractor(data)
+        for item in service.asked():
+            manifest = service.manifest(item["model"])
+            rows = with_features(inputs, manifest, named)
+            message = message_of(
+                rows, item["records"], manifest, form=form, rank=rank, kind=kind
+            )
+            service.answer_release(item["id"], message)
+            click.echo(f"{item['id']}  released {len(item['records'])} records")
+
+
+def _client(url: str, key_file: Path, keyid: str | None) -> "Client":
+    from app.client import Client
+    from app.signing.keys import fingerprint, load_private_key
+
+    key = load_private_key(key_file.read_bytes())
+    return Client(url, keyid or fingerprint(key), key)

@@ -1,0 +1,179 @@
+"""`lethe round`: open masked rounds as an operator, take part in them as a client."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from workers.rounds.service import RoundClient
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+_url = click.option("--url", envvar="LETHE_URL", required=True, help="The service's base URL.")
+_token = click.option(
+    "--token", envvar="LETHE_TOKEN", required=True, help="An operator's bearer token."
+)
+
+
+@click.group("round")
+def round_() -> None:
+    """Masked rounds: only the sum of all members' statistics is seen by anybody."""
+
+
+@round_.command("open")
+@_url
+@_token
+@click.option("--model", required=True, help="Reference of a masked model.")
+@click.option("--member", "members", multiple=True, required=True, help="A keyid; repeat it.")
+@click.option("--threshold", type=int, help="How many must stay. Default: a strict majority.")
+@click.option("--step-seconds", type=int, help="How long a step waits. Default: an hour.")
+def open_(
+    url: str,
+    token: str,
+    model: str,
+    members: tuple[str, ...],
+    threshold: int | None,
+    step_seconds: int | None,
+) -> None:
+    """Open a round; waiting erasures whose clients are all members are completed by it."""
+    from workers.cli.errors import shown
+
+    with shown(), _operator(url, token) as service:
+        opened = service.open_round(
+            model, members, threshold=threshold, step_seconds=step_seconds
+        )
+        _show(opened)
+
+
+@round_.command()
+@_url
+@_token
+@click.argument("round_id")
+def status(url: str, token: str, round_id: str) -> None:
+    """Show a round: its step, how many have sent, and why it failed."""
+    from workers.cli.errors import shown
+
+    with shown(), _operator(url, token) as service:
+        _show(service.round(round_id))
+
+
+@round_.command()
+@_url
+@_token
+@click.argument("round_id")
+def abort(url: str, token: str, round_id: str) -> None:
+    """End a round that was opened by mistake; waiting erasures wait for another one."""
+    from workers.cli.errors import shown
+
+    with shown(), _operator(url, token) as service:
+        _show(service.abort_round(round_id))
+
+
+@round_.command()
+@click.argument("keys", nargs=-1, required=True, metavar="KEYID=FILE...")
+def roster(keys: tuple[str, ...]) -> None:
+    """Print a roster of public keys (PEM), got from the members themselves."""
+    from app.signing.keys import load_public_key, public_pem
+    from workers.cli.errors import shown
+
+    found: dict[str, str] = {}
+    with shown():
+        for item in keys:
+            keyid, separator, path = item.partition("=")
+            if not separator or not Path(path).is_file():
+                raise click.UsageError("give each member as KEYID=FILE")
+            found[keyid] = public_pem(load_public_key(Path(path).read_bytes()))
+    click.echo(json.dumps(found, indent=1, sort_keys=True))
+
+
+@round_.command()
+@_url
+@click.option("--key", "key_file", type=_file, required=True, help="Your private key (PEM).")
+@click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
+@click.option(
+    "--roster",
+    "roster_file",
+    type=_file,
+    required=True,
+    help="Your peers' public keys, from themselves: `lethe round roster` writes one.",
+)
+@click.option(
+    "--data",
+    type=_file,
+    required=True,
+    help="An .npz of all your rows: features, labels, clients, records; optionally subjects.",
+)
+@click.option("--round", "round_id", help="The round. Default: the one that waits for you.")
+@click.option("--model", help="Only a round of this model.")
+@click.option("--release-only", is_flag=True, help="Add nothing; release what is asked for.")
+@click.option("--timeout", type=float, help="Give up after so many seconds.")
+def join(
+    url: str,
+    key_file: Path,
+    keyid: str | None,
+    roster_file: Path,
+    data: Path,
+    round_id: str | None,
+    model: str | None,
+    release_only: bool,
+    timeout: float | None,
+) -> None:
+    """Take part in a round: sums of your rows are computed here and leave masked.
+
+    Rows in DATA that the model has not learned are added; records that the round asks for
+    are released. Progress goes to standard error, the outcome to standard output. A process
+    that ends before the round has dropped out of it.
+    """
+    from app.signing.keys import fingerprint, load_private_key
+    from workers.cli.errors import shown
+    from workers.federation.local import load_rows
+    from workers.federation.signing import parse_roster
+    from workers.rounds.join import Joining, find_round
+    from workers.rounds.service import RoundClient
+
+    with shown():
+        key = load_private_key(key_file.read_bytes())
+        name = keyid or fingerprint(key)
+        peers = parse_roster(_json(roster_file))
+        rows = load_rows(data)
+        with RoundClient(url, name, key) as service:
+            chosen = round_id or find_round(service, model)
+            joining = Joining(
+                service,
+                chosen,
+                name,
+                key,
+                peers,
+                rows,
+                add=not release_only,
+                say=lambda text: click.echo(text, err=True),
+            )
+            ended = joining.run(timeout=timeout)
+        for warning in ended["warnings"]:
+            click.echo(f"warning: {warning}", err=True)
+        if ended["state"] == "failed":
+            raise click.ClickException(ended["reason"])
+        click.echo(f"{chosen}  {ended['state']}")
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(dict(document), indent=1, sort_keys=True, ensure_ascii=False))
+
+
+def _json(path: Path) -> Any:
+    from workers.federation.errors import PlanError
+
+    try:
+        return json.loads(path.read_text())
+    except ValueError:
+        raise PlanError(
+            "the roster file is not JSON: `lethe round roster` writes one"
+        ) from None
+
+
+def _operator(url: str, token: str) -> "RoundClient":
+    from workers.rounds.service import RoundClient
+
+    return RoundClient(url, token=token)

@@ -1,0 +1,216 @@
+"""The four messages of a round, each signed, each with exactly one spelling.
+
+    {"body":{…},"from":keyid,"plan":hex,"signature":base64,"step":name}
+
+The signature covers the canonical form of the other four members, so a message belongs to
+one plan, one step and one sender. Numbers of the vector are little-endian uint64 in base64.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from workers.federation.errors import (
+    ForeignRoundError,
+    MalformedMessageError,
+    UnknownMemberError,
+    WrongLengthError,
+)
+from workers.federation.keys import KEY_BYTES, SEED_BYTES
+from workers.federation.plan import RoundPlan
+from workers.federation.shares import SEALED_BYTES
+from workers.federation.signing import Roster, SigningKey, check, sign
+from workers.federation.spelling import parse, spell, to_bytes, to_text
+from workers.federation.vector import Vector
+
+# The service's own bound and alphabet for ids: control characters have no rendering.
+_OPAQUE_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+STEPS = ("advertise", "share", "masked", "reveal")
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """Step 1: this round's public keys, 32 bytes each.
+
+    cipher and mask are X25519 keys, to seal shares to and to agree masks with; commitment is
+    what the self mask's seed must derive.
+    """
+
+    step: ClassVar[str] = "advertise"
+    cipher: bytes
+    mask: bytes
+    commitment: bytes
+
+    def body(self) -> dict[str, Any]:
+        """Return the message's body as JSON."""
+        return {
+            "cipher": to_text(self.cipher),
+            "commitment": to_text(self.commitment),
+            "mask": to_text(self.mask),
+        }
+
+    @classmethod
+    def parse(cls, plan: RoundPlan, body: dict[str, Any]) -> Self:
+        """Return the message of a body."""
+        names = ("cipher", "mask", "commitment")
+        return cls(*(_sized(body[name], KEY_BYTES) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKeys:
+    """Step 2: for each peer its shares of the sender's two seeds, sealed to it."""
+
+    step: ClassVar[str] = "share"
+    sealed: Mapping[str, bytes]
+
+    def body(self) -> dict[str, Any]:
+        """Return the message's body as JSON."""
+        return {"shares": {peer: to_text(data) for peer, data in self.sealed.items()}}
+
+    @classmethod
+    def parse(cls, plan: RoundPlan, body: dict[str, Any]) -> Self:
+        """Return the message of a body."""
+        return cls(_by_member(plan, body["shares"], SEALED_BYTES))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedInput:
+    """Step 3: the masked vector (plan.length,) and, in the clear, the ids it is about.
+
+    peers: all whose masks are in it, and the sender. adds: (record, subject) of each row
+    that is added; releases: records whose rows are taken away.
+    """
+
+    step: ClassVar[str] = "masked"
+    peers: tuple[str, ...]
+    vector: Vector
+    adds: tuple[tuple[str, str], ...] = ()
+    releases: tuple[str, ...] = ()
+
+    def body(self) -> dict[str, Any]:
+        """Return the message's body as JSON."""
+        return {
+            "adds": [{"record": record, "subject": subject} for record, subject in self.adds],
+            "peers": list(self.peers),
+            "releases": list(self.releases),
+            "vector": to_text(self.vector.astype("<u8").tobytes()),
+        }
+
+    @classmethod
+    def parse(cls, plan: RoundPlan, body: dict[str, Any]) -> Self:
+        """Return the message of a body."""
+        data = _sized(body["vector"], 8 * plan.length)
+        adds = tuple((_text(item["record"]), _text(item["subject"])) for item in body["adds"])
+        releases = tuple(_text(record) for record in body["releases"])
+        moved = [record for record, _ in adds] + list(releases)
+        if len(set(moved)) != len(moved):
+            raise MalformedMessageError("a record is added or released twice in one message")
+        peers = tuple(_text(peer) for peer in body["peers"])
+        _known(plan, peers)
+        return cls(peers, np.frombuffer(data, "<u8").astype(np.uint64), adds, releases)
+
+
+@dataclass(frozen=True, slots=True)
+class Reveal:
+    """Step 4: the sender's shares, 16 bytes each. Never both of one member.
+
+    self_shares: of the self seeds of those who remain. mask_shares: of the mask seeds of
+    those who dropped out after step 2.
+    """
+
+    step: ClassVar[str] = "reveal"
+    self_shares: Mapping[str, bytes]
+    mask_shares: Mapping[str, bytes]
+
+    def body(self) -> dict[str, Any]:
+        """Return the message's body as JSON."""
+        return {
+            "mask": {peer: to_text(share) for peer, share in self.mask_shares.items()},
+            "self": {peer: to_text(share) for peer, share in self.self_shares.items()},
+        }
+
+    @classmethod
+    def parse(cls, plan: RoundPlan, body: dict[str, Any]) -> Self:
+        """Return the message of a body."""
+        return cls(
+            _by_member(plan, body["self"], SEED_BYTES),
+            _by_member(plan, body["mask"], SEED_BYTES),
+        )
+
+
+Message = Advertisement | SharedKeys | MaskedInput | Reveal
+_KINDS: dict[str, type[Message]] = {
+    kind.step: kind for kind in (Advertisement, SharedKeys, MaskedInput, Reveal)
+}
+
+
+def sign_message(plan: RoundPlan, sender: str, message: Message, key: SigningKey) -> bytes:
+    """Return a message as its sender sends it."""
+    signed = {
+        "body": message.body(),
+        "from": sender,
+        "plan": plan.digest.hex(),
+        "step": message.step,
+    }
+    return spell({**signed, "signature": to_text(sign(key, spell(signed)))})
+
+
+def open_message(plan: RoundPlan, data: bytes, roster: Roster) -> tuple[str, Message]:
+    """Return (sender, message) of `sign_message`'s bytes.
+
+    Raises:
+        MalformedMessageError: Not the one spelling of a message.
+        ForeignRoundError: Of another round or plan.
+        UnknownMemberError: From or about somebody who is not on the roster.
+        ForgedMessageError: Not signed by its sender.
+        WrongLengthError: A vector, key or share of another size than the plan's.
+    """
+    document = parse(data)
+    if not isinstance(document, dict) or set(document) != _MEMBERS:
+        raise MalformedMessageError("a message has not the members of a round's message")
+    if document["plan"] != plan.digest.hex():
+        raise ForeignRoundError("a message belongs to another round, or follows another plan")
+    sender, step = document["from"], document["step"]
+    if not isinstance(sender, str) or sender not in plan.members or sender not in roster:
+        raise UnknownMemberError("a message comes from somebody who is not on the roster")
+    signature = to_bytes(document.pop("signature"))
+    check(roster[sender], spell(document), signature)
+    try:
+        message = _KINDS[step].parse(plan, document["body"])
+    except (AttributeError, KeyError, TypeError):
+        raise MalformedMessageError("a message's body does not belong to its step") from None
+    if message.body() != document["body"]:
+        raise MalformedMessageError("a message's body says more than its step does")
+    return sender, message
+
+
+_MEMBERS = {"body", "from", "plan", "signature", "step"}
+
+
+def _sized(text: object, size: int) -> bytes:
+    data = to_bytes(text)
+    if len(data) != size:
+        raise WrongLengthError("a vector, key or share has not the size that the plan gives it")
+    return data
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not _OPAQUE_ID.fullmatch(value):
+        raise MalformedMessageError("an id in a message is no id")
+    return value
+
+
+def _by_member(plan: RoundPlan, body: dict[str, Any], size: int) -> dict[str, bytes]:
+    _known(plan, body.keys())
+    return {peer: _sized(text, size) for peer, text in body.items()}
+
+
+def _known(plan: RoundPlan, names: object) -> None:
+    members = list(names)  # type: ignore[call-overload]
+    if not set(members) <= set(plan.members):
+        raise UnknownMemberError("a message is about somebody who is not on the roster")
+    if members != sorted(set(members)):
+        raise MalformedMessageError("a message names a member twice, or out of order")

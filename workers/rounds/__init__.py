@@ -1,0 +1,1 @@
+"""A client's way through a masked round over HTTP."""

@@ -1,0 +1,127 @@
+"""A member's way through one round: look, answer the step that is open, look again."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.client.answers import Document
+from app.signing.keys import PrivateKey
+from workers.errors import RefusedError
+from workers.federation.errors import PlanError, RoundError
+from workers.federation.local import LocalRows
+from workers.federation.member import Member
+from workers.federation.plan import RoundPlan, parse_plan
+from workers.federation.signing import Roster
+from workers.federation.spelling import to_bytes
+from workers.rounds.contribution import check_manifest, contribute
+from workers.rounds.service import RoundClient
+
+PAUSE_S = 1.0
+ENDED = ("done", "failed")
+Say = Callable[[str], None]
+
+
+@dataclass
+class Joining:
+    """One member in one round. Its secrets live in this object and die with it.
+
+    rows: all rows of the member. roster: the pinned keys of its peers. add: whether rows
+    that the model has not learned are added; otherwise the member only releases.
+    """
+
+    service: RoundClient
+    round_id: str
+    keyid: str
+    key: PrivateKey
+    roster: Roster
+    rows: LocalRows
+    add: bool = True
+    say: Say = lambda _: None
+    plan: RoundPlan | None = None
+    member: Member | None = None
+    taken: set[str] = field(default_factory=set)
+
+    def run(self, *, timeout: float | None = None, pause: float = PAUSE_S) -> Document:
+        """Take all steps; return the round as it ended, done or failed.
+
+        Raises:
+            RefusedError: This member cannot go on, by its own decision; it has dropped out.
+            ProblemError: The service refused.
+            RoundError: The round went on without this member, or `timeout` seconds passed.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            work = self.step()
+            if work["state"] in ENDED:
+                return work
+            if end is not None and time.monotonic() > end:
+                raise RoundError(
+                    "the round has not ended in time: it goes on without this member"
+                )
+            time.sleep(pause)
+
+    def step(self) -> Document:
+        """Look at the round and answer the open step, if it was not answered before."""
+        work = self.service.work(self.round_id)
+        state = work["state"]
+        if state in ENDED or state == "summing" or state in self.taken:
+            return work
+        if not work["member"]:
+            raise RoundError("the round goes on without this member: a step's time was over")
+        member = self._member(work)
+        match state:
+            case "advertise":
+                message = member.advertise()
+            case "share":
+                message = member.share_keys(text.encode() for text in work["advertised"])
+            case "masked":
+                message = self._masked(member, work)
+            case "reveal":
+                message = member.reveal(work["survivors"])
+            case _:
+                raise PlanError("the round is in a state that this client does not know")
+        self.service.send(self.round_id, state, message)
+        self.taken.add(state)
+        self.say(f"{state}: sent {len(message):,} bytes")
+        return work
+
+    def _member(self, work: Document) -> Member:
+        plan = parse_plan(work["plan"])
+        if plan.round_id != self.round_id or self.plan not in (None, plan):
+            raise PlanError("the service shows another plan than before: leave this round")
+        if self.member is None:
+            check_manifest(plan, self.service.manifest(plan.model))
+            self.member = Member(plan, self.keyid, self.key, self.roster)
+            self.plan = plan
+            self.say(
+                f"{plan.round_id}: {len(plan.members)} members, {plan.threshold} must stay"
+            )
+        return self.member
+
+    def _masked(self, member: Member, work: Document) -> bytes:
+        assert self.plan is not None
+        own = contribute(
+            self.rows,
+            self.service.manifest(self.plan.model),
+            held=work["held"],
+            release=work["release"],
+            add=self.add,
+        )
+        self.say(f"adding {len(own.adds)} records, releasing {len(own.releases)}")
+        sealed = {peer: to_bytes(text) for peer, text in work["sealed"].items()}
+        return member.masked_input(sealed, own.vector, own.adds, own.releases)
+
+
+def find_round(service: RoundClient, model: str | None) -> str:
+    """Return the id of the one round that waits for the signing key.
+
+    Raises:
+        RefusedError: There is none, or there are several.
+    """
+    waiting = [item for item in service.asked_rounds() if model in (None, item["model"])]
+    if len(waiting) != 1:
+        raise RefusedError(
+            f"{len(waiting)} rounds wait for this key: "
+            + ("try again once one is open" if not waiting else "name one with --round")
+        )
+    return str(waiting[0]["id"])

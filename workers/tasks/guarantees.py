@@ -1,0 +1,37 @@
+"""What a class says in words.
+
+The verifier of the same name has checked the head's part, and check 1 the statistics'.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from app.certificates.statement import Guarantee
+
+Kind = Literal["exact", "numerically-exact", "certified-approximate"]
+
+# What the verifier could see, by where the rows are.
+SEEN = {
+    "rows": "The statistics are bit-equal to those of the retained records",
+    "statistics": "The rows were not seen. The statistics are bit-equal to the sum of the "
+    "messages retained from the clients that hold the rows",
+    "masked": "The rows were not seen. The statistics are bit-equal to those before plus the "
+    "unmasked sum of a round in which the clients that hold the records released them, "
+    "recomputed from their signed messages",
+}
+HEADS: dict[Kind, str] = {
+    "exact": "each entry of the head is the correctly rounded ridge solution for them",
+    "numerically-exact": "the head is within the proven bound of the ridge solution for them "
+    "(Frobenius norm)",
+    "certified-approximate": "the head, which follows sketches of them, is within the proven "
+    "bound of the ridge solution for them (Frobenius norm), and the bound within the drift "
+    "budget of the registration",
+}
+
+
+def guarantee(claim: str, data: str, bounds: Mapping[str, str]) -> Guarantee:
+    """Return the guarantee of a verified claim on a model whose rows are where `data` says."""
+    for kind, head in HEADS.items():
+        if kind == claim:
+            return Guarantee(kind, f"{SEEN[data]}, and {head}.", bounds)
+    raise ValueError(f"no verifier vouches for the claim {claim}")

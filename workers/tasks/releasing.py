@@ -1,0 +1,124 @@
+"""What becomes of the answers of clients, and of their silence."""
+
+from collections.abc import Sequence
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.service.queue import PARKED
+from app.service.releases import close_releases, set_going, shred_answer
+from models import ErasureRequest, Record, Release
+from models.types import utcnow
+from workers.federation.wire import unpack_message
+from workers.statistics.message import check_message
+from workers.tasks.batch import Member
+from workers.tasks.lease import Lease, advance
+from workers.tasks.removal import Released
+
+
+def answers(
+    services: Services, session: Session, members: Sequence[Member], bits: int
+) -> list[Released]:
+    """Return what clients answered for these requests.
+
+    Raises:
+        RefusedError: An answer is of no rows.
+    """
+    query = select(Release).where(
+        col(Release.request_id).in_([member.request_id for member in members]),
+        col(Release.state).in_(["answered", "dropped"]),
+    )
+    found = []
+    for release in session.exec(query):
+        message = None
+        if release.upload_id is not None:
+            data = services.artifacts.get(session, release.upload_id)
+            message = unpack_message(data, bits=bits).message
+            check_message(message, bits=bits)
+        found.append(Released(release.request_id, release.subject_id, message))
+    return found
+
+
+def ask_anew(services: Services, tx: Transaction, lease: Lease) -> bool:
+    """Throw the answers to a request away, because its blocks cannot have held them.
+
+    Returns whether there were any; the job then waits again.
+    """
+    query = select(Release).where(
+        Release.request_id == lease.request_id, Release.state == "answered"
+    )
+    refuted = tx.session.exec(query).all()
+    for release in refuted:
+        shred_answer(services, tx.session, release)
+        release.state = "open"
+    if not refuted:
+        return False
+    request = tx.session.get_one(ErasureRequest, lease.request_id)
+    request.state = "awaiting-client"
+    record_request_event(tx, request, "request.awaiting", {"for": "an answer that fits"})
+    tx.session.flush()
+    advance(tx, lease, PARKED)
+    return True
+
+
+def settle(
+    services: Services, tx: Transaction, requests: Sequence[str], subjects: Sequence[int]
+) -> list[tuple[str, str]]:
+    """Close the questions of executed requests, and those that lost their records to them.
+
+    Returns the jobs to nudge: a request without records is refused when its turn comes.
+    """
+    session = tx.session
+    session.flush()
+    for request_id in requests:
+        close_releases(services, tx, request_id)
+    going = []
+    others = select(Release).where(
+        col(Release.subject_id).in_(subjects),
+        col(Release.state) != "done",
+        col(Release.request_id).not_in(requests),
+    )
+    for release in session.exec(others).all():
+        left = select(Record.id).where(
+            Record.claimed_by == release.request_id, Record.subject_id == release.subject_id
+        )
+        if session.exec(left).first() is None:
+            shred_answer(services, session, release)
+            release.state = "done"
+            session.flush()
+            if (job := set_going(tx, release)) is not None:
+                going.append(job)
+    session.flush()
+    return going
+
+
+def escalate_silence(services: Services) -> None:
+    """Tell the operator, in the log, of clients that have not answered in time."""
+    with services.reading() as session:
+        due = _silent(session)
+    if due:
+        services.ledger.transact(_escalate)
+
+
+def _silent(session: Session) -> list[str]:
+    query = (
+        select(ErasureRequest.id)
+        .join(Release, col(Release.request_id) == col(ErasureRequest.id))
+        .where(
+            ErasureRequest.state == "awaiting-client",
+            Release.state == "open",
+            col(Release.escalates_at) <= utcnow(),
+        )
+        .distinct()
+    )
+    return list(session.exec(query))
+
+
+def _escalate(tx: Transaction) -> None:
+    for request_id in _silent(tx.session):
+        request = tx.session.get_one(ErasureRequest, request_id)
+        request.state = "escalated"
+        record_request_event(tx, request, "request.escalated", {"reason": "client-silent"})
+    tx.session.flush()

@@ -1,0 +1,119 @@
+"""What an update takes out of the stored blocks, as a method forgets it, and what stays.
+
+Where the rows are here, they are picked out. Where a block is a client's sum, either all of
+it goes or its owner has released the statistics of what goes.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workers.arrays import Rows
+from workers.statistics.message import Batch, Message, add_messages
+from workers.tasks.batch import Member
+from workers.tasks.blocks import AnyBlock, Block, MessageBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What a client answered for one request and one of its blocks.
+
+    message: the statistics of the request's records; None if an operator decided that the
+    whole block goes.
+    """
+
+    request_id: str
+    subject_id: int
+    message: Message | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """batch: what the method forgets. rest: what stays of each block, None if nothing.
+
+    dropped: ids of records that go with a block and that nobody asked for.
+    """
+
+    batch: Batch
+    rest: dict[int, AnyBlock | None]
+    dropped: set[str] = field(default_factory=set)
+
+
+def owned_by_subject(members: Sequence[Member]) -> dict[int, set[str]]:
+    """Return the records that go, by the id of their subject."""
+    owned: dict[int, set[str]] = defaultdict(set)
+    for member in members:
+        for subject, ids in member.owned().items():
+            owned[subject] |= ids
+    return owned
+
+
+def remove(
+    blocks: Mapping[int, AnyBlock],
+    members: Sequence[Member],
+    released: Sequence[Released],
+    *,
+    bits: int,
+) -> Removal:
+    """Take the members' records out of a model's blocks, which are all of one kind.
+
+    Raises:
+        InfeasibleRemovalError: A client released what its block cannot have held.
+    """
+    rows = {key: block for key, block in blocks.items() if isinstance(block, Block)}
+    if len(rows) == len(blocks):
+        return remove_rows(rows, members)
+    sums = {key: block for key, block in blocks.items() if isinstance(block, MessageBlock)}
+    return remove_messages(sums, members, released, bits=bits)
+
+
+def remove_rows(blocks: Mapping[int, Block], members: Sequence[Member]) -> Removal:
+    """Take the members' rows out of the blocks."""
+    owned = owned_by_subject(members)
+    parts = [
+        blocks[subject].take(np.array([record in ids for record in blocks[subject].records]))
+        for subject, ids in owned.items()
+    ]
+    rows = Rows(
+        np.concatenate([part.rows.codes for part in parts]),
+        np.concatenate([part.rows.labels for part in parts]),
+    )
+    return Removal(
+        rows, {subject: blocks[subject].without(ids) for subject, ids in owned.items()}
+    )
+
+
+def remove_messages(
+    blocks: Mapping[int, MessageBlock],
+    members: Sequence[Member],
+    released: Sequence[Released],
+    *,
+    bits: int,
+) -> Removal:
+    """Take whole blocks, and of others what their clients released.
+
+    Raises:
+        InfeasibleRemovalError: A client released what its block cannot have held.
+    """
+    answers = {(one.request_id, one.subject_id): one.message for one in released}
+    forgotten: list[Message] = []
+    rest: dict[int, AnyBlock | None] = {}
+    dropped: set[str] = set()
+    for subject, ids in owned_by_subject(members).items():
+        block = blocks[subject]
+        asking = [member for member in members if subject in member.owned()]
+        parts = [answers.get((member.request_id, subject)) for member in asking]
+        if ids == set(block.records) or None in parts:
+            forgotten.append(block.message)
+            rest[subject] = None
+            dropped |= set(block.records) - ids
+            continue
+        left: MessageBlock | None = block
+        for member, part in zip(asking, parts, strict=True):
+            assert left is not None and part is not None  # noqa: PT018
+            left = left.without(member.owned()[subject], part, bits=bits)
+            forgotten.append(part)
+        rest[subject] = left
+    return Removal(add_messages(forgotten, bits=bits), rest, dropped)

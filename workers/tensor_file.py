@@ -1,0 +1,94 @@
+"""Named arrays and a little metadata as one safetensors file with exactly one spelling.
+
+The safetensors library writes its metadata from a hash map, in an order that differs from
+process to process, so the header is written here: keys sorted, one metadata key that holds
+canonical JSON, spaces up to a multiple of eight. Any safetensors reader opens the result.
+Parsing is by round trip: bytes that would not be written are not read.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import ArtifactError
+
+METADATA_KEY = "lethe"
+DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+MALFORMED = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def dtype_name(array: NDArray[Any]) -> str:
+    """Return the name safetensors has for a type: F32, I64."""
+    return f"{array.dtype.kind.upper()}{8 * array.dtype.itemsize}"
+
+
+def encode_tensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, object]) -> bytes:
+    """Return the file of float32, float64 or int64 arrays and JSON metadata: a pure function.
+
+    Raises ArtifactError for another type, a reserved name, or metadata that is no JSON.
+    """
+    try:
+        header: dict[str, object] = {"__metadata__": {METADATA_KEY: _canonical(metadata)}}
+    except MALFORMED:
+        raise ArtifactError("the metadata is not JSON with finite numbers") from None
+    parts, offset = [], 0
+    for name in sorted(arrays):
+        kind = dtype_name(arrays[name])
+        if kind not in DTYPES or name in header:
+            raise ArtifactError("an array has a type or a name that the file cannot hold")
+        parts.append(arrays[name].astype(DTYPES[kind]).tobytes())
+        end = offset + len(parts[-1])
+        header[name] = {
+            "data_offsets": [offset, end],
+            "dtype": kind,
+            "shape": list(arrays[name].shape),
+        }
+        offset = end
+    text = _canonical(header).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def decode_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return (arrays, metadata) of a file that `encode_tensors` would write, byte for byte.
+
+    The arrays are writable copies. Raises ArtifactError for any other bytes.
+    """
+    try:
+        arrays, metadata = parse_tensors(data)
+        if isinstance(metadata, dict) and encode_tensors(arrays, metadata) == data:
+            return arrays, metadata
+    except (ArtifactError, *MALFORMED):
+        pass  # named below, the same way as bytes that parse and differ
+    raise ArtifactError("these bytes are not a canonical safetensors file: fetch it again")
+
+
+def parse_tensors(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return (arrays, metadata) of a file that may be spelled in another way.
+
+    For callers that compare what they would write themselves. Raises one of MALFORMED.
+    """
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    metadata: dict[str, Any] = json.loads(header.pop("__metadata__")[METADATA_KEY])
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        values = np.frombuffer(data[end + first : end + last], DTYPES[entry["dtype"]])
+        native = values.astype(values.dtype.newbyteorder("="))
+        arrays[name] = native.reshape(entry["shape"])
+    return arrays, metadata
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
