@@ -34,6 +34,8 @@ class Job(SQLModel, table=True):
     error: str | None = Field(default=None, max_length=200)  # kind and stage of the last one
     # What execution must hand on, sealed: removal proofs and the list of what was purged.
     draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    # The statistics before the update, sealed, for the verifier; shared by its requests.
+    before_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     lease_token: int = 0
     lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

@@ -19,6 +19,7 @@ from app.vault.errors import ShreddedError
 from models import ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Record, Subject
 from workers.artifacts import decode_head
 from workers.methods.base import RidgeConfig
+from workers.tasks import before as before_statistics
 from workers.tasks import draft, round_end, versions
 from workers.tasks.blocks import AnyBlock, Block, MessageBlock, decode_block
 from workers.tasks.draft import Draft
@@ -81,6 +82,14 @@ def collect(services: Services, session: Session, lease: Lease) -> Case:
         # Only now: the digest of what is judged has been in the log since it was executed.
         seed=os.urandom(32),
     )
+    masked = round_end.claim_of(services, session, plan)
+    # A round that adds as well may narrow the posterior: there is nothing to compare then.
+    if masked is None:
+        earlier = before_statistics.load(services, session, job)
+    else:
+        earlier = None if plan.added else masked.before
+    if earlier is not None:
+        ridge = replace(ridge, before=earlier, before_digest=plan.statistics_before)
     if plan.claim == "certified-approximate":
         ridge = replace(ridge, tolerance=versions.budget(model))
     assert after.id is not None
@@ -88,7 +97,7 @@ def collect(services: Services, session: Session, lease: Lease) -> Case:
         ridge=ridge,
         rows=[block.rows for block in blocks if isinstance(block, Block)],
         messages=_messages(model, blocks),
-        masked=round_end.claim_of(services, session, plan),
+        masked=masked,
         retained_set=_retained_set(session, lease, plan, ids, before, after),
         purge=PurgeClaim(
             probes=[*_probe(services, session, plan), *_probe_owner(session, lease)],

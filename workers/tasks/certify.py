@@ -36,6 +36,7 @@ from models import (
 from models.types import utcnow
 from workers.provenance import code_digest, environment
 from workers.tasks import draft, round_end
+from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
 from workers.tasks.guarantees import guarantee
 from workers.tasks.lease import Lease, advance, leased
@@ -85,6 +86,7 @@ def run(services: Services, job_id: str) -> None:
             job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
             if job.draft_id is not None:
                 services.artifacts.shred(tx.session, job.draft_id)
+            let_go(services, tx, job)
             round_end.settle(services, tx, request.id)
             tx.session.flush()
             advance(tx, lease, "done")

@@ -12,6 +12,7 @@ from app.steps import reached
 from models import ErasureRequest, FeatureBlock, Model, Record, Subject, Tombstone
 from workers.errors import RefusedError
 from workers.tasks import batch, draft, releasing, versions
+from workers.tasks import before as before_statistics
 from workers.tasks.batch import Member
 from workers.tasks.blocks import AnyBlock, decode_block, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
@@ -113,6 +114,7 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
             roots.pop()  # it is the version's own
         version = versions.publish(services, tx, model, lease, encoded, after, roots)
         shredded = versions.withdraw_earlier(services, tx, model, version)
+        before_id = before_statistics.keep(services, tx, state.statistics, config)
         drafts = []
         for member, link in zip(members, links, strict=True):
             plan = Draft(
@@ -146,8 +148,9 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
             )
         session.flush()
         for member, draft_id in zip(members[1:], drafts[1:], strict=True):
-            follow(tx, lease, member.job_id, member.token, "verify", draft_id=draft_id)
-        advance(tx, lease, "verify", draft_id=drafts[0])
+            values = {"draft_id": draft_id, "before_id": before_id}
+            follow(tx, lease, member.job_id, member.token, "verify", **values)
+        advance(tx, lease, "verify", draft_id=drafts[0], before_id=before_id)
 
     services.ledger.transact(effect)
     for job_id, stage in going:

@@ -28,6 +28,7 @@ from app.service.round_steps import fail_round
 from app.steps import reached
 from models import Contribution, ErasureRequest, Job, Model
 from models.types import utcnow
+from workers.tasks.before import let_go
 
 log = logging.getLogger(__name__)
 
@@ -212,6 +213,7 @@ def fail(
     """
     if job.draft_id is not None:
         services.artifacts.shred(tx.session, job.draft_id)
+    let_go(services, tx, job)
     if job.request_id is not None:
         close_releases(services, tx, job.request_id)
         close(tx, tx.session.get_one(ErasureRequest, job.request_id), job, state, reason)

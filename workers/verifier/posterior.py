@@ -131,9 +131,9 @@ def least_eigenvalue(difference: IntMatrix, exponents: Sequence[int]) -> tuple[f
 
 
 def _widening(claim: RidgeClaim, after: ClaimedStatistics) -> str:
-    """Say why covariance after ⪰ covariance before. Raises UnusableRowsError if it is not."""
+    """Say how covariance after and before compare. Raises UnusableRowsError if it shrank."""
     if claim.before is None:
-        return "covariance after - before is positive semidefinite, as only rows were removed"
+        return "the covariance before was not compared"
     problem = malformed(claim.before, claim.dimension, claim.classes)
     if problem is not None:
         raise UnusableRowsError(f"before: {problem}")

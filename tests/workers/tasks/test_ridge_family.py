@@ -1,20 +1,24 @@
 """Every method of the ridge family, from a signed request to a certificate, in any order."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlmodel import Session, select
 
 from app.certificates.bundle import parse_bundle
 from app.certificates.statement import Statement, parse_statement
 from app.schemas.models import NewModel
 from app.service.methods import RIDGE
+from models import Artifact
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.artifacts import decode_head
 from workers.cli import model
 from workers.cli.demo import METHODS
 from workers.methods import registry
+from workers.tasks import before
 
 CLASSES = {
     "ridge-exact": "exact",
@@ -106,3 +110,36 @@ def test_learning_and_unlearning_alternate_within_the_certified_bound(
     bound = float(predicate.guarantee.bounds["head"])
     assert np.linalg.norm(head - refit) <= bound + 1e-12
     assert bound < 1e-9
+
+
+def test_the_posterior_is_compared_with_the_one_before_which_is_then_destroyed(
+    installation: Installation,
+) -> None:
+    installation.ready()
+    predicate = erase(installation, "r0").predicate
+    assert predicate.checks[4].name == "posterior"
+    assert "eigenvalues of G before - G after are at least" in predicate.checks[4].value
+    with Session(installation.services.engine) as session:
+        kept = session.exec(select(Artifact).where(Artifact.kind == "before")).all()
+        assert len(kept) == 1
+        assert kept[0].wrapped_key is None
+
+
+def test_statistics_before_that_are_others_are_noticed(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that shows the verifier statistics in which the person never was."""
+    installation.ready()
+    honest = before.keep
+
+    def keep(services: Any, tx: Any, statistics: Any, config: Any) -> Any:
+        gram = statistics.gram.copy()
+        gram[0, 0] += 2
+        return honest(services, tx, replace(statistics, gram=gram), config)
+
+    monkeypatch.setattr(before, "keep", keep)
+    accepted = installation.caller.erase_records("r0")
+    installation.drain()
+    shown = installation.caller.http.get(f"/v1/requests/{accepted.json()['id']}").json()
+    assert shown["state"] == "failed"
+    assert "5 posterior" in shown["reason"]
