@@ -154,7 +154,7 @@ def test_forgetting_everything_is_a_head_of_zeros(method: Method) -> None:
 
 
 @both
-@pytest.mark.parametrize("gone", [1, 20, 21, 60, 81, 120], ids=lambda k: f"{k} rows")
+@pytest.mark.parametrize("gone", [1, 10, 11, 20, 60, 120], ids=lambda k: f"{k} rows")
 def test_a_batch_of_any_size(method: Method, gone: int) -> None:
     rows, config = example(n=150)
     state = method.learn(config, None, rows).state
@@ -162,7 +162,7 @@ def test_a_batch_of_any_size(method: Method, gone: int) -> None:
     refitted = EXACT.refit(config, [oracle.only(rows, range(gone, 150))]).state
     assert digest(outcome.state, config) == digest(refitted, config)
     assert gap(outcome.state, refitted) <= outcome.state.bound + refitted.bound
-    large = method.id == "ridge-woodbury" and gone > 4 * 20
+    large = method.id == "ridge-woodbury" and gone > 20 / 2
     assert outcome.notes["reset"] == ("batch" if large else "none")
     back = method.learn(config, outcome.state, oracle.only(rows, range(gone)))
     assert norm(back.state.head - state.head) <= back.state.bound + state.bound
