@@ -1,8 +1,10 @@
-"""Split labelled rows over clients that see different mixtures of labels.
+"""Split rows over clients: at random, with skewed labels, or as they were collected.
 
 Source: label skew by a Dirichlet distribution, Hsu, Qi and Brown, "Measuring the Effects
 of Non-Identical Data Distribution for Federated Visual Classification", 2019, section 3.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,41 @@ def dirichlet(labels: Labels, clients: int, alpha: float, seed: int) -> NDArray[
             owner[part] = client
     _fill_empty(owner, clients)
     return owner
+
+
+def iid(rows: int, clients: int, seed: int) -> NDArray[np.int64]:
+    """Return the client (n,) of each of n rows, 0..clients-1, dealt at random.
+
+    The clients' numbers of rows differ by at most one. The same arguments give the same
+    partition. Raises DatasetError for more clients than rows.
+    """
+    if not 1 <= clients <= rows:
+        raise DatasetError(f"{clients} clients for {rows} rows: at least one row each")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return rng.permutation(np.arange(rows, dtype=np.int64) % clients)
+
+
+def natural(
+    owners: NDArray[Any], *, at_least: int = 1, clients: int | None = None, seed: int = 0
+) -> NDArray[np.int64]:
+    """Return the client (n,) of each row by whose it is, or -1 for rows that are left out.
+
+    Owners with fewer than `at_least` rows are left out; of the others `clients` are drawn
+    by `seed`, None: all stay. Clients are numbered from 0 in the order of their names.
+    Raises DatasetError if no owner is left, or fewer than `clients`.
+    """
+    if owners.ndim != 1:
+        raise DatasetError("owners: must be one name for each row")
+    names, index, sizes = np.unique(owners, return_inverse=True, return_counts=True)
+    kept = np.flatnonzero(sizes >= at_least)
+    if not len(kept) or (clients is not None and not 1 <= clients <= len(kept)):
+        raise DatasetError(f"only {len(kept)} clients have {at_least} rows or more")
+    if clients is not None:
+        rng = np.random.Generator(np.random.PCG64(seed))
+        kept = np.sort(rng.choice(kept, size=clients, replace=False))
+    numbers = np.full(len(names), -1, dtype=np.int64)
+    numbers[kept] = np.arange(len(kept))
+    return numbers[index]
 
 
 def _fill_empty(owner: NDArray[np.int64], clients: int) -> None:

@@ -1,0 +1,59 @@
+"""The safetensors encoder that heads, states, networks and round messages share."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from workers.errors import ArtifactError
+from workers.tensor_file import decode_tensors, encode_tensors, parse_tensors
+
+ARRAYS: dict[str, Any] = {
+    "b": np.array([[1.5, -0.0]], dtype=np.float32),
+    "a/ü": np.array([2**62, -1]),
+    "c": np.array(5e-324),
+    "none": np.empty((0, 3)),
+}
+METADATA = {"kind": "test/1", "list": [1, "x", None], "ü": True}
+
+
+def test_round_trip_and_the_library() -> None:
+    data = encode_tensors(ARRAYS, METADATA)
+    arrays, metadata = decode_tensors(data)
+    assert metadata == METADATA
+    assert encode_tensors(dict(reversed(arrays.items())), metadata) == data
+    theirs = safetensors.numpy.load(data)
+    for name, array in ARRAYS.items():
+        for found in (arrays[name], theirs[name]):
+            assert (found.dtype, found.shape) == (array.dtype, array.shape)
+            assert found.tobytes() == array.tobytes()
+        arrays[name][...] = 0  # a copy, and writable
+
+
+@pytest.mark.parametrize(
+    ("arrays", "metadata"),
+    [
+        ({"a": np.zeros(2, dtype=np.float16)}, {}),
+        ({"a": np.zeros(2, dtype=np.uint8)}, {}),
+        ({"a": np.array(["x"])}, {}),
+        ({"__metadata__": np.zeros(1)}, {}),
+        ({}, {"a": float("nan")}),
+        ({}, {"a": b"bytes"}),
+    ],
+)
+def test_what_cannot_be_written(arrays: dict[str, Any], metadata: dict[str, Any]) -> None:
+    with pytest.raises(ArtifactError):
+        encode_tensors(arrays, metadata)
+
+
+def test_another_spelling_is_parsed_but_not_decoded() -> None:
+    """The library's own writer: readable, and not the one spelling."""
+    text = json.dumps(METADATA)
+    other = safetensors.numpy.save({"b": ARRAYS["b"]}, {"lethe": text})
+    arrays, metadata = parse_tensors(other)
+    assert metadata == METADATA
+    assert arrays["b"].tobytes() == ARRAYS["b"].tobytes()
+    with pytest.raises(ArtifactError):
+        decode_tensors(other)

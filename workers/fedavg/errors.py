@@ -1,0 +1,19 @@
+"""What ends a federated training by name."""
+
+from workers.errors import RefusedError
+
+
+class RoundFailedError(RefusedError):
+    """Fewer clients answered a round usably than the configuration asks for."""
+
+
+class DivergedError(RefusedError):
+    """The weights stopped being finite. They are not returned: the last checkpoint stands."""
+
+
+class MessageError(RefusedError):
+    """Bytes are not the one spelling of a round message."""
+
+
+class CheckpointError(RefusedError):
+    """A checkpoint cannot be read, or belongs to another run."""
