@@ -6,6 +6,7 @@ import click
 
 # As in app.service.methods, not loaded here.
 METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
+MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data holders
 
 
 @click.command()
@@ -14,7 +15,9 @@ METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="An .npz with features, labels, clients; default: scikit-learn's digits.",
 )
-@click.option("--method", type=click.Choice(METHODS), default="ridge-exact", show_default=True)
+@click.option(
+    "--method", type=click.Choice([*METHODS, MASKED]), default="ridge-exact", show_default=True
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from app.ledger.fetch import fetch_from
 from app.ledger.follow import mirror_log
 from app.ledger.note import parse_vkey
 from app.signing.keys import generate_key, private_pem
+from workers.cli.demo import MASKED
 from workers.datasets.digits import load_digits
 from workers.datasets.npz import load_npz
 from workers.demo.directory import (
@@ -24,16 +26,21 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
+from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests
 from workers.demo.service import DemoError, LocalService
 from workers.demo.table import Outcome, print_table, verify_all
+from workers.extractors.base import Extractor
 from workers.extractors.identity import Identity
 from workers.extractors.random_relu import RandomRelu
+from workers.federation.local import parse_rows
 from workers.registration import Prepared, prepare
+from workers.rounds.service import RoundClient
 
 MODEL = "demo"
 FIT_SECONDS, REQUEST_SECONDS = 300, 120
+WISHES_A_ROUND = 5  # what one masked round releases together
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class Running:
     base_url: str
     token: str
     wishes: list[Wish]
+    masked: bool
 
 
 def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
@@ -54,7 +62,8 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
         ModelError: The data file cannot be used; nothing was deleted or made.
     """
     check_directory(out, data)
-    prepared = _prepare_data(data, method)
+    masked = method == MASKED
+    prepared = _prepare_data(data, "ridge-exact" if masked else method, masked)
     wishes, untouched = plan_requests(prepared.records, prepared.clients)
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)
@@ -62,7 +71,7 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
     local.run_cli("migrate")
     local.run_cli("log", "init")
     token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
-    running = Running(local, local.start(), token, wishes)
+    running = Running(local, local.start(), token, wishes, masked)
     finished = False
     try:
         outcomes = _serve(out, running, prepared)
@@ -88,15 +97,21 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
         raise DemoError("a certificate did not verify: see the table")
 
 
-def _prepare_data(data: Path | None, method: str) -> Prepared:
+def _prepare_data(data: Path | None, method: str, masked: bool) -> Prepared:
+    extractor: Extractor
     if data is None:
         federation = load_digits(clients=100)
         extractor = RandomRelu(inputs=64, outputs=256, seed=0, scale=1 / 16)
         click.echo("Data: scikit-learn's digits, 100 clients (Dirichlet), random ReLU features")
+    else:
+        federation = load_npz(data)
+        extractor = Identity(federation.features.shape[1])
+        click.echo(f"Data: {data.name}, {len(set(federation.clients.tolist()))} clients")
+    if not masked:
         return prepare(federation, extractor, ref=MODEL, method=method)
-    federation = load_npz(data)
-    click.echo(f"Data: {data.name}, {len(set(federation.clients.tolist()))} clients")
-    return prepare(federation, Identity(federation.features.shape[1]), ref=MODEL, method=method)
+    click.echo(f"Their rows stay with {HOLDERS} data holders, who send masked sums")
+    federation = gathered(federation, HOLDERS)
+    return prepare(federation, extractor, ref=MODEL, method=method, data="masked")
 
 
 def _serve(out: Path, running: Running, prepared: Prepared) -> list[Outcome]:
@@ -107,21 +122,30 @@ def _serve(out: Path, running: Running, prepared: Prepared) -> list[Outcome]:
             write_private(out / "keys" / f"requester-{name}.pem", private_pem(key))
         for name in ("log.vkey", "issuer.pem"):
             shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
-        click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
-        operator.register_model(prepared.manifest, prepared.npz)
+        holders = _register(running, operator, prepared)
         _wait_until_ready(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
         outcomes = []
         log = parse_vkey((out / "keys" / "log.vkey").read_text().strip())
-        for number, wish in enumerate(running.wishes):
-            name = list(keys)[number % len(keys)]
-            with Client(
-                running.base_url, f"requester-{name}", keys[name], log=log
-            ) as requester:
-                outcomes.append(_erase(out, requester, wish))
-            done = outcomes[-1]
-            place = f"{number + 1:2}/{len(running.wishes)}"
-            click.echo(f"  {place}  {wish.label:24} certified after {done.seconds:.2f} s")
+        requesters = [
+            Client(running.base_url, f"requester-{name}", key, log=log)
+            for name, key in keys.items()
+        ]
+        size = 1 if holders is None else WISHES_A_ROUND
+        for start in range(0, len(running.wishes), size):
+            wishes = running.wishes[start : start + size]
+            asked = [
+                (requesters[(start + place) % len(requesters)], wish)
+                for place, wish in enumerate(wishes)
+            ]
+            for outcome in _erase(out, asked, holders):
+                outcomes.append(outcome)
+                place = f"{len(outcomes):2}/{len(running.wishes)}"
+                click.echo(
+                    f"  {place}  {outcome.scope:24} certified after {outcome.seconds:.2f} s"
+                )
+        for requester in requesters:
+            requester.close()
         version = max(int(str(row["number"])) for row in operator.versions(MODEL))
         (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
     report = mirror_log(fetch_from(f"{running.base_url}/v1/log"), log, out / "log")
@@ -141,20 +165,52 @@ def _wait_until_ready(operator: Client) -> None:
     raise DemoError("the model was not fitted in time: see service.log")
 
 
-def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
+def _register(running: Running, operator: Client, prepared: Prepared) -> DataHolders | None:
+    """Register the model with its rows, or with the data holders who keep them."""
+    click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
+    if not running.masked:
+        operator.register_model(prepared.manifest, prepared.npz)
+        return None
+    operator.register_model(prepared.manifest)
+    rounds = RoundClient(running.base_url, token=running.token)
+    holders = DataHolders(running.base_url, rounds, MODEL, parse_rows(prepared.npz))
+    holders.register()
+    holders.round(add=True, say=click.echo)
+    return holders
+
+
+def _erase(
+    out: Path, asked: list[tuple[Client, Wish]], holders: DataHolders | None
+) -> Iterator[Outcome]:
+    """Submit some wishes and yield them certified; masked ones wait for a common round."""
     start = time.monotonic()
-    if wish.client is not None:
-        receipt = requester.submit_erasure(MODEL, client=wish.client)
-    else:
-        receipt = requester.submit_erasure(MODEL, records=wish.records)
-    status = requester.wait(receipt.id, timeout=REQUEST_SECONDS)
-    seconds = time.monotonic() - start
-    if status.state != "certified":
-        raise DemoError(f"a request ended {status.state}: see service.log")
-    bundle = requester.certificate(receipt.id)
-    (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
-    (out / "evidence" / f"{receipt.id}.json").write_bytes(requester.evidence(receipt.id))
-    return Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+    receipts = []
+    for requester, wish in asked:
+        if wish.client is not None:
+            receipts.append(requester.submit_erasure(MODEL, client=wish.client))
+        else:
+            receipts.append(requester.submit_erasure(MODEL, records=wish.records))
+    if holders is not None:
+        for (requester, _), receipt in zip(asked, receipts, strict=True):
+            _wait_for_round(requester, receipt.id)
+        holders.round(add=False, say=click.echo)
+    for (requester, wish), receipt in zip(asked, receipts, strict=True):
+        status = requester.wait(receipt.id, timeout=REQUEST_SECONDS)
+        seconds = time.monotonic() - start
+        if status.state != "certified":
+            raise DemoError(f"a request ended {status.state}: see service.log")
+        bundle = requester.certificate(receipt.id)
+        (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
+        (out / "evidence" / f"{receipt.id}.json").write_bytes(requester.evidence(receipt.id))
+        yield Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+
+
+def _wait_for_round(requester: Client, request_id: str) -> None:
+    deadline = time.monotonic() + REQUEST_SECONDS
+    while requester.status(request_id).state != "awaiting-round":
+        if time.monotonic() > deadline:
+            raise DemoError("a request does not wait for its round: see service.log")
+        time.sleep(0.05)
 
 
 def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:

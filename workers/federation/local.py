@@ -1,5 +1,6 @@
 """A client's side of a model whose rows stay with it: features and statistics, here."""
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +53,15 @@ def load_rows(path: Path) -> LocalRows:
     Held-out rows (is_test) are left out. Raises RefusedError for any other file.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        return parse_rows(path.read_bytes())
+    except OSError:
+        raise RefusedError("the file of rows cannot be read") from None
+
+
+def parse_rows(data: bytes) -> LocalRows:
+    """Return the rows of an .npz, as `load_rows` reads them. Raises RefusedError."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             missing = [name for name in NEEDED if name not in arrays]
             if missing:
                 raise RefusedError(f"the .npz lacks: {', '.join(missing)}")
