@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from app.client import Client
+from app.client.answers import Receipt
 from app.signing.keys import PrivateKey, generate_key, private_pem, public_pem
 from tests.e2e.harness import LETHE, Processes, until
 from tests.small import CLIENTS, MODEL, manifest, rows
 from workers.artifacts import encode_head
-from workers.federation.local import load_rows, quantise
+from workers.demo.masked import DataHolders
+from workers.federation.local import LocalRows, load_rows, quantise
 from workers.methods.base import RidgeConfig
 from workers.methods.ridge_exact import METHOD
 from workers.rounds.service import RoundClient
@@ -135,6 +138,10 @@ def test_four_clients_one_drops_out_and_an_erasure_is_certified(
     assert processes.cli("log", "fsck").returncode == 0
 
 
+def all_wait(requester: Client, receipts: list[Receipt]) -> bool:
+    return all(requester.status(one.id).state == "awaiting-round" for one in receipts)
+
+
 def head_of_retained(directory: Path, erased: set[str]) -> bytes:
     """Return the head file of training on the rows of all members but the erased."""
     described = manifest()
@@ -153,3 +160,32 @@ def head_of_retained(directory: Path, erased: set[str]) -> bytes:
         kept.append(quantise(local, places, described))
     assert len(MEMBERS) < CLIENTS
     return encode_head(METHOD.refit(config, kept).state.head, config)
+
+
+def test_the_demonstrations_data_holders(on_files: Processes) -> None:
+    """All clients in one process, as `lethe demo` has them."""
+    on_files.start_api()
+    on_files.start_worker()
+    arrays = rows()
+    owners = arrays["clients"].tolist()
+    local = LocalRows(
+        arrays["features"], arrays["labels"], owners, arrays["records"].tolist(), owners
+    )
+    said: list[str] = []
+    with RoundClient(on_files.base_url, token=on_files.token) as operator:
+        operator.register_key(on_files.key, keyid="alice")
+        operator.register_model(manifest(data="masked"))
+        holders = DataHolders(on_files.base_url, operator, MODEL, local)
+        holders.register()
+        assert holders.round(add=True, say=said.append)["state"] == "done"
+        with on_files.requester() as requester:
+            receipts = [
+                requester.submit_erasure(MODEL, records=["r7"]),
+                requester.submit_erasure(MODEL, client="c3"),
+            ]
+            until(lambda: all_wait(requester, receipts), "both to wait for a round")
+            ended = holders.round(add=False, say=said.append)
+            assert (ended["state"], ended["requests"]) == ("done", 2)
+            states = {requester.wait(r.id, timeout=60).state for r in receipts}
+    assert states == {"certified"}
+    assert len(said) == 2

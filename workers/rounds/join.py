@@ -1,10 +1,11 @@
 """A member's way through one round: look, answer the step that is open, look again."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 
 from app.client.answers import Document
+from app.client.errors import ProblemError, UnreachableError
 from app.signing.keys import PrivateKey
 from workers.errors import RefusedError
 from workers.federation.errors import PlanError, RoundError
@@ -17,6 +18,7 @@ from workers.rounds.contribution import check_manifest, contribute
 from workers.rounds.service import RoundClient
 
 PAUSE_S = 1.0
+PATIENCE_S = 600.0  # a restart takes seconds, and the masks cannot be made again
 ENDED = ("done", "failed")
 Say = Callable[[str], None]
 
@@ -44,21 +46,32 @@ class Joining:
     def run(self, *, timeout: float | None = None, pause: float = PAUSE_S) -> Document:
         """Take all steps; return the round as it ended, done or failed.
 
+        A service that does not answer is waited for: to end would be to drop out.
+
         Raises:
+            UnreachableError: It has not answered for PATIENCE_S seconds.
             RefusedError: This member cannot go on, by its own decision; it has dropped out.
             ProblemError: The service refused.
             RoundError: The round went on without this member, or `timeout` seconds passed.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else monotonic() + timeout
+        answered = monotonic()
         while True:
-            work = self.step()
-            if work["state"] in ENDED:
-                return work
-            if end is not None and time.monotonic() > end:
+            try:
+                work = self.step()
+            except (UnreachableError, ProblemError) as error:
+                if error.status < 500 or monotonic() > answered + PATIENCE_S:
+                    raise
+                self.say("no answer from the service; trying again")
+            else:
+                answered = monotonic()
+                if work["state"] in ENDED:
+                    return work
+            if end is not None and monotonic() > end:
                 raise RoundError(
                     "the round has not ended in time: it goes on without this member"
                 )
-            time.sleep(pause)
+            sleep(pause)
 
     def step(self) -> Document:
         """Look at the round and answer the open step, if it was not answered before."""
@@ -80,7 +93,15 @@ class Joining:
                 message = member.reveal(work["survivors"])
             case _:
                 raise PlanError("the round is in a state that this client does not know")
-        self.service.send(self.round_id, state, message)
+        try:
+            self.service.send(self.round_id, state, message)
+        except ProblemError as error:
+            if error.slug == "conflict":
+                raise RefusedError(
+                    "rows of the data were erased from this model and stay erased: take them "
+                    "out of the data, or join to release only; this round goes on without you"
+                ) from error
+            raise
         self.taken.add(state)
         self.say(f"{state}: sent {len(message):,} bytes")
         return work

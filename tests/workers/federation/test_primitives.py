@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.workers.federation.rounds import plan_of
 from workers.federation.errors import (
+    ForgedMessageError,
     MaskMismatchError,
     PlanError,
     TooFewSurvivorsError,
@@ -24,7 +25,7 @@ from workers.federation.keys import Secrets, derive
 from workers.federation.masking import CHUNK, add_mask
 from workers.federation.plan import RoundPlan, least_threshold, parse_plan
 from workers.federation.shares import combine, split
-from workers.federation.signing import parse_roster
+from workers.federation.signing import check, parse_roster, sign
 from workers.federation.vector import Sums, from_vector, to_vector
 
 
@@ -314,3 +315,15 @@ def test_rosters_that_pin_nothing(document: object) -> None:
 def test_a_roster_pins_keys() -> None:
     key = Ed25519PrivateKey.generate().public_key()
     assert parse_roster({"a": _pem(key)}) == {"a": key}
+
+
+def test_signatures_are_over_the_domain_and_the_message() -> None:
+    """Nothing that these keys sign elsewhere can be taken for a message of a round."""
+    key = Ed25519PrivateKey.generate()
+    signature = sign(key, b"message")
+    key.public_key().verify(signature, b"lethe/masked-round/message/v1\0" + b"message")
+    check(key.public_key(), b"message", signature)
+    with pytest.raises(ForgedMessageError):
+        check(key.public_key(), b"message", key.sign(b"message"))
+    with pytest.raises(ForgedMessageError):
+        check(key.public_key(), b"message", signature[:-1])

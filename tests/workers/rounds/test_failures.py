@@ -1,15 +1,18 @@
 """Every way a round fails: a named reason, the model as it was, and a new round that works."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.client.errors import ProblemError, UnreachableError
 from tests.small import MODEL
 from tests.workers.rounds.federation import Masked
 from tests.workers.rounds.test_masked_model import FOUR, erase_records, head, state
+from workers.errors import RefusedError
 from workers.federation.errors import RoundError
 from workers.federation.messages import MaskedInput, open_message, sign_message
 from workers.rounds.join import Joining
@@ -183,8 +186,6 @@ def test_a_member_that_lost_its_memory_has_dropped_out(learned: Masked) -> None:
     round_id, joining = started(learned, *FOUR)
     learned.take(joining[:1], 1)
     again = learned.joining(round_id, "c0")
-    from app.client.errors import ProblemError
-
     with pytest.raises(ProblemError) as refused:
         again.step()
     assert refused.value.status == 409
@@ -200,3 +201,71 @@ def test_a_worker_that_dies_in_between_is_followed_by_another(learned: Masked) -
     assert learned.view(round_id)["state"] == "done"
     assert state(installation, request_id) == "certified"
     assert json.dumps(learned.view(round_id))
+
+
+def test_data_that_still_holds_what_was_erased(learned: Masked) -> None:
+    erase_records(learned.installation, learned.owned("c0")[0])
+    learned.round(*FOUR)
+    _, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    with pytest.raises(RefusedError, match="take them out of the data"):
+        joining[0].step()
+    joining[1].step()  # with data that nothing was erased of
+
+
+class Flaky:
+    """A service that answers no call at first: not reached, then reached and not heard."""
+
+    def __init__(self, joining: Joining) -> None:
+        self.service, self.calls = joining.service, Counter[tuple[Any, ...]]()
+
+    def __getattr__(self, name: str) -> Any:
+        honest = getattr(self.service, name)
+
+        def call(*arguments: Any) -> Any:
+            key = (name, *arguments)
+            self.calls[key] += 1
+            if self.calls[key] == 1:
+                raise UnreachableError("no answer")
+            answer = honest(*arguments)
+            if self.calls[key] == 2:
+                raise UnreachableError("no answer")
+            return answer
+
+        return call
+
+
+def test_a_service_that_does_not_answer_is_waited_for(
+    fresh: Masked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that was lost is asked for again; nothing is sent twice in two versions."""
+    round_id, joining = started(fresh, *FOUR)
+    flaky = joining[0]
+    flaky.service = Flaky(flaky)  # type: ignore[assignment]
+    others = joining[1:]
+
+    def sleep(_: float) -> None:
+        fresh.take(others, 1)
+        fresh.installation.drain()
+
+    monkeypatch.setattr("workers.rounds.join.sleep", sleep)
+    assert flaky.run(timeout=60)["state"] == "done"
+    assert fresh.view(round_id)["sent"]["reveal"] == 4
+    assert head(fresh.installation) == fresh.head_without(set(fresh.owned("c4")))
+
+
+def test_patience_has_an_end(fresh: Masked, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, joining = started(fresh, *FOUR)
+    clock = iter(range(0, 10_000, 100))
+    monkeypatch.setattr("workers.rounds.join.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("workers.rounds.join.sleep", lambda _: None)
+    with pytest.raises(RoundError, match="not ended in time"):
+        joining[0].run(timeout=500)  # the others never come
+    gone = joining[1]
+
+    def nothing(_: str) -> Any:
+        raise UnreachableError("no answer")
+
+    monkeypatch.setattr(gone.service, "work", nothing)
+    with pytest.raises(UnreachableError):
+        gone.run()

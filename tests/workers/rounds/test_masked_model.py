@@ -155,7 +155,7 @@ def test_all_records_of_a_model(learned: Masked) -> None:
     assert {state(installation, request) for request in requests} == {"certified"}
 
 
-@pytest.mark.parametrize("method", ["ridge-woodbury", "acu"])
+@pytest.mark.parametrize("method", ["ridge-woodbury", "acu", "ridge-sketched"])
 def test_methods_that_track_an_inverse_are_summed_too(
     installation: Installation, method: str
 ) -> None:
