@@ -18,8 +18,8 @@ from models.model import Model
 from models.model_version import ModelVersion
 from models.nonce import UsedNonce
 from models.record import Record
-from models.request_event import RequestEvent
 from models.release import Release
+from models.request_event import RequestEvent
 from models.requester_key import RequesterKey
 from models.round import Round
 from models.round_member import RoundMember

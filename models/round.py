@@ -28,7 +28,8 @@ class Round(SQLModel, table=True):
     reason: str | None = Field(default=None, max_length=300)
     step_seconds: int
     step_until: datetime = Field(sa_type=UTCDateTime)
-    requests: list[str] = Field(sa_column=Column(JSON, nullable=False))  # whose records go
+    # What is released: the records of each request, by its id, as they were at the opening.
+    requests: dict[str, list[str]] = Field(sa_column=Column(JSON, nullable=False))
     warnings: list[str] = Field(sa_column=Column(JSON, nullable=False))
     job_id: str | None = Field(default=None, unique=True, max_length=36)
     transcript_id: str | None = Field(

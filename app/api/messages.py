@@ -22,7 +22,13 @@ _Arrays = dict[str, NDArray[np.generic]]
 
 
 def parse_message(
-    data: bytes, *, dimension: int, classes: int, bits: int, max_bytes: int
+    data: bytes,
+    *,
+    dimension: int,
+    classes: int,
+    bits: int,
+    max_bytes: int,
+    sketches: bool = True,
 ) -> CheckedUpload:
     """Check a message of integer statistics over n rows of one client and one subject.
 
@@ -32,7 +38,8 @@ def parse_message(
 
     - gram (dimension·(dimension+1)/2,) int64: its upper triangle by rows;
     - factor (k, dimension) float64, k <= min(n, dimension): R with RᵀR the Gram matrix;
-    - sketch (r, dimension) int64, shift int64 and residual float64: see docs/methods.md.
+    - sketch (r, dimension) int64, shift int64 and residual float64: see docs/methods.md;
+      only where `sketches` are taken.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type or
@@ -54,6 +61,8 @@ def parse_message(
     )
     _check_sums(arrays, rows, dimension, classes)
     kept = {"counts": arrays["counts"], "moment": arrays["moment"]}
+    if "sketch" in arrays and not sketches:
+        raise UploadError("this model's method is exact: send gram or factor, not a sketch")
     kept |= _check_form(arrays, rows, dimension)
     packed = io.BytesIO()
     np.savez(

@@ -31,6 +31,7 @@ from app.schemas.models import (
 from app.service import registry
 from app.service.context import Services
 from app.service.listing import parse_number
+from app.service.methods import SKETCHED
 from app.service.problems import UploadError
 from app.service.upload import CheckedUpload
 from models import Model
@@ -170,7 +171,7 @@ def parse_contribution(services: Services, model: Model, body: bytes) -> Checked
     if model.config["data"] == "masked":
         raise UploadError("this model is masked: statistics reach it in rounds, see /v1/rounds")
     if model.config["data"] == "statistics":
-        return parse_message(body, **shape)
+        return parse_message(body, **shape, sketches=model.method == SKETCHED)
     return parse_upload(body, **shape, records_required=True)
 
 

@@ -2,3 +2,4 @@
 
 # One family: each keeps the exact statistics, so any of them can follow any other.
 RIDGE = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
+SKETCHED = "ridge-sketched"  # the only one that takes sketches in place of statistics

@@ -12,7 +12,7 @@ from sqlmodel import Session, and_, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.settings import MOST_COALESCED, Settings
-from models import ErasureRequest, Job
+from models import ErasureRequest, Job, Model
 from models.types import utcnow
 
 # A parked job waits for something outside. It blocks nobody and nobody nudges it.
@@ -64,6 +64,8 @@ def is_held_back(session: Session, settings: Settings, head: Job, now: datetime)
     """
     if settings.batch_min_requests <= 1:
         return False
+    if session.get_one(Model, head.model_id).config["data"] == "masked":
+        return False  # it only parks, and would hold up the round that is to release it
     run, closed = _run(session, head)
     if not run or run[0][1].state != "received":
         return False

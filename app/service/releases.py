@@ -86,12 +86,13 @@ def answer(
 
     def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None]:
         session = tx.session
-        client = _client_of(use_signature(tx, signed))
+        key = use_signature(tx, signed)
+        client = _client_of(key)
         release = _find(session, release_id)
         owner = session.get_one(Subject, release.subject_id)
-        if owner.client != client:
+        if owner.client != client or key.subject not in (None, owner.subject):
             raise NotFoundError("no open question to you has this id: GET /v1/releases")
-        if release.state == "answered" and release.body_digest == digest:
+        if release.state in ("answered", "done") and release.body_digest == digest:
             return _view(session, release, owner), None
         if release.state != "open":
             raise ReleaseClosedError("this question needs no answer any more")
@@ -116,28 +117,39 @@ def answer(
 def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     """Decide, as the named operator, to remove a silent client's whole block.
 
-    More goes than was asked for; nothing that was asked for stays. The log keeps that it was
-    decided, and commits to who decided it.
+    More goes than was asked for; nothing that was asked for stays. Requests for other records
+    of the block are executed with it. The log keeps that it was decided, and commits to who
+    decided it.
 
     Raises:
         NotFoundError: No such question.
         ReleaseClosedError: It was answered or decided.
     """
 
-    def effect(tx: Transaction) -> tuple[ReleaseSummary, tuple[str, str] | None]:
-        release = _find(tx.session, release_id)
+    def effect(tx: Transaction) -> tuple[ReleaseSummary, list[tuple[str, str]]]:
+        session = tx.session
+        release = _find(session, release_id)
         if release.state != "open":
             raise ReleaseClosedError("this question was answered or decided before")
-        release.state = "dropped"
-        request = tx.session.get_one(ErasureRequest, release.request_id)
-        record_request_event(
-            tx, request, "request.escalated", {"decision": "drop-block", "operator": operator}
+        of_block = select(Release).where(
+            Release.subject_id == release.subject_id, Release.state == "open"
         )
-        tx.session.flush()
-        return _summary(tx.session, release), set_going(tx, release)
+        going = []
+        for one in session.exec(of_block).all():
+            one.state = "dropped"
+            record_request_event(
+                tx,
+                session.get_one(ErasureRequest, one.request_id),
+                "request.escalated",
+                {"decision": "drop-block", "operator": operator},
+            )
+            session.flush()
+            if (job := set_going(tx, one)) is not None:
+                going.append(job)
+        return _summary(session, release), going
 
-    shown, job = services.ledger.transact(effect)
-    if job is not None:
+    shown, going = services.ledger.transact(effect)
+    for job in going:
         services.dispatcher.nudge(*job)
     return shown
 
@@ -154,10 +166,10 @@ def close_releases(services: Services, tx: Transaction, request_id: str) -> None
 
 
 def shred_answer(services: Services, session: Session, release: Release) -> None:
-    """Destroy the key of what a client answered."""
+    """Destroy the key of what a client answered; its digest tells a repeated answer."""
     if release.upload_id is not None:
         services.artifacts.shred(session, release.upload_id)
-        release.upload_id, release.body_digest = None, None
+        release.upload_id = None
 
 
 def page(session: Session, after: str | None, limit: int) -> Page[ReleaseSummary]:

@@ -22,7 +22,7 @@ from app.schemas.requests import (
 )
 from app.service.context import Services
 from app.service.deadlines import due_at
-from app.service.methods import RIDGE
+from app.service.methods import RIDGE, SKETCHED
 from app.service.problems import (
     IdempotencyMismatchError,
     MethodUnavailableError,
@@ -31,7 +31,7 @@ from app.service.problems import (
     NotWithdrawableError,
     UnknownModelError,
 )
-from app.service.queue import head_of_queue
+from app.service.queue import PARKED, head_of_queue
 from app.service.scope import check_scope, claim
 from app.signing.errors import KeyRevokedError, KeyUnknownError, SignatureReplayedError
 from app.signing.http import SignedBy
@@ -42,6 +42,7 @@ from models import (
     Job,
     Model,
     Record,
+    Release,
     RequesterKey,
     RequestEvent,
     UsedNonce,
@@ -186,6 +187,10 @@ def _create(
     method = wanted.method or model.method
     if method not in RIDGE:
         raise MethodUnavailableError(f"this model offers: {', '.join(RIDGE)}")
+    sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
+    if sketches and model.method != method:
+        # Its clients may send sketches, from which no exact method can go on.
+        raise MethodUnavailableError(f"this model offers: {model.method}")
     if model.state != "ready":
         raise ModelNotReadyError("the model has no fitted version yet: try again later")
     check_scope(
@@ -283,7 +288,7 @@ def certificate_path(request_id: str) -> str:
 
 
 def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestView:
-    """Withdraw a request that no worker has begun.
+    """Withdraw a request that no worker has begun, or that waits for a client's answer.
 
     Raises:
         NotFoundError: No such request, or it was signed with another key.
@@ -296,8 +301,16 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
         if request.keyid != key.keyid:
             raise NotFoundError("no request has this id")
         job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
-        if request.state != "received" or job.lease_token != 0:
+        begun = request.state != "received" or job.lease_token != 0
+        if begun and (request.state != "awaiting-client" or job.stage != PARKED):
             raise NotWithdrawableError("execution has begun or the request is closed")
+        for release in tx.session.exec(
+            select(Release).where(Release.request_id == request.id, Release.state != "done")
+        ).all():
+            if release.upload_id is not None:
+                services.artifacts.shred(tx.session, release.upload_id)
+                release.upload_id = None
+            release.state = "done"
         close(tx, request, job, "withdrawn", None)
 
     services.committer.submit(effect)

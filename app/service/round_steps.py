@@ -5,6 +5,7 @@ Whoever is left must be at least the threshold, or the round fails and nothing h
 """
 
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlmodel import Session, col, select
@@ -13,6 +14,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.rounds import STEPS, Step
 from app.service.context import Services
+from app.service.scope import chunks
 from models import Job, Model, Record, Round, RoundMember, Subject
 
 FEW = 3  # with two contributors each can subtract its own part from the sum
@@ -48,15 +50,17 @@ def expected(rows: list[RoundMember], step: Step) -> list[RoundMember]:
 
 def asked_of(session: Session, row: Round, client: str) -> list[str]:
     """Return the records that a round asks a client to release, sorted."""
-    return sorted(
-        record
-        for request_id in row.requests
-        for record in session.exec(
+    released = [record for records in row.requests.values() for record in records]
+    found: list[str] = []
+    for chunk in chunks(released):
+        query = (
             select(Record.record)
             .join(Subject, col(Subject.id) == col(Record.subject_id))
-            .where(Record.claimed_by == request_id, Subject.client == client)
+            .where(Record.model_id == row.model_id, Subject.client == client)
+            .where(col(Record.record).in_(chunk))
         )
-    )
+        found += session.exec(query)
+    return sorted(found)
 
 
 def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
@@ -99,22 +103,25 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
 def _releases_whole(session: Session, row: Round, sent: list[RoundMember]) -> bool:
     """Return whether each request's clients have all sent, or none of them."""
     remaining = {member.client for member in sent}
-    for request_id in row.requests:
-        clients = clients_of(session, request_id)
+    for records in row.requests.values():
+        clients = clients_of(session, row.model_id, records)
         if clients & remaining and not clients <= remaining:
             return False
     return True
 
 
-def clients_of(session: Session, request_id: str) -> set[str]:
-    """Return the clients that hold the records a request has claimed."""
-    query = (
-        select(Subject.client)
-        .join(Record, col(Record.subject_id) == col(Subject.id))
-        .where(Record.claimed_by == request_id)
-        .distinct()
-    )
-    return set(session.exec(query))
+def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[str]:
+    """Return the clients that hold some records of a model."""
+    clients: set[str] = set()
+    for chunk in chunks(records):
+        query = (
+            select(Subject.client)
+            .join(Record, col(Record.subject_id) == col(Subject.id))
+            .where(Record.model_id == model_id, col(Record.record).in_(chunk))
+            .distinct()
+        )
+        clients.update(session.exec(query))
+    return clients
 
 
 def _warn(row: Round, sent: list[RoundMember]) -> None:
@@ -165,6 +172,7 @@ def close_round(services: Services, tx: Transaction, row: Round, state: str) -> 
             if artifact is not None:
                 services.artifacts.shred(tx.session, artifact)
     row.state, row.closed_at = state, tx.now
+    row.requests = {request_id: [] for request_id in row.requests}  # ids of erased records
     tx.session.flush()
 
 

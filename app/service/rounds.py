@@ -34,7 +34,7 @@ from app.service.round_steps import (
     message_id,
     senders,
 )
-from app.service.scope import claim_again
+from app.service.scope import meant
 from models import ErasureRequest, Job, Model, RequesterKey, Round, RoundMember
 
 OPEN = (*STEPS, "summing")
@@ -149,8 +149,10 @@ def _clients(session: Session, keyids: list[str]) -> dict[str, str]:
     return clients
 
 
-def _waiting(tx: Transaction, model: Model, clients: set[str]) -> tuple[list[str], int]:
-    """Return the requests that this round completes, and how many it cannot."""
+def _waiting(
+    tx: Transaction, model: Model, clients: set[str]
+) -> tuple[dict[str, list[str]], int]:
+    """Return what each request that this round completes releases, and how many it cannot."""
     assert model.id is not None
     session = tx.session
     parked = (
@@ -158,23 +160,25 @@ def _waiting(tx: Transaction, model: Model, clients: set[str]) -> tuple[list[str
         .where(Job.model_id == model.id, Job.kind == "erase", Job.stage == PARKED)
         .order_by(col(Job.seq))
     )
-    taken: list[str] = []
+    released: dict[str, list[str]] = {}
+    taken: set[str] = set()
     left_out = 0
     for job in session.exec(parked).all():
         request = session.get_one(ErasureRequest, job.request_id)
         scope = Scope.model_validate(request.scope)
-        claim_again(session, model.id, scope, request.id, taken)
+        found = [record.record for record in meant(session, model.id, scope, request.id, taken)]
         request = session.get_one(ErasureRequest, job.request_id)
-        holders = clients_of(session, request.id)
+        holders = clients_of(session, model.id, found)
         if not holders:
             reason = "an earlier request erased all that this one asks for"
             close(tx, request, job, "refused", reason)
         elif holders <= clients:
-            taken.append(request.id)
+            released[request.id] = found
+            taken.update(found)
         else:
             left_out += 1
     session.flush()
-    return taken, left_out
+    return released, left_out
 
 
 def abort(services: Services, round_id: str) -> RoundView:

@@ -5,7 +5,7 @@ import hmac
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, func, or_, update
+from sqlalchemy import ColumnElement, func, update
 from sqlmodel import Session, col, select
 
 from app.ledger.entries import parse_leaf
@@ -145,28 +145,30 @@ def _missing(session: Session, model: Model, named: Sequence[str]) -> list[str]:
     return [record for record in named if record not in found]
 
 
-def claim_again(
+def meant(
     session: Session,
     model_id: int,
     scope: Scope,
     request_id: str,
-    before: Collection[str] = (),
-) -> None:
-    """Claim what a scope means now that its request's turn has come.
+    taken: Collection[str] = (),
+) -> list[Record]:
+    """Return the records that a request erases, now that its turn has come.
 
-    A client's or subject's records are all claimed, whoever claimed them, but for those of
-    the requests `before`, which are executed in the same update: what was contributed, or
-    given free by a withdrawn request, between submission and execution is erased with the
-    rest. A scope of named records means those records: of them, it gets back what an
-    earlier request took and gave free again.
+    A scope of named records means those that it claimed: what was erased with another
+    request and came back since came back on a later wish. A client or subject means all
+    that it holds now, whoever claimed it: what was contributed, or given free by a withdrawn
+    request, between submission and execution is erased with the rest. `taken` are records
+    that others erase in the same update. No claim of another moves: whether this request is
+    executed at all is not known yet.
     """
-    kept: ColumnElement[bool] = col(Record.claimed_by).is_(None)
-    if scope.records is None:
-        kept = or_(kept, col(Record.claimed_by).not_in(before))
-    for conditions in _parts(model_id, scope):
-        statement = update(Record).where(*conditions, kept)
-        session.connection().execute(statement.values(claimed_by=request_id))
-    session.expire_all()
+    if scope.records is not None:
+        found = session.exec(select(Record).where(Record.claimed_by == request_id)).all()
+    else:
+        free = update(Record).where(*_owned(model_id, scope), col(Record.claimed_by).is_(None))
+        session.connection().execute(free.values(claimed_by=request_id))
+        session.expire_all()
+        found = session.exec(select(Record).where(*_owned(model_id, scope))).all()
+    return [record for record in found if record.record not in taken]
 
 
 def owners(session: Session, model_id: int, scope: Scope) -> list[Subject]:

@@ -121,20 +121,31 @@ def release(
     kind: str,
 ) -> None:
     """Answer every release that waits for you with statistics of its records in DATA."""
+    from app.client.errors import ProblemError
     from workers.cli.errors import shown
     from workers.datasets.raw import load_extractor
+    from workers.errors import ModelError
     from workers.federation.local import load_rows, message_of, with_features
 
     with shown(), _client(url, key_file, keyid) as service:
         inputs, named = load_rows(data), load_extractor(data)
+        failed = 0
         for item in service.asked():
-            manifest = service.manifest(item["model"])
-            rows = with_features(inputs, manifest, named)
-            message = message_of(
-                rows, item["records"], manifest, form=form, rank=rank, kind=kind
-            )
-            service.answer_release(item["id"], message)
-            click.echo(f"{item['id']}  released {len(item['records'])} records")
+            try:
+                manifest = service.manifest(item["model"])
+                rows = with_features(inputs, manifest, named)
+                message = message_of(
+                    rows, item["records"], manifest, form=form, rank=rank, kind=kind
+                )
+                service.answer_release(item["id"], message)
+            except (ModelError, ProblemError) as error:
+                # The others still wait: one that cannot be answered must not hold them up.
+                failed += 1
+                click.echo(f"{item['id']}  not answered: {error}", err=True)
+            else:
+                click.echo(f"{item['id']}  released {len(item['records'])} records")
+    if failed:
+        raise click.ClickException(f"{failed} releases could not be answered")
 
 
 def _client(url: str, key_file: Path, keyid: str | None) -> "Client":

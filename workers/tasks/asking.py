@@ -1,9 +1,10 @@
 """Asking clients for what only they know of the records that are to go."""
 
 import uuid
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from sqlmodel import select
+from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
@@ -15,18 +16,26 @@ ESCALATION_MARGIN = timedelta(days=10)
 
 
 def ask(
-    tx: Transaction, model: Model, request: ErasureRequest, owned: dict[int, set[str]]
+    tx: Transaction,
+    request: ErasureRequest,
+    owned: Mapping[int, set[str]],
+    *,
+    gone: Mapping[int, set[str]],
+    whole: Collection[int],
 ) -> bool:
     """Ask for what is missing to remove these records; return whether anything is.
 
-    A block that goes as a whole needs no answer. Nothing is missing where rows are here.
+    A block that goes as a whole needs no answer: by this request alone, with what is `gone`
+    earlier in the same update, or because a person decided it (`whole`, ids of subjects).
+    Nothing is missing where the rows are here.
     """
+    model = tx.session.get_one(Model, request.model_id)
     if model.config["data"] != "statistics":
         return False
     missing = False
     for subject, ids in owned.items():
         block = tx.session.get_one(FeatureBlock, subject)
-        if block.rows == len(ids):
+        if subject in whole or block.rows == len(ids | gone.get(subject, set())):
             continue
         release = tx.session.exec(
             select(Release).where(
@@ -37,15 +46,25 @@ def ask(
             release = Release(
                 id=str(uuid.uuid4()),
                 request_id=request.id,
-                model_id=model.id or 0,
+                model_id=request.model_id,
                 subject_id=subject,
                 created_at=tx.now,
                 escalates_at=request.due_at - ESCALATION_MARGIN,
             )
             tx.session.add(release)
+        elif release.state == "done":  # its records went another way, and there are more now
+            release.state = "open"
         missing = missing or release.state == "open"
     tx.session.flush()
     return missing
+
+
+def dropped_subjects(session: Session, request_id: str) -> set[int]:
+    """Return the subjects whose blocks an operator decided to remove for a request."""
+    query = select(Release.subject_id).where(
+        Release.request_id == request_id, Release.state == "dropped"
+    )
+    return set(session.exec(query))
 
 
 def park(tx: Transaction, job: Job, request: ErasureRequest, why: str) -> None:

@@ -6,10 +6,10 @@ the version before to the version after.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlmodel import select
+from sqlmodel import Session, col, select
 
 from app.certificates import shape
 from app.certificates.retained import Removal, prove_removal, record_commitment
@@ -18,10 +18,10 @@ from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.queue import waiting_run
-from app.service.scope import claim_again
-from models import ErasureRequest, Job, Model, Record
+from app.service.scope import meant
+from models import ErasureRequest, Job, Record
 from workers.errors import RefusedError
-from workers.tasks.asking import ask, park
+from workers.tasks.asking import ask, dropped_subjects, park
 from workers.tasks.lease import Lease, LeaseLostError
 
 # Each draft names the commitments that the others removed: this bounds what they take.
@@ -30,13 +30,17 @@ MOST_RECORDS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One request of an update. `token` fences its job; `salts` are of its records."""
+    """One request of an update. `token` fences its job; `salts` are of its records.
+
+    gone_before: how many of the records that it names were erased with another request.
+    """
 
     job_id: str
     token: int
     request_id: str
     salts: dict[str, bytes]
     subjects: dict[str, int]
+    gone_before: int = 0
 
     def owned(self) -> dict[int, set[str]]:
         """Return the member's records by the id of their subject."""
@@ -82,50 +86,105 @@ def collect(services: Services, lease: Lease) -> list[Member]:
 
 def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
     session = tx.session
-    model = session.get_one(Model, lease.model_id)
     head = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if head.lease_token != lease.token or head.stage != lease.stage:
         raise LeaseLostError(lease.job_id)
+    assert head.request_id is not None
+    whole = dropped_subjects(session, head.request_id)
+    if whole:
+        # What a person decided to remove as a whole, others may have asked for in part: they
+        # are executed with it, each with its own certificate, or nobody is yet.
+        run = [head, *_companions(session, head, whole)]
+    else:
+        run = [head] if alone else waiting_run(session, head)
     members: list[Member] = []
-    total = 0
-    for job in [head] if alone else waiting_run(session, head):
-        request = session.get_one(ErasureRequest, job.request_id)
-        scope = Scope.model_validate(request.scope)
-        earlier = [member.request_id for member in members]
-        claim_again(session, lease.model_id, scope, request.id, earlier)
-        claimed = session.exec(select(Record).where(Record.claimed_by == request.id)).all()
-        if job.id == head.id and not claimed:
-            break
-        total += len(claimed)
-        if members and total > MOST_RECORDS:
-            break
-        if job.id != head.id:
-            _begin(tx, job, request)
-        if not claimed:
+    for job in run:
+        member = _member(session, lease.model_id, job, members)
+        if member is None:
+            if job.id == head.id:
+                break
             continue
-        member = Member(
-            job.id,
-            job.lease_token,
-            request.id,
-            {record.record: bytes(record.salt) for record in claimed},
-            {record.record: record.subject_id for record in claimed},
-        )
-        if ask(tx, model, request, member.owned()):
+        if members and not whole and _size([*members, member]) > MOST_RECORDS:
+            break
+        request = session.get_one(ErasureRequest, member.request_id)
+        if dropped_subjects(session, request.id) - whole:
+            break  # it is executed with its own companions, at its turn
+        if job.id != head.id:
+            member = replace(member, token=_begin(tx, job, request))
+        if ask(tx, request, member.owned(), gone=_owned(members), whole=whole):
             park(tx, job, request, "the statistics of the records, from their clients")
             if job.id == head.id:
+                return None
+            if whole:
+                park(tx, head, session.get_one(ErasureRequest, head.request_id), "the others")
                 return None
             continue
         members.append(member)
     return members
 
 
-def _begin(tx: Transaction, job: Job, request: ErasureRequest) -> None:
-    """From here on it cannot be withdrawn, and only this worker may commit its execution."""
+def _member(session: Session, model_id: int, job: Job, members: list[Member]) -> Member | None:
+    """Return a request with what it erases beside the members so far, None for nothing."""
+    request = session.get_one(ErasureRequest, job.request_id)
+    scope = Scope.model_validate(request.scope)
+    taken = {record for member in members for record in member.salts}
+    found = meant(session, model_id, scope, request.id, taken)
+    if not found:
+        return None
+    return Member(
+        job.id,
+        job.lease_token,
+        request.id,
+        {record.record: bytes(record.salt) for record in found},
+        {record.record: record.subject_id for record in found},
+        0 if scope.records is None else len(scope.records) - len(found),
+    )
+
+
+def _companions(session: Session, head: Job, whole: set[int]) -> list[Job]:
+    """Return the other unexecuted erasures that have records in blocks that go as a whole."""
+    claimants = select(Record.claimed_by).where(
+        col(Record.subject_id).in_(whole), col(Record.claimed_by).is_not(None)
+    )
+    query = (
+        select(Job)
+        .where(
+            col(Job.request_id).in_(claimants),
+            Job.id != head.id,
+            col(Job.done_at).is_(None),
+        )
+        .order_by(col(Job.seq))
+    )
+    return list(session.exec(query))
+
+
+def _begin(tx: Transaction, job: Job, request: ErasureRequest) -> int:
+    """Fence another job: only this worker may commit its execution. Returns its token."""
     job.lease_token += 1
-    if request.state == "received":
+    job.stage = "execute"  # it may have been parked
+    if request.state != "executing":
+        if request.state == "received":
+            record_request_event(tx, request, "request.executing", {})
         request.state = "executing"
-        record_request_event(tx, request, "request.executing", {})
     tx.session.flush()
+    return job.lease_token
+
+
+def _owned(members: list[Member]) -> dict[int, set[str]]:
+    owned: dict[int, set[str]] = {}
+    for member in members:
+        for subject, ids in member.owned().items():
+            owned.setdefault(subject, set()).update(ids)
+    return owned
+
+
+def _size(members: list[Member]) -> int:
+    return sum(len(member.salts) for member in members)
+
+
+def gone_before(member: Member) -> dict[str, str]:
+    """Return what a certificate says of named records that went with another request's."""
+    return {"erasedBefore": str(member.gone_before)} if member.gone_before else {}
 
 
 def prove(

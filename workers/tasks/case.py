@@ -88,7 +88,8 @@ def collect(services: Services, session: Session, lease: Lease) -> Case:
         earlier = before_statistics.load(services, session, job)
     else:
         earlier = None if plan.added else masked.before
-    if earlier is not None:
+    # Sketches are rounded to integers entry by entry: their differences need not be definite.
+    if earlier is not None and state.attested == 0:
         ridge = replace(ridge, before=earlier, before_digest=plan.statistics_before)
     if plan.claim == "certified-approximate":
         ridge = replace(ridge, tolerance=versions.budget(model))

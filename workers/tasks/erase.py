@@ -1,23 +1,23 @@
 """Erase: subtract claimed records, publish the next version, destroy what held them."""
 
-from sqlalchemy import delete, insert
-from sqlmodel import col
+from sqlalchemy import insert
 
 from app.certificates.retained import record_commitment
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import chunks, open_tombstone_key, record_tag
+from app.service.scope import open_tombstone_key, record_tag
 from app.steps import reached
-from models import ErasureRequest, FeatureBlock, Model, Record, Subject, Tombstone
+from models import ErasureRequest, FeatureBlock, Model, Subject, Tombstone
 from workers.errors import RefusedError
 from workers.tasks import batch, draft, releasing, versions
 from workers.tasks import before as before_statistics
+from workers.tasks.asking import dropped_subjects
 from workers.tasks.batch import Member
 from workers.tasks.blocks import AnyBlock, decode_block, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
 from workers.tasks.lease import Lease, LeaseLostError, advance, follow
-from workers.tasks.removal import owned_by_subject, remove
+from workers.tasks.removal import AnswerError, owned_by_subject, remove
 from workers.tasks.versions import RetainedSet
 
 
@@ -34,7 +34,11 @@ def run(services: Services, lease: Lease) -> None:
     members = batch.collect(services, lease)
     if not members:  # parked: a client must answer first
         return
-    if len(members) > 1:
+    assert lease.request_id is not None
+    with services.reading() as session:
+        # What goes with a block that a person decided to remove goes with it or not at all.
+        together = bool(dropped_subjects(session, lease.request_id))
+    if len(members) > 1 and not together:
         try:
             _execute(services, lease, members)
             return
@@ -42,9 +46,9 @@ def run(services: Services, lease: Lease) -> None:
             members = members[:1]
     try:
         _execute(services, lease, members)
-    except RefusedError:
-        if not services.ledger.transact(lambda tx: releasing.ask_anew(services, tx, lease)):
-            raise
+    except AnswerError as error:
+        release = error.release
+        services.ledger.transact(lambda tx: releasing.ask_anew(services, tx, lease, release))
 
 
 def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
@@ -64,7 +68,7 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
         tombstone_key = open_tombstone_key(services.master, model)
         released = releasing.answers(services, session, members, config.bits)
         parameters = {**versions.parameters(config), "data": model.config["data"]}
-        removal = remove(blocks, members, released, bits=config.bits)
+        removal = remove(blocks, members, released, config)
         dropped = versions.commitments_of(session, lease.model_id, removal.dropped)
     outcome = method.forget(config, state, removal.batch)
     encoded = versions.encode(outcome.state, config)
@@ -78,6 +82,15 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
         for member in members
         for record in member.salts
     ]
+    tombstones += [
+        {
+            "model_id": lease.model_id,
+            "tag": record_tag(tombstone_key, record),
+            "request_id": lease.request_id,
+        }
+        for record in removal.dropped
+    ]
+    leaving = sorted({*removal.dropped, *(record for m in members for record in m.salts)})
     gone = {
         record_commitment(salt, record)
         for member in members
@@ -104,10 +117,8 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
         session.flush()
         session.connection().execute(insert(Tombstone), tombstones)
         ids = [member.request_id for member in members]
-        session.connection().execute(delete(Record).where(col(Record.claimed_by).in_(ids)))
-        for chunk in chunks(sorted(removal.dropped)):
-            stray = delete(Record).where(col(Record.model_id) == lease.model_id)
-            session.connection().execute(stray.where(col(Record.record).in_(chunk)))
+        if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
+            raise LeaseLostError(lease.job_id)
         going.extend(releasing.settle(services, tx, ids, list(removal.rest)))
         roots = [link.root for link in links]
         if not dropped:
@@ -129,7 +140,7 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
                 method=method.id,
                 method_version=method.version,
                 claim=outcome.claim,
-                parameters=parameters,
+                parameters=parameters | batch.gone_before(member),
                 bounds={"head": repr(outcome.state.bound)},
                 artifacts=shredded,
                 blocks=[rewritten[subject] for subject in member.owned()],

@@ -25,6 +25,7 @@ from workers.tasks import versions
 from workers.tasks.blocks import AnyBlock, decode_block, encode_block, join
 from workers.tasks.lease import Lease, LeaseLostError, advance
 from workers.tasks.lesson import Owner, read_lesson
+from workers.tasks.preflight import check_definite
 from workers.tasks.versions import RetainedSet
 
 
@@ -43,7 +44,8 @@ def run(services: Services, lease: Lease) -> None:
         state = versions.load_state(services, session, before) if before else None
         config = versions.ridge_config(model)
         base = model.current_version
-        lesson = read_lesson(upload, config, remote=model.config["data"] != "rows")
+        remote = model.config["data"] != "rows"
+        lesson = read_lesson(upload, config, remote=remote)
         add_back = is_add_back(session, contribution)
         tombstone_key = open_tombstone_key(services.master, model)
         _refuse_known(
@@ -52,6 +54,8 @@ def run(services: Services, lease: Lease) -> None:
         retained = versions.commitments(session, lease.model_id)
         method = versions.method_of(model, model.method)
     outcome = method.learn(config, state, lesson.batch)
+    if remote and outcome.state.attested == 0:
+        check_definite(outcome.state.statistics, config)
     encoded = versions.encode(outcome.state, config)
     salts = {record: secrets.token_bytes(32) for record in lesson.records}
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}

@@ -11,6 +11,7 @@ from workers.federation.wire import unpack_message
 from workers.methods.base import RidgeConfig
 from workers.statistics.message import Batch, check_message
 from workers.tasks.blocks import AnyBlock, Block, MessageBlock, Upload, decode_upload
+from workers.tasks.preflight import check_definite
 
 Owner = tuple[str, str]  # client, subject
 
@@ -45,6 +46,8 @@ def read_lesson(data: bytes, config: RidgeConfig, *, remote: bool) -> Lesson:
 def _of_statistics(data: bytes, config: RidgeConfig) -> Lesson:
     envelope = unpack_message(data, bits=config.bits)
     check_message(envelope.message, bits=config.bits)
+    if envelope.message.residual == 0:
+        check_definite(envelope.message.statistics, config)
     block = MessageBlock(envelope.records, envelope.message)
     owner = envelope.client, envelope.subject
     return Lesson(envelope.message, envelope.records, {owner: block}, saturated=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
@@ -9,22 +10,23 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.releases import close_releases, set_going, shred_answer
-from models import ErasureRequest, Record, Release
+from models import ErasureRequest, FeatureBlock, Record, Release
 from models.types import utcnow
+from workers.errors import RefusedError
 from workers.federation.wire import unpack_message
 from workers.statistics.message import check_message
 from workers.tasks.batch import Member
 from workers.tasks.lease import Lease, advance
-from workers.tasks.removal import Released
+from workers.tasks.removal import AnswerError, Released
 
 
 def answers(
     services: Services, session: Session, members: Sequence[Member], bits: int
 ) -> list[Released]:
-    """Return what clients answered for these requests.
+    """Return what clients answered, and operators decided, for these requests.
 
     Raises:
-        RefusedError: An answer is of no rows.
+        AnswerError: An answer is of no rows.
     """
     query = select(Release).where(
         col(Release.request_id).in_([member.request_id for member in members]),
@@ -32,43 +34,42 @@ def answers(
     )
     found = []
     for release in session.exec(query):
-        message = None
-        if release.upload_id is not None:
-            data = services.artifacts.get(session, release.upload_id)
-            message = unpack_message(data, bits=bits).message
-            check_message(message, bits=bits)
-        found.append(Released(release.request_id, release.subject_id, message))
+        asked = release.id, release.request_id, release.subject_id
+        if release.upload_id is None:
+            found.append(Released(*asked, message=None))
+            continue
+        data = services.artifacts.get(session, release.upload_id)
+        try:
+            envelope = unpack_message(data, bits=bits)
+            check_message(envelope.message, bits=bits)
+        except RefusedError:
+            raise AnswerError(release.id) from None
+        found.append(
+            Released(*asked, message=envelope.message, records=frozenset(envelope.records))
+        )
     return found
 
 
-def ask_anew(services: Services, tx: Transaction, lease: Lease) -> bool:
-    """Throw the answers to a request away, because its blocks cannot have held them.
-
-    Returns whether there were any; the job then waits again.
-    """
-    query = select(Release).where(
-        Release.request_id == lease.request_id, Release.state == "answered"
-    )
-    refuted = tx.session.exec(query).all()
-    for release in refuted:
-        shred_answer(services, tx.session, release)
-        release.state = "open"
-    if not refuted:
-        return False
-    request = tx.session.get_one(ErasureRequest, lease.request_id)
+def ask_anew(services: Services, tx: Transaction, lease: Lease, release_id: str) -> None:
+    """Throw away an answer that its block cannot have held; the job waits for another."""
+    session = tx.session
+    release = session.get_one(Release, release_id)
+    shred_answer(services, session, release)
+    release.state = "open"
+    request = session.get_one(ErasureRequest, lease.request_id)
     request.state = "awaiting-client"
     record_request_event(tx, request, "request.awaiting", {"for": "an answer that fits"})
-    tx.session.flush()
+    session.flush()
     advance(tx, lease, PARKED)
-    return True
 
 
 def settle(
     services: Services, tx: Transaction, requests: Sequence[str], subjects: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Close the questions of executed requests, and those that lost their records to them.
+    """Close the questions of executed requests, and those that need no answer any more.
 
-    Returns the jobs to nudge: a request without records is refused when its turn comes.
+    Returns the jobs to nudge. Whoever lost all records to these requests is refused when its
+    turn comes; whoever has all that is left of a block needs nobody's answer for it.
     """
     session = tx.session
     session.flush()
@@ -81,15 +82,17 @@ def settle(
         col(Release.request_id).not_in(requests),
     )
     for release in session.exec(others).all():
-        left = select(Record.id).where(
+        own = select(func.count()).where(
             Record.claimed_by == release.request_id, Record.subject_id == release.subject_id
         )
-        if session.exec(left).first() is None:
-            shred_answer(services, session, release)
-            release.state = "done"
-            session.flush()
-            if (job := set_going(tx, release)) is not None:
-                going.append(job)
+        block = session.get(FeatureBlock, release.subject_id)
+        if session.exec(own).one() not in (0, 0 if block is None else block.rows):
+            continue
+        shred_answer(services, session, release)
+        release.state = "done"
+        session.flush()
+        if (job := set_going(tx, release)) is not None:
+            going.append(job)
     session.flush()
     return going
 

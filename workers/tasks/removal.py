@@ -11,22 +11,35 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workers.arrays import Rows
+from workers.errors import InfeasibleRemovalError, RefusedError
+from workers.methods.base import RidgeConfig
 from workers.statistics.message import Batch, Message, add_messages
 from workers.tasks.batch import Member
 from workers.tasks.blocks import AnyBlock, Block, MessageBlock
+from workers.tasks.preflight import IndefiniteError, check_definite
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
     """What a client answered for one request and one of its blocks.
 
-    message: the statistics of the request's records; None if an operator decided that the
-    whole block goes.
+    message: the statistics of `records`, the request's; None if an operator decided that
+    the whole block goes.
     """
 
+    id: str
     request_id: str
     subject_id: int
     message: Message | None
+    records: frozenset[str] = frozenset()
+
+
+class AnswerError(RefusedError):
+    """A client's answer that its block cannot have held. `release`: id of the question."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        super().__init__("a client released what it cannot have contributed: it is asked anew")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +67,18 @@ def remove(
     blocks: Mapping[int, AnyBlock],
     members: Sequence[Member],
     released: Sequence[Released],
-    *,
-    bits: int,
+    config: RidgeConfig,
 ) -> Removal:
     """Take the members' records out of a model's blocks, which are all of one kind.
 
     Raises:
-        InfeasibleRemovalError: A client released what its block cannot have held.
+        AnswerError: A client released what its block cannot have held.
     """
     rows = {key: block for key, block in blocks.items() if isinstance(block, Block)}
     if len(rows) == len(blocks):
         return remove_rows(rows, members)
     sums = {key: block for key, block in blocks.items() if isinstance(block, MessageBlock)}
-    return remove_messages(sums, members, released, bits=bits)
+    return remove_messages(sums, members, released, config)
 
 
 def remove_rows(blocks: Mapping[int, Block], members: Sequence[Member]) -> Removal:
@@ -89,31 +101,50 @@ def remove_messages(
     blocks: Mapping[int, MessageBlock],
     members: Sequence[Member],
     released: Sequence[Released],
-    *,
-    bits: int,
+    config: RidgeConfig,
 ) -> Removal:
     """Take whole blocks, and of others what their clients released.
 
     Raises:
-        InfeasibleRemovalError: A client released what its block cannot have held.
+        AnswerError: A client released what its block cannot have held.
     """
-    answers = {(one.request_id, one.subject_id): one.message for one in released}
+    bits = config.bits
+    answers = {(one.request_id, one.subject_id): one for one in released}
+    decided = {one.subject_id for one in released if one.message is None}
     forgotten: list[Message] = []
     rest: dict[int, AnyBlock | None] = {}
     dropped: set[str] = set()
     for subject, ids in owned_by_subject(members).items():
         block = blocks[subject]
-        asking = [member for member in members if subject in member.owned()]
-        parts = [answers.get((member.request_id, subject)) for member in asking]
-        if ids == set(block.records) or None in parts:
+        if subject in decided or ids == set(block.records):
             forgotten.append(block.message)
             rest[subject] = None
             dropped |= set(block.records) - ids
             continue
         left: MessageBlock | None = block
-        for member, part in zip(asking, parts, strict=True):
-            assert left is not None and part is not None  # noqa: PT018
-            left = left.without(member.owned()[subject], part, bits=bits)
-            forgotten.append(part)
+        for member in members:
+            own = member.owned().get(subject)
+            if own is None:
+                continue
+            assert left is not None, "a block that goes as a whole was handled above"
+            answer = answers[member.request_id, subject]
+            left = _without(left, own, answer, config)
+            assert answer.message is not None
+            forgotten.append(answer.message)
         rest[subject] = left
     return Removal(add_messages(forgotten, bits=bits), rest, dropped)
+
+
+def _without(
+    block: MessageBlock, own: set[str], answer: Released, config: RidgeConfig
+) -> MessageBlock | None:
+    if answer.message is None or answer.records != own:
+        raise AnswerError(answer.id)
+    try:
+        rest = block.without(own, answer.message, bits=config.bits)
+        for message in (answer.message, None if rest is None else rest.message):
+            if message is not None and message.residual == 0:
+                check_definite(message.statistics, config)
+    except (InfeasibleRemovalError, IndefiniteError):
+        raise AnswerError(answer.id) from None
+    return rest

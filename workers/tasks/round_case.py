@@ -6,11 +6,12 @@ import numpy as np
 from sqlmodel import Session, col, select
 
 from app import canonical
+from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.round_steps import members, message_id
-from app.service.scope import open_tombstone_key
-from models import Job, Model, ModelVersion, Record, RequesterKey, Round
+from app.service.scope import chunks, open_tombstone_key
+from models import ErasureRequest, Job, Model, ModelVersion, Record, RequesterKey, Round
 from workers.errors import RefusedError
 from workers.federation.aggregate import read_transcript, unmask
 from workers.federation.errors import RoundError
@@ -88,7 +89,7 @@ def load_case(services: Services, session: Session, lease: Lease) -> RoundCase:
             else [0] * len(model.classes)
         ),
         retained=versions.commitments(session, lease.model_id),
-        released=[_released(session, request_id) for request_id in row.requests],
+        released=[_released(session, row, request_id) for request_id in row.requests],
         tombstone_key=open_tombstone_key(services.master, model),
     )
 
@@ -99,15 +100,22 @@ def counted_round(session: Session, model_id: int) -> Round | None:
     return session.exec(query).one_or_none()
 
 
-def _released(session: Session, request_id: str) -> Member:
+def _released(session: Session, row: Round, request_id: str) -> Member:
     job = session.exec(select(Job).where(Job.request_id == request_id)).one()
-    claimed = session.exec(select(Record).where(Record.claimed_by == request_id)).all()
+    scope = Scope.model_validate(session.get_one(ErasureRequest, request_id).scope)
+    claimed: list[Record] = []
+    for chunk in chunks(row.requests[request_id]):
+        query = select(Record).where(
+            Record.model_id == row.model_id, col(Record.record).in_(chunk)
+        )
+        claimed += session.exec(query)
     return Member(
         job.id,
         job.lease_token,
         request_id,
         {record.record: bytes(record.salt) for record in claimed},
         {record.record: record.subject_id for record in claimed},
+        0 if scope.records is None else len(scope.records) - len(claimed),
     )
 
 

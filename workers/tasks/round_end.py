@@ -143,6 +143,6 @@ def _is_settled(session: Session, row: Round) -> bool:
 
     Those whose clients dropped out of it are parked still, without a draft of its.
     """
-    query = select(Job).where(col(Job.request_id).in_(row.requests), Job.stage != PARKED)
+    query = select(Job).where(col(Job.request_id).in_(list(row.requests)), Job.stage != PARKED)
     requests = [session.get_one(ErasureRequest, job.request_id) for job in session.exec(query)]
     return all(request.state in CLOSED for request in requests)

@@ -7,7 +7,7 @@ which the clients that hold the records release them.
 import secrets
 from typing import Any
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import insert, update
 from sqlmodel import Session, col, select
 
 from app import canonical
@@ -97,6 +97,7 @@ def run(services: Services, lease: Lease) -> None:
                     **outcome.notes,
                     **_cast(case, found),
                     "batch": str(len(released)),
+                    **batch.gone_before(member),
                 },
                 artifacts=shredded,
                 added=draft.write_commitments(list(fresh.values())),
@@ -221,9 +222,7 @@ def _forget(
         for record in member.salts
     ]
     session.connection().execute(insert(Tombstone), stones)
-    session.connection().execute(
-        delete(Record).where(col(Record.claimed_by) == member.request_id)
-    )
+    versions.remove_records(session, lease.model_id, list(member.salts))
     request = session.get_one(ErasureRequest, member.request_id)
     request.state = "verifying"
     record_request_event(

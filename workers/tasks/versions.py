@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app.certificates.retained import retained_root
@@ -128,6 +129,19 @@ def commitments_of(session: Session, model_id: int, records: Collection[str]) ->
         )
         found += [bytes(value) for value in session.exec(query)]
     return sorted(found)
+
+
+def remove_records(session: Session, model_id: int, records: list[str]) -> int:
+    """Take records out of the training set, whoever claimed them; return how many."""
+    session.flush()  # or what is expired below would lose changes that are not written
+    removed = 0
+    for chunk in chunks(records):
+        statement = delete(Record).where(
+            col(Record.model_id) == model_id, col(Record.record).in_(chunk)
+        )
+        removed += session.connection().execute(statement).rowcount
+    session.expire_all()
+    return removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.service import scope
 from models import Artifact, ErasureRequest, FeatureBlock, Job, Record, Subject
 from models.types import utcnow
 from tests.installation import Installation
@@ -203,11 +205,12 @@ def test_a_request_whose_records_an_earlier_one_took_says_so(ready: Installation
 def test_a_verifier_notices_rows_of_the_client_that_remain(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave_one(session: Session, *_: object) -> None:
-        record = session.exec(select(Record).where(Record.record == "r1")).one()
-        record.claimed_by = None
+    honest = scope.meant
 
-    monkeypatch.setattr("workers.tasks.batch.claim_again", leave_one)
+    def leave_one(*arguments: Any) -> list[Record]:
+        return [record for record in honest(*arguments) if record.record != "r1"]
+
+    monkeypatch.setattr("workers.tasks.batch.meant", leave_one)
     request = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
     ready.drain()
     assert state(ready, request) == "failed"

@@ -224,16 +224,6 @@ def test_silence_goes_to_a_person_and_never_counts_as_done(
     installation.check()
 
 
-def test_a_client_may_withdraw_while_it_waits(
-    installation: Installation, remote: Remote
-) -> None:
-    """A request that waits for its client has begun: like any begun one it goes on."""
-    wanted = remote.owned("c2")[:2]
-    request_id = erase(installation, {"level": "sample", "records": wanted})
-    answer = installation.caller.signed("DELETE", f"/v1/requests/{request_id}")
-    assert answer.status_code == 409
-
-
 FORGED = [
     ("a negative square", lambda m: {**m, "gram": _with(m["gram"], 0, -5)}),
     ("too large a square", lambda m: {**m, "gram": _with(m["gram"], 0, 2**60)}),
