@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo test check fmt benchmarks-ridge lock clean
+.PHONY: demo demo-federated test check fmt benchmarks-ridge lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
+
+demo-federated: $(STAMPS)/federated
+	$(BIN)/lethe demo-federated $(ARGS)
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)

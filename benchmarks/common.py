@@ -96,7 +96,7 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
     time.sleep(PAUSE)
     started = time.perf_counter()
     result = work()
-    return result, time.perf_counter() - started
+    return result, round(time.perf_counter() - started, 7)
 
 
 def peak(work: Callable[[], object]) -> int:

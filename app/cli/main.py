@@ -15,10 +15,11 @@ from app.errors import LetheError
 GROUP = "lethe.commands"
 
 # Each extra includes the ones before it: the last that anything asks for is the answer.
-_EXTRAS = ("server", "worker", "demo")
+_EXTRAS = ("server", "worker", "demo", "federated")
 _EXTRA_OF_COMMAND = {
     "client": "worker",
     "demo": "demo",
+    "demo-federated": "federated",
     "features": "worker",
     "model": "worker",
     "round": "worker",
@@ -30,6 +31,7 @@ _EXTRA_OF_PACKAGE = {
     "scipy": "worker",
     "sklearn": "demo",
     "threadpoolctl": "worker",
+    "torch": "federated",
 }
 _BASE_PACKAGES = frozenset(
     {"click", "cryptography", "http_message_signatures", "http_sf", "httpx2", "rfc8785"}

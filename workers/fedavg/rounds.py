@@ -193,7 +193,8 @@ def train(
     for round in range(len(records) + 1, config.rounds + 1):
         state, record = run_round(network, state, clients, config, engine, round)
         records.append(record)
-        last = round == config.rounds or (after is not None and after(state, record))
+        stopped = after is not None and after(state, record)
+        last = stopped or round == config.rounds
         if save is not None and (round % every == 0 or last):
             save(Checkpoint(state, tuple(records)).encode(pin))
         if last:

@@ -1,0 +1,245 @@
+"""Results as the generated part of a page, between two markers that keep the prose."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.ridge_paper.chunks import Chunks
+from benchmarks.ridge_paper.contenders import FEDAVG, OURS, PAPER, REFIT
+from benchmarks.ridge_paper.cost import Cost
+from benchmarks.ridge_paper.results import Results
+from benchmarks.ridge_paper.stream import Stream
+from benchmarks.ridge_paper.table3 import CENTRAL, EXACT
+from benchmarks.ridge_paper.table3 import Row as Accuracy
+from benchmarks.ridge_paper.table4 import Row as Partition
+from benchmarks.ridge_paper.width import Width
+
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+
+
+def write_page(results: Results, pictures: Sequence[str], page: Path) -> None:
+    """Replace what stands between the markers of a page, or start one."""
+    text = page.read_text() if page.exists() else f"# Ridge benchmarks\n\n{BEGIN}\n{END}\n"
+    before, found, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not (found and closed):
+        raise ValueError(f"{page.name} has no markers {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{render(results, pictures)}\n{END}{after}")
+
+
+def render(results: Results, pictures: Sequence[str]) -> str:
+    """Return Markdown of everything measured."""
+    parts = [_summary(results)]
+    if results.table3:
+        parts.append(_table3(results.table3))
+    if results.table4:
+        parts.append(_table4(results.table4))
+    if results.stream:
+        parts.append(_table5(results.stream) + _picture(pictures, "ridge-figure3.png", FIGURE3))
+    if results.chunks:
+        parts.append(_chunks(results.chunks, pictures))
+    if results.width:
+        parts.append(_width(results.width) + _picture(pictures, "acu-width.png", WIDTH))
+    if results.cost:
+        parts.append(_cost(results.cost[0]) + _picture(pictures, "deletion-by-n.png", BY_N))
+    return "\n".join(parts)
+
+
+FIGURE3 = "Figure 3: cumulative time of single deletions by each method, logarithmic"
+WIDTH = "Time and peak memory of ACU by the width of its random features"
+BY_N = "One deletion by Variant B costs the same at every number of rows; a refit grows"
+
+
+def _summary(results: Results) -> str:
+    bits = results.exact_bits()
+    size = "a quick run on a small part, only to see that it works" if results.quick else "full"
+    lines = [
+        f"Run: {size}. {results.machine.get('processor', '')}, Python "
+        f"{results.machine.get('python', '')}, NumPy {results.machine.get('numpy', '')}. "
+        f"{sum(results.seconds.values()) / 60:.0f} minutes.",
+        "",
+    ]
+    if bits:
+        lines += [
+            f"**The exact ledger and its retraining differ in {sum(bits)} bits**, in "
+            f"{len(bits)} comparisons of their files (statistics and head).",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _table3(rows: list[Accuracy]) -> str:
+    names = (CENTRAL, FEDAVG, *PAPER, EXACT)
+    head = ("data", "n", "d", "c", *names)
+    body = [
+        (
+            row.data,
+            f"{row.rows:,}",
+            str(row.dimension),
+            str(row.classes),
+            *(f"{row.accuracy[name]:.4f}" for name in names),
+        )
+        for row in rows
+    ]
+    about = "\n".join(
+        f"- {row.data}: {row.about}; {row.test_rows:,} test rows." for row in rows
+    )
+    return f"## Table 3: test accuracy, 100 clients\n\n{_table(head, body)}\n{about}\n"
+
+
+def _table4(rows: list[Partition]) -> str:
+    body = []
+    for row in rows:
+        clients = ", ".join(f"{count:,}" for count in row.clients)
+        for name, values in row.deviation.items():
+            body.append((row.data, clients, name, *(_deviation(value) for value in values)))
+        bits = [f"**{value} bits**" for value in row.exact_bits]
+        body.append((row.data, clients, EXACT, *bits))
+    head = ("data", "clients", "ledger", "few", "some", "many")
+    solver = ", ".join(f"{row.data} {row.solver:.1e}" for row in rows)
+    return (
+        "## Table 4: deviation from central retraining\n\n"
+        f"{_table(head, body)}\n"
+        "Relative Frobenius distance to scikit-learn's float64 head. That head's own distance "
+        f"to the exact solution: {solver}.\n"
+    )
+
+
+def _table5(runs: list[Stream]) -> str:
+    deviations, times = [], []
+    for run in runs:
+        for name in (*PAPER, *OURS):
+            values = [_deviation(value) for value in run.deviation[name]]
+            if name == "ridge-exact":
+                values = [f"**{bits} bits**" for bits in run.exact_bits]
+            bound = f"{run.bound[name][-1]:.1e}" if name in OURS else "none"
+            deviations.append((run.data, _kind(name), *values, bound))
+            times.append(
+                (
+                    run.data,
+                    _kind(name),
+                    f"{1e3 * sorted(run.seconds[name])[run.length // 2]:.2f}",
+                    f"{run.ratio(REFIT, name):,.0f}x",
+                    f"{run.ratio(FEDAVG, name):,.0f}x",
+                    str(run.resets.get(name, 0)),
+                )
+            )
+    checkpoints = runs[0].checkpoints
+    length = runs[0].length
+    return (
+        f"## Table 5 and figure 3: {length} single deletions, then added back\n\n"
+        f"{_table(('data', 'method', *checkpoints, 'proven'), deviations)}\n"
+        "Relative Frobenius deviation; `proven` is the relative bound that a certificate "
+        "would state at the end.\n\n"
+        + _table(
+            ("data", "method", "median ms", "refit takes", "FedAvg takes", "resets"), times
+        )
+    )
+
+
+def _chunks(runs: list[Chunks], pictures: Sequence[str]) -> str:
+    text = "## Figure 2, and ACU's figures 3 and 4: a quarter of the rows leaves\n"
+    for requests, number in ((25, 3), (50, 4)):
+        mine = [run for run in runs if run.requests == requests]
+        if not mine:
+            continue
+        head = ("method", *(f"{run.data}, {run.rows:,} rows" for run in mine))
+        body = [
+            (_kind(name), *(_chunk_cell(run, name) for run in mine))
+            for name in (*PAPER, *OURS, REFIT, FEDAVG)
+        ]
+        bits = [count for run in mine for count in run.exact_bits]
+        ridge = f"Figure 2: accuracy and cumulative time over {requests} chunked deletions"
+        acu = f"ACU's figure {number}: accuracies and cumulative time over {requests} requests"
+        text += (
+            f"\n### {requests} requests\n\n"
+            "Seconds for all of them, then how many times that a scikit-learn refit and a "
+            f"FedAvg retraining take at each request.\n\n{_table(head, body)}\n"
+            f"`ridge-exact` and retraining: {sum(bits)} bits apart in {len(bits)} "
+            "comparisons.\n"
+        )
+        text += _picture(pictures, f"ridge-figure2-{requests}.png", ridge)
+        text += _picture(pictures, f"acu-figure{number}.png", acu)
+    return text
+
+
+def _chunk_cell(run: Chunks, name: str) -> str:
+    total = sum(run.seconds[name]) * run.requests / len(run.seconds[name])
+    if name in (REFIT, FEDAVG):
+        return f"{total:.1f} s"
+    return f"{total:.2f} s, {run.ratio(REFIT, name):.0f}x, {run.ratio(FEDAVG, name):.0f}x"
+
+
+def _width(rows: list[Width]) -> str:
+    head = (
+        "d",
+        "ACU",
+        "learn s",
+        "forget 1, s",
+        "forget 128, s",
+        "learn 128 back, s",
+        "peak GiB",
+        "per d × d",
+        "deviation",
+        "proven",
+        "test",
+    )
+    body = [
+        (
+            f"{row.width:,}",
+            "plain float64" if row.kind == "float64" else "exact statistics",
+            f"{row.learn:.1f}",
+            f"{row.forget_one:.3f}",
+            f"{row.forget_batch:.2f}",
+            f"{row.learn_back:.2f}",
+            f"{row.peak / 1024:.2f}",
+            f"{(row.peak - row.before) * 2**20 / (8 * row.width**2):.1f}",
+            f"{row.deviation:.1e}",
+            "none" if row.bound is None else f"{row.bound:.1e}",
+            f"{row.accuracy:.4f}",
+        )
+        for row in rows
+    ]
+    return (
+        f"## ACU on wide random features: {rows[0].data}, {rows[0].rows:,} rows\n\n"
+        f"{_table(head, body)}\n"
+        "`per d × d`: what the peak adds to the memory held before, in matrices of d × d "
+        "float64.\n"
+    )
+
+
+def _cost(cost: Cost) -> str:
+    claims = [
+        (line.name, _number(line.value), line.target, "met" if line.met else "**not met**")
+        for line in cost.claims
+    ]
+    sizes = [
+        (f"{n:,}", f"{1e3 * deletion:.2f}", f"{1e3 * refit:.1f}", f"{refit / deletion:.0f}x")
+        for n, deletion, refit in zip(cost.sizes, cost.deletion, cost.refits, strict=True)
+    ]
+    return (
+        f"## One deletion against a refit: n {cost.n:,}, d {cost.d}, c {cost.c}\n\n"
+        f"{_table(('claim', 'measured', 'target', ''), claims)}\n"
+        f"{_table(('n', 'deletion with bound, ms', 'refit, ms', 'ratio'), sizes)}"
+    )
+
+
+def _kind(name: str) -> str:
+    return f"{name}, plain float64" if name in PAPER else f"`{name}`" if name in OURS else name
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if 100 <= value < 1e9 else f"{value:.3g}"
+
+
+def _deviation(value: float | None) -> str:
+    return "breaks down" if value is None else f"{value:.1e}"
+
+
+def _picture(pictures: Sequence[str], name: str, text: str) -> str:
+    return f"\n![{text}]({name})\n" if name in pictures else ""
+
+
+def _table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
+    names = list(head)
+    rows = [names, ["---"] * len(names), *(list(row) for row in body)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -1,0 +1,50 @@
+"""Table 3: test accuracy of every way to the head, on 100 clients.
+
+FATS and Exact-Fun, which the paper has too, are not ridge heads and are not measured here.
+"""
+
+from dataclasses import dataclass
+
+from benchmarks.common import refit
+from benchmarks.ridge_paper import fedavg
+from benchmarks.ridge_paper.contenders import FEDAVG, PAPER, Start
+from benchmarks.ridge_paper.exact import federated, head64
+from benchmarks.ridge_paper.partition import members
+from workers.arrays import Matrix
+
+CENTRAL, EXACT = "central ridge", "exact ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Test accuracy on one data set by each method, and what the data set is."""
+
+    data: str
+    about: str
+    rows: int
+    dimension: int
+    classes: int
+    test_rows: int
+    accuracy: dict[str, float]
+
+
+def measure(start: Start, quick: bool) -> Row:
+    """Return the table's row for one data set, whose contenders are trained already."""
+    task, config = start.task, start.task.config
+    schedule = fedavg.Schedule(rounds=20) if quick else fedavg.Schedule()
+    exact = federated(task, members(start.owners))
+    heads: dict[str, Matrix] = {
+        CENTRAL: refit(task.features, task.targets, config.penalty),
+        FEDAVG: fedavg.train(task, start.owners, schedule),
+        **{name: ledger.head() for name, ledger in start.contenders(PAPER).items()},
+        EXACT: head64(exact),
+    }
+    return Row(
+        data=task.name,
+        about=task.about,
+        rows=len(task.rows),
+        dimension=config.dimension,
+        classes=config.classes,
+        test_rows=len(task.test_labels),
+        accuracy={name: task.accuracy(head) for name, head in heads.items()},
+    )

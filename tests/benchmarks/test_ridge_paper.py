@@ -1,0 +1,342 @@
+"""The benchmark's own promises, on digits: who must agree, who may drift, what is kept."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.common import refit
+from benchmarks.ridge_paper import chunks, fedavg, plots, report, stream, table3, table4, width
+from benchmarks.ridge_paper.__main__ import main
+from benchmarks.ridge_paper.contenders import FEDAVG, OURS, PAPER, REFIT, Ours, Start
+from benchmarks.ridge_paper.data import digits, load, read
+from benchmarks.ridge_paper.exact import Files, bits_apart, federated, files, head64, retrained
+from benchmarks.ridge_paper.ledgers import Acu, VariantA, VariantB, deviation, pooled
+from benchmarks.ridge_paper.partition import members
+from benchmarks.ridge_paper.results import Results, format_results, parse_results
+from benchmarks.ridge_paper.task import Task, make_task
+from workers.statistics.gram import RidgeStatistics
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return digits(32)
+
+
+@pytest.fixture(scope="module")
+def start(task: Task) -> Start:
+    return Start(task)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pauses() -> Iterator[None]:
+    """Nothing is timed here, so nobody has to wait for idle threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("benchmarks.common.PAUSE", 0.0)
+        patch.setattr("benchmarks.ridge_paper.stream.PAUSE", 0.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def results(task: Task, start: Start) -> Results:
+    return Results(
+        quick=True,
+        machine={"processor": "x"},
+        seconds={"stream": 1.0},
+        table3=[table3.measure(start, quick=True)],
+        table4=[table4.measure(task, quick=True)],
+        stream=[stream.measure(start, quick=True)],
+        chunks=[chunks.measure(start, 25, quick=True)],
+    )
+
+
+def test_the_exact_ledger_is_zero_bits_off_everywhere(results: Results) -> None:
+    bits = results.exact_bits()
+    assert len(bits) == 3 + 4 + 5
+    assert set(bits) == {0}
+
+
+def test_one_unit_in_one_statistic_is_seen_as_bits(task: Task) -> None:
+    state = retrained(task)
+    gram = state.statistics.gram.copy()
+    gram[3, 3] += 1
+    changed = RidgeStatistics(gram, state.statistics.moment, state.statistics.rows)
+    other = files(replace(state, statistics=changed), task.config)
+    assert files(state, task.config).bits_apart(other) > 0
+
+
+def test_a_row_that_was_not_deleted_is_seen_as_bits(task: Task, start: Start) -> None:
+    keep = np.ones(len(task.rows), dtype=np.bool_)
+    keep[7] = False
+    exact = start.contenders(("ridge-exact",))["ridge-exact"]
+    assert isinstance(exact, Ours)
+    alone = files(retrained(task, keep), task.config)
+    assert files(exact.state, task.config).bits_apart(alone) > 0
+    exact.change(np.array([7]), -1)
+    assert files(exact.state, task.config).bits_apart(alone) == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "bits"),
+    [
+        (b"", b"", 0),
+        (b"\x00", b"\x00", 0),
+        (b"\x01", b"\x02", 2),
+        (b"\xff", b"", 8),
+        (b"a", b"ab", 8),
+    ],
+)
+def test_bits_are_counted(left: bytes, right: bytes, bits: int) -> None:
+    assert bits_apart(left, right) == bits
+    assert Files(left, right).bits_apart(Files(right, left)) == 2 * bits
+
+
+def test_every_partition_gives_the_retrained_files(task: Task) -> None:
+    alone = files(retrained(task), task.config)
+    for count in (1, 3, 100):
+        state = federated(task, members(task.owners(count)))
+        assert files(state, task.config).bits_apart(alone) == 0
+
+
+def test_the_papers_ledgers_follow_the_oracle_and_not_exactly(task: Task) -> None:
+    x, y, config = task.features, task.targets, task.config
+    gone, kept = np.arange(40), np.arange(40, len(x))
+    oracle = refit(x[kept], y[kept], config.penalty)
+    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-1)):
+        for kind in (VariantA, VariantB, Acu):
+            ledger = kind(config.dimension, config.classes, config.penalty, dtype)
+            ledger.update(x, y, +1)
+            for i in gone:
+                ledger.update(x[i : i + 1], y[i : i + 1], -1)
+            assert ledger.head().dtype == dtype
+            assert 0 < deviation(ledger.head(), oracle) < tolerance, (kind, dtype)
+
+
+def test_a_ledger_that_deletes_the_wrong_row_is_off(task: Task) -> None:
+    x, y, config = task.features, task.targets, task.config
+    ledger = VariantB(config.dimension, config.classes, config.penalty)
+    ledger.update(x, y, +1)
+    ledger.update(x[1:2], y[1:2], -1)
+    assert deviation(ledger.head(), refit(x[1:], y[1:], config.penalty)) > 1e-6
+
+
+def test_stacked_factors_of_clients_are_the_whole(task: Task) -> None:
+    x, y, config = task.features, task.targets, task.config
+    ledger = VariantB(config.dimension, config.classes, config.penalty)
+    pooled(ledger, x, y, members(task.owners(100)))
+    assert deviation(ledger.head(), refit(x, y, config.penalty)) < 1e-9
+
+
+def test_copies_of_contenders_go_their_own_way(task: Task, start: Start) -> None:
+    before = {name: contender.head() for name, contender in start.contenders().items()}
+    for contender in start.contenders().values():
+        contender.change(np.arange(200), -1)
+    for name, contender in start.contenders().items():
+        assert np.array_equal(contender.head(), before[name]), name
+
+
+def test_deletions_and_additions_stay_near_and_are_proven(results: Results) -> None:
+    (run,) = results.stream
+    assert run.checkpoints == ["10 deletions", "20 deletions", "10 added back", "20 added back"]
+    assert all(0 < value < 1e-9 for name in PAPER for value in run.deviation[name])
+    assert run.deviation["ridge-exact"] == [0.0] * 4
+    for name in OURS:
+        assert all(
+            off <= bound
+            for off, bound in zip(run.deviation[name], run.bound[name], strict=True)
+        )
+    assert {name: len(run.seconds[name]) for name in (*PAPER, *OURS)} == dict.fromkeys(
+        (*PAPER, *OURS), 20
+    )
+    assert len(run.seconds[REFIT]) == 4
+    assert len(run.seconds[FEDAVG]) == 2
+
+
+def test_all_ridge_heads_are_equally_accurate(results: Results) -> None:
+    (row,) = results.table3
+    ridge = {value for name, value in row.accuracy.items() if name != FEDAVG}
+    assert max(ridge) - min(ridge) < 0.01
+    (run,) = results.chunks
+    for name in (*PAPER, *OURS):
+        assert np.allclose(run.test[name], run.test[REFIT], atol=0.01), name
+        assert np.allclose(run.retained[name], run.retained[REFIT], atol=0.01), name
+
+
+def test_single_precision_is_worse_than_double(results: Results) -> None:
+    (row,) = results.table4
+    for variant in ("Variant A", "Variant B"):
+        single, double = row.deviation[f"{variant}, fp32"], row.deviation[f"{variant}, fp64"]
+        for low, high in zip(single, double, strict=True):
+            assert low is not None
+            assert high is not None
+            assert low > 1e3 * high
+
+
+def test_fedavg_learns_and_forgets_nobody_it_keeps(task: Task) -> None:
+    owners = task.owners(20)
+    keep = np.ones(len(owners), dtype=np.bool_)
+    schedule = fedavg.Schedule(rounds=30)
+    head = fedavg.train(task, owners, schedule, keep)
+    assert task.accuracy(head) > 0.7  # chance is 0.1
+    assert np.array_equal(head, fedavg.train(task, owners, schedule))
+    keep[task.rows.labels == 4] = False
+    without = fedavg.train(task, owners, schedule, keep)
+    assert 4 not in np.argmax(task.test @ without, axis=1)
+
+
+def test_natural_clients_stay_whole(task: Task) -> None:
+    names = np.array([f"maintainer-{i % 37}" for i in range(len(task.rows))])
+    own = make_task(
+        "x", "", (task.features, task.rows.labels), (task.test, task.test_labels), 10, names
+    )
+    owners = own.owners(5)
+    assert own.client_counts(quick=False) == (10, 100, 37)
+    assert set(owners.tolist()) == set(range(5))
+    assert all(len(set(owners[names == name].tolist())) == 1 for name in set(names.tolist()))
+
+
+def test_wide_random_features_are_measured_in_a_process_of_their_own(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(width, "QUICK_WIDTHS", (160,))
+    plain, proven = width.measure(task, quick=True)
+    assert (plain.kind, proven.kind) == width.KINDS
+    assert plain.rows == proven.rows == 400
+    assert plain.bound is None
+    assert proven.bound is not None
+    assert proven.deviation < 1e-10
+    assert plain.deviation < 1e-9
+    assert 0 < proven.before <= proven.peak
+    with pytest.raises(RuntimeError, match="d = 160"):
+        width._child("x", Path("missing.npz"), 160, "integers")
+
+
+def test_results_survive_their_file(results: Results) -> None:
+    assert parse_results(format_results(results)) == results
+    broken = json.loads(format_results(results))
+    broken["table3"][0]["unknown"] = 1
+    with pytest.raises(TypeError):
+        parse_results(json.dumps(broken))
+
+
+def test_the_page_keeps_its_prose_and_shows_every_picture(
+    results: Results, tmp_path: Path
+) -> None:
+    page = tmp_path / "ridge.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    pictures = plots.draw_all(results, tmp_path)
+    report.write_page(results, pictures, page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "differ in 0 bits" in text
+    assert pictures == ["ridge-figure2-25.png", "acu-figure3.png", "ridge-figure3.png"]
+    for picture in pictures:
+        assert f"]({picture})" in text
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    report.write_page(results, pictures, page)
+    assert page.read_text() == text
+    page.write_text("no markers")
+    with pytest.raises(ValueError, match="markers"):
+        report.write_page(results, pictures, page)
+
+
+def test_a_page_says_how_many_bits_are_off(results: Results) -> None:
+    spoiled = parse_results(format_results(results))
+    spoiled.table4[0].exact_bits[1] = 3
+    assert "differ in 3 bits" in report.render(spoiled, ())
+
+
+def test_files_are_told_by_their_arrays(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    images = rng.integers(0, 256, (60, 5, 5), dtype=np.uint8)
+    np.savez(
+        tmp_path / "grey.npz",
+        train_images=images, train_labels=labels, test_images=images, test_labels=labels,
+    )  # fmt: skip
+    np.savez(
+        tmp_path / "own.npz", features=rng.normal(size=(60, 4)), labels=labels, clients=labels
+    )
+    grey, own = load([tmp_path], quick=True, cache=tmp_path)
+    assert grey.config.dimension == 256
+    assert grey.natural is None
+    assert own.config.dimension == 4
+    assert own.natural is not None
+    np.savez(
+        tmp_path / "flat.npz",
+        train_images=images[0], train_labels=labels, test_images=images[0], test_labels=labels,
+    )  # fmt: skip
+    outcome = CliRunner().invoke(
+        main, ["--data", str(tmp_path / "flat.npz"), "--out", str(tmp_path)]
+    )
+    assert outcome.exit_code == 1
+    assert "images must be" in outcome.output
+
+
+def test_colour_images_without_torch_name_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "benchmarks.ridge_paper.network", raising=False)
+    images, labels = np.zeros((9, 32, 32, 3), np.uint8), np.arange(9)
+    file = tmp_path / "colour.npz"
+    np.savez(
+        file, train_images=images, train_labels=labels, test_images=images, test_labels=labels
+    )
+    outcome = CliRunner().invoke(main, ["--data", str(file), "--out", str(tmp_path)])
+    assert outcome.exit_code == 1
+    assert "extra `torch`" in outcome.output
+
+
+def test_a_network_is_trained_on_base_images_alone_and_cached(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Any] = {
+        "train_images": rng.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8),
+        "train_labels": np.arange(60) % 2,
+        "test_images": rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8),
+        "test_labels": np.arange(12) % 2,
+    }
+    np.savez(tmp_path / "colour.npz", **arrays)
+    first = read(tmp_path / "colour.npz", quick=True, cache=tmp_path)
+    assert len(first.rows) == 40  # 20 of 60 train the network and are not federated
+    assert len(list(tmp_path.glob("features-*.npz"))) == 1
+    again = read(tmp_path / "colour.npz", quick=True, cache=tmp_path)
+    assert np.array_equal(first.features, again.features)
+    # Other labels of federated rows change nothing that the network knows.
+    arrays["train_labels"][20:] = 0
+    np.savez(tmp_path / "colour.npz", **arrays)
+    assert np.array_equal(
+        first.features, read(tmp_path / "colour.npz", True, tmp_path).features
+    )
+
+
+def test_only_some_parts_are_measured_and_the_others_stay(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.ridge_paper.__main__.CACHE", tmp_path)
+    (tmp_path / "ridge.json").write_text(format_results(results))
+    outcome = CliRunner().invoke(main, ["--quick", "--only", "table4", "--out", str(tmp_path)])
+    assert outcome.exit_code == 0, outcome.output
+    kept = parse_results((tmp_path / "ridge.json").read_text())
+    assert kept.stream == results.stream
+    assert kept.table4[0].data == "digits"
+    assert kept.table4 != results.table4
+    unknown = CliRunner().invoke(main, ["--only", "table9", "--out", str(tmp_path)])
+    assert unknown.exit_code == 2
+    assert "table9" in unknown.output
+
+
+def test_the_solution_is_what_the_head_rounds(task: Task) -> None:
+    state = retrained(task)
+    solution = head64(state, exact=True)
+    assert np.array_equal(solution.astype(np.float32), state.head)
+    assert deviation(refit(task.quantised, task.targets, task.config.penalty), solution) < 1e-11

@@ -1,0 +1,136 @@
+"""`lethe demo-federated`: a deep model forgets one of ten clients, by every method that can.
+
+Measurements, not certificates: whether a model has forgotten is told by comparing it with the
+one retrained without the client, which this demonstration can afford and production cannot.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from workers.datasets.digit_images import load_digit_images
+from workers.datasets.image_npz import load_image_npz
+from workers.demo.forgetting import (
+    ALPHA,
+    CLIENTS,
+    Measured,
+    federate,
+    learn,
+    measure,
+    unlearn,
+)
+from workers.fedavg.base import Work
+from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.fedavg.rounds import sizes
+from workers.networks.weights import count
+from workers.unlearning.base import Hooks, Tick
+from workers.unlearning.registry import known, make
+
+METHODS = ("natural", "puf-special", "puf-regular", "hf-kcu")
+RECOVERY = {"rounds": 2, "epochs": 1.0}
+BAR = 24
+
+
+def table(lines: Sequence[Measured], baseline: Work) -> str:
+    """Return the lines as a table; `baseline` is the retraining that compute is held to."""
+    header = ("model", "test", "forget", "retained", "seconds", "GFLOP", "MB", "compute", "")
+    rows: list[tuple[str, ...]] = [header]
+    for line in lines:
+        if line.work is None:
+            rows.append((line.name, *"-------", line.note))
+            continue
+        work = line.work
+        sent = (work.bytes_down + work.bytes_up) / 1e6
+        ratio = f"1/{baseline.flops / work.flops:.1f}" if work.flops else "0"
+        rows.append(
+            (
+                line.name,
+                *(f"{100 * share:.1f}" for share in (line.test, line.forget, line.retained)),
+                f"{work.seconds:.1f}",
+                f"{work.flops / 1e9:.1f}",
+                f"{sent:.1f}",
+                ratio,
+                line.note,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column in (0, len(header) - 1) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+class Teller:
+    """Progress on stderr: one line that is rewritten, or in a file one line for each phase."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._started = time.perf_counter()
+        self._name = ""
+
+    def begin(self, name: str) -> Callable[[Tick], None]:
+        """Begin a phase; the result is what hears of its rounds."""
+        self.end()
+        self._name, self._started = name, time.perf_counter()
+        click.echo(f"{name} …", err=True, nl=not self._live)
+        return self._tell
+
+    def end(self) -> None:
+        """End the phase, if there is one."""
+        if self._name:
+            seconds = time.perf_counter() - self._started
+            lead = "\r" if self._live else ""
+            click.echo(f"{lead}{self._name}: {seconds:.1f} s{' ' * 40}".rstrip(), err=True)
+        self._name = ""
+
+    def _tell(self, tick: Tick) -> None:
+        if self._live:
+            filled = round(BAR * tick.done / tick.total)
+            bar = "#" * filled + "-" * (BAR - filled)
+            loss = "" if tick.loss is None else f", loss {tick.loss:.3f}"
+            text = f"\r{self._name}: {tick.phase} [{bar}] {tick.done}/{tick.total}{loss}    "
+            click.echo(text, err=True, nl=False)
+
+
+def run(data: Path | None, seed: int, rounds: int) -> None:
+    """Train, forget one client by each method, retrain, and print the table.
+
+    Raises RefusedError or DatasetError for data that cannot be used.
+    """
+    images = load_digit_images() if data is None else load_image_npz(data)
+    local = LocalConfig(epochs=2, batch_size=32, learning_rate=0.05, momentum=0.9)
+    config = TrainingConfig(rounds=rounds, seed=seed, local=local)
+    federated = federate(images, config, seed=seed)
+    total = sum(sizes(federated.clients).values())
+    click.echo(
+        f"{CLIENTS} clients with {total} images, labels skewed by Dirichlet({ALPHA}); the "
+        f"largest, with {len(federated.forget)} of them, is to be forgotten.\n"
+        f"SimpleCNN, {count(federated.network):,} parameters, FedAvg, {rounds} rounds of 2 "
+        "local epochs.\n"
+        "These are measurements. No certificate is issued: the service does not run deep "
+        "models yet."
+    )
+    teller = Teller()
+    case, work = learn(federated, teller.begin("original model"))
+    lines = [measure(federated, "original", case.weights, work)]
+    for method in METHODS:
+        if method not in known():
+            continue
+        lines.append(
+            unlearn(federated, case, method, {"recovery": RECOVERY}, teller.begin(method))
+        )
+    retrained = make("retrain").run(case, Hooks(tell=teller.begin("retrain")))
+    teller.end()
+    lines.append(measure(federated, "retrained", retrained.weights, retrained.work))
+    click.echo("\nAccuracy in %, on rows of the test set, of the client that goes, of the rest")
+    click.echo(table(lines, retrained.work))
+    click.echo(
+        "\nForgetting is the forget accuracy of the retrained model, no more and no less. "
+        "Natural is\nthe control: recovery without unlearning. Recovery: 2 rounds of 1 epoch."
+    )

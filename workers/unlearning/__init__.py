@@ -1,0 +1,1 @@
+"""Unlearning for federated deep models: approximate methods, their guard, and retraining."""

@@ -1,0 +1,100 @@
+"""HF-KCU, corrected: one Newton step to the optimum of those who stay, by conjugate gradients.
+
+Source: "Causal Unlearning in Collaborative Optimization" (arXiv 2605.20341). Its step
+Δ = -w H⁻¹ g has the wrong sign and scale: at an optimum the gradients sum to zero, and taking
+m of n rows away moves it by
+
+    Δ = +(m / (n - m)) H_R⁻¹ g_F          "influence", where the model is near an optimum
+    Δ = -H_R⁻¹ g_R                        "newton", where it is not: a full Newton step
+
+with H_R over the rows that stay and g_F, g_R the mean gradients of those that go and stay.
+Both are equal at an optimum, and exact where the loss is quadratic. Neither the clients who
+leave nor their curvature are needed for the second. Weight decay counts as the part
+(λ/2)‖θ‖² of each row's loss. `variant="as-printed"` is the paper's Algorithm 1, an ablation.
+"""
+
+from dataclasses import dataclass, replace
+
+from workers.fedavg.seeds import derive
+from workers.networks.weights import from_vector, to_vector
+from workers.unlearning.base import Case, Hooks, Need, Unlearned, check_needs
+from workers.unlearning.guard import along, take_step
+from workers.unlearning.hf_kcu_direction import Direction, corrected
+from workers.unlearning.hf_kcu_printed import as_printed
+from workers.unlearning.hf_kcu_products import Asking
+from workers.unlearning.hf_kcu_settings import Settings
+from workers.unlearning.recovery import Step, step_and_recover
+
+
+@dataclass(frozen=True, slots=True)
+class HfKcu(Settings):
+    """HF-KCU; its settings are those of `Settings`."""
+
+    @property
+    def id(self) -> str:
+        """The method's name."""
+        return "hf-kcu"
+
+    @property
+    def version(self) -> str:
+        """The method's version."""
+        return "1"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Validation rows where the step is guarded, the targets where the form asks them."""
+        found: set[Need] = set() if self.guard is None else {"validation"}
+        if self.variant == "as-printed":
+            found.add("targets")
+        return frozenset(found)
+
+    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        """Return the model after the step and recovery.
+
+        Raises UnmetNeedError, TargetError, NobodyAnsweredError, CurvatureError,
+        BreakdownError, NoSafeStepError, DivergedError; the model is then as it was.
+        """
+        check_needs(self.needs, case)
+        spelled = f"{self.id}/{self.version} {self!r}"
+        return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
+
+    def direction(self, case: Case) -> Direction:
+        """Return Δ and its report without taking the step. Raises as `run`."""
+        asking = Asking(
+            case.network,
+            case.weights,
+            case.config.local,
+            derive(case.config.seed, self.id, case.config.rounds),
+            case.config.timeout,
+            self.max_norm,
+        )
+        if self.variant == "as-printed":
+            return as_printed(case, self, asking)
+        found = corrected(case, self, asking)
+        size = float(to_vector(case.weights).double().norm())
+        length = float(found.delta.norm())
+        if self.scaling is not None and length > self.scaling * size:
+            kept = self.scaling * size / length
+            found = replace(found, delta=kept * found.delta, scaling=kept)
+        return found
+
+    def _step(self, case: Case) -> Step:
+        found = self.direction(case)
+        stepped = take_step(
+            along(case.weights, from_vector(found.delta, case.network)),
+            self.step,
+            judge=case.validation,
+            guard=self.guard,
+        )
+        notes = {
+            "hf-kcu.variant": self.variant,
+            "hf-kcu.product": self.product,
+            "hf-kcu.damping": f"{self.damping:.6g}",
+            "hf-kcu.causal": self.causal,
+            **found.notes(),
+            **stepped.notes(),
+        }
+        return Step(stepped.weights, found.work + stepped.work, notes)
+
+
+METHODS = {"hf-kcu": HfKcu}

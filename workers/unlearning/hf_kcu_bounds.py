@@ -1,0 +1,90 @@
+"""How far bounded poison can turn the step: HF-KCU, Theorem 1 and corollary 2; Theorem 3.
+
+These bound the distance to the step that clean answers would have given. None of them says
+that a step forgets: that is measured. HF-KCU's Theorem 7 (a bound in total variation) is
+left out, for without noise the outputs are point masses, whose total variation is 1.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf, isfinite, log, sqrt
+
+from workers.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """A bound of ‖δ̂ - δ*‖₂, the step as taken against the exact step of clean answers.
+
+    floor is the μ used, a lower bound of the smallest eigenvalue of the damped matrix as
+    answered; floor_proven tells whether it follows from damping and a matrix that cannot
+    have negative eigenvalues. If not, it is a Ritz value, which is never below the true
+    eigenvalue: the bound is then an estimate. Infinite where epsilon >= μ, when Theorem 1
+    says nothing.
+    """
+
+    floor: float
+    floor_proven: bool
+    epsilon: float  # assumed ‖E‖₂: how far poison moved the matrix
+    rho: float  # assumed ‖e‖₂: how far it moved the right side
+    adversarial: float  # ε‖g‖ / (μ(μ-ε)) + ρ / (μ-ε), times the step's scale
+    solver: float  # ξ: the residual over μ, times the step's scale
+
+    @property
+    def total(self) -> float:
+        """Corollary 2: both together."""
+        return self.adversarial + self.solver
+
+
+def stability(
+    *,
+    floor: float,
+    floor_proven: bool,
+    gradient: float,
+    residual: float,
+    epsilon: float = 0.0,
+    rho: float = 0.0,
+    scale: float = 1.0,
+) -> Stability:
+    """Return the bound of Theorem 1 and corollary 2 for a step scale · A⁻¹ g.
+
+    gradient is ‖g‖ and residual ‖g - Ax‖ / ‖g‖, both as observed. The paper states Theorem
+    1 in the clean pair, which nobody has. The poisoned pair differs from it by as much as
+    it from the poisoned one, so the same inequality holds with the observed ‖g‖ and μ.
+    ξ = ‖A⁻¹(g - Ax)‖ <= ‖g - Ax‖ / μ. Raises RefusedError for a negative number or NaN.
+    """
+    given = (gradient, residual, epsilon, rho, scale)
+    if not all(isfinite(number) and number >= 0 for number in given):
+        raise RefusedError("the stability bound needs finite numbers that are not negative")
+    if not (floor > 0 and isfinite(floor)):
+        return Stability(floor, False, epsilon, rho, inf, inf)
+    adversarial = inf
+    if epsilon < floor:
+        turned = epsilon / (floor * (floor - epsilon)) * gradient
+        adversarial = scale * (turned + rho / (floor - epsilon))
+    solver = scale * residual * gradient / floor
+    return Stability(floor, floor_proven, epsilon, rho, adversarial, solver)
+
+
+def energy_error(condition: float, iterations: int) -> float:
+    """Return 2((√κ-1)/(√κ+1))^k, Theorem 3's bound of ‖x_k - x‖_A / ‖x‖_A."""
+    root = sqrt(_condition(condition))
+    return float(2 * ((root - 1) / (root + 1)) ** iterations)
+
+
+def iterations_needed(condition: float, accuracy: float) -> int:
+    """Return the least k for which `energy_error` is at most the accuracy (0 < a < 2).
+
+    27 for κ = 100 and 1 %, where the paper's corollary 4 says that about 10 suffice.
+    """
+    if not 0 < accuracy < 2:
+        raise RefusedError("the accuracy must lie between 0 and 2")
+    root = sqrt(_condition(condition))
+    if root == 1:
+        return 1
+    return ceil(log(2 / accuracy) / log((root + 1) / (root - 1)))
+
+
+def _condition(condition: float) -> float:
+    if not 1 <= condition < inf:
+        raise RefusedError("a condition number is finite and at least 1")
+    return condition

@@ -1,0 +1,178 @@
+"""What follows a step: ordinary rounds among those who stay, resumable, until it is enough.
+
+Every method that steps and then recovers runs through `step_and_recover`.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from workers.errors import RefusedError
+from workers.fedavg.base import Work
+from workers.fedavg.checkpoint import RoundRecord
+from workers.fedavg.config import TrainingConfig, to_json
+from workers.fedavg.rounds import train
+from workers.fedavg.seeds import derive
+from workers.fedavg.server import ServerState
+from workers.networks.files import digest_of, encode_weights
+from workers.networks.weights import Weights
+from workers.unlearning.base import Case, Hooks, Tick, Unlearned
+from workers.unlearning.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """rounds: the budget. epochs: local passes in each, None: as in training.
+
+    With `within`, recovery also ends as soon as the retained validation loss is at most
+    the original model's plus so many nats; the budget still bounds it.
+    Raises RefusedError for a value out of range.
+    """
+
+    rounds: int = 3
+    epochs: float | None = None
+    within: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.rounds) is not int or not 0 <= self.rounds <= 1 << 20:
+            raise RefusedError("recovery rounds: must be an integer, 0 or more")
+        if self.within is not None and not isfinite(self.within):
+            raise RefusedError("within: must be a number of nats")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What a method did before recovery: the weights, what it took, what to say of it."""
+
+    weights: Weights
+    work: Work
+    notes: Mapping[str, str]
+
+
+def recovery_config(case: Case, recovery: Recovery) -> TrainingConfig:
+    """Return the training that goes on where the model's ended.
+
+    The learning rate is that of round t + 1, …, after t = config.rounds. The server's
+    moments start anew: the old ones were made of updates that are to be forgotten.
+    """
+    local = case.config.local
+    local = replace(local, learning_rate=local.rate(case.config.rounds + 1))
+    if recovery.epochs is not None:
+        local = replace(local, epochs=recovery.epochs)
+    seed = derive(case.config.seed, "recovery", case.config.rounds)
+    return replace(case.config, rounds=recovery.rounds, local=local, seed=seed)
+
+
+def pin_of(case: Case, method: str) -> str:
+    """Return the hex SHA-256 of all that the result depends on; method is id and options."""
+    named = case.network.id, case.network.parameters
+    pinned = {
+        "config": to_json(case.config),
+        "data": case.data,
+        "method": method,
+        "network": [case.network.id, case.network.parameters],
+        "request": {
+            "clients": sorted(case.request.clients),
+            "rows": {client: list(rows) for client, rows in sorted(case.request.rows.items())},
+        },
+        "retained": dict(sorted(case.retained.rows.items())),
+        "targets": None if case.targets is None else dict(sorted(case.targets.rows.items())),
+        "weights": digest_of(encode_weights(*named, case.weights)),
+    }
+    return hashlib.sha256(json.dumps(pinned, sort_keys=True).encode()).hexdigest()
+
+
+def step_and_recover(
+    case: Case,
+    method: str,
+    step: Callable[[], Step],
+    recovery: Recovery,
+    hooks: Hooks | None = None,
+) -> Unlearned:
+    """Return the model after `step` and recovery. method spells id, version and options.
+
+    A run that resumes neither asks the targets again nor pays for the step twice.
+    Raises RefusedError for a validation stop without validation, CheckpointError for a
+    foreign `resume`, and what `step` and `train` raise.
+    """
+    hooks = hooks or Hooks()
+    if recovery.within is not None and case.validation is None:
+        raise RefusedError(
+            "recovery is to stop by retained validation rows and there are none: give some, "
+            "or leave `within` out"
+        )
+    pin = pin_of(case, method)
+    if hooks.resume is not None:
+        progress = Progress.decode(hooks.resume, case.network, pin)
+    else:
+        made = step()
+        work, goal = made.work, None
+        if recovery.within is not None and case.validation is not None:
+            judged = case.validation(case.weights)
+            work, goal = work + judged.work, judged.loss + recovery.within
+        progress = Progress(made.weights, work, made.notes, goal)
+        if hooks.save is not None:
+            hooks.save(progress.encode(case.network, pin))
+    if hooks.tell is not None:
+        hooks.tell(Tick("step", 1, 1))
+    return _Recovering(case, recovery, hooks, pin, progress).run()
+
+
+class _Recovering:
+    """Recovery with its progress kept: what judging cost is part of it."""
+
+    def __init__(
+        self, case: Case, recovery: Recovery, hooks: Hooks, pin: str, progress: Progress
+    ) -> None:
+        self.case, self.recovery, self.hooks = case, recovery, hooks
+        self.pin, self.progress = pin, progress
+
+    def run(self) -> Unlearned:
+        case, config = self.case, recovery_config(self.case, self.recovery)
+        if self.progress.ended:  # killed between the last round and the answer
+            config = replace(config, rounds=self.progress.rounds)
+        elif config.rounds:
+            # `train` asks `after` in all rounds but its last, and here each must be judged.
+            config = replace(config, rounds=config.rounds + 1)
+        trained = train(
+            case.network,
+            case.retained.rows,
+            config,
+            case.retained.engine,
+            weights=self.progress.weights,
+            data=case.data,
+            resume=self.progress.training or None,
+            save=self._save,
+            after=self._after,
+        )
+        faults = Counter(f.reason for record in trained.records for f in record.faults)
+        notes = {**self.progress.notes, "recovery.rounds": str(len(trained.records))}
+        if faults:
+            said = ", ".join(f"{number} {reason}" for reason, number in sorted(faults.items()))
+            notes["recovery.dropped"] = said
+        if self.recovery.within is not None:
+            notes["recovery.reached"] = "yes" if self.progress.reached else "no"
+        work = self.progress.work + trained.work
+        return Unlearned(trained.weights, work, "empirical-approximate", notes)
+
+    def _after(self, state: ServerState, record: RoundRecord) -> bool:
+        reached = False
+        if self.progress.goal is not None and self.case.validation is not None:
+            judged = self.case.validation(state.weights)
+            reached = judged.loss <= self.progress.goal
+            work = self.progress.work + judged.work
+            self.progress = replace(self.progress, work=work, reached=reached)
+        ended = reached or record.round == self.recovery.rounds
+        self.progress = replace(self.progress, rounds=record.round, ended=ended)
+        if self.hooks.tell is not None:
+            self.hooks.tell(Tick("recovery", record.round, self.recovery.rounds, record.loss))
+        return ended
+
+    def _save(self, training: bytes) -> None:
+        # `train` calls it after `_after`, for every round.
+        self.progress = replace(self.progress, training=training)
+        if self.hooks.save is not None:
+            self.hooks.save(self.progress.encode(self.case.network, self.pin))
