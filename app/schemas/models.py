@@ -114,7 +114,8 @@ class ManifestView(Wire):
 class ContributionView(Wire):
     """Rows a client added, or its statistics of them.
 
-    `saturated` counts codes that the quantiser clipped, where it ran here.
+    `saturated` counts codes that the quantiser clipped, where it ran here. `warnings` say
+    what the message gave away.
     """
 
     id: str
@@ -124,3 +125,4 @@ class ContributionView(Wire):
     failure: str | None
     saturated: int
     log_index: int
+    warnings: list[str]

@@ -8,6 +8,7 @@ class ReleaseView(Wire):
 
     `state` is open, answered, dropped or done. `request` is the public reference of the
     erasure request. At `escalates_at` an operator is told that the client was silent.
+    `warnings` say what an answer gives away.
     """
 
     id: str
@@ -19,6 +20,7 @@ class ReleaseView(Wire):
     state: str
     asked: int
     escalates_at: Time
+    warnings: list[str]
 
 
 class ReleaseSummary(Wire):

@@ -41,6 +41,12 @@ from app.signing.errors import KeyNotEntitledError
 from app.signing.http import SignedBy
 from models import Contribution, Job, Model, ModelVersion, Record
 
+# What a sum over one row is: its Gram matrix gives the row back, up to its sign.
+SINGLE = (
+    "This message is of a single record: its statistics are the record, for whoever reads "
+    "them. Send several together, or register the model as masked."
+)
+
 
 def register(services: Services, wanted: NewModel, upload: CheckedUpload | None) -> ModelView:
     """Record a model and its first training set, and queue the fit.
@@ -370,4 +376,5 @@ def show_contribution(model: Model, row: Contribution) -> ContributionView:
         failure=row.failure,
         saturated=row.saturated,
         log_index=row.log_index,
+        warnings=[SINGLE] if row.rows == 1 and _remote(model) else [],
     )

@@ -17,6 +17,7 @@ from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
 from app.service.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.service.queue import PARKED
+from app.service.registry import SINGLE
 from app.service.requests import use_signature
 from app.service.upload import CheckedUpload
 from app.signing.errors import KeyNotEntitledError
@@ -229,10 +230,11 @@ def _view(session: Session, release: Release, owner: Subject) -> ReleaseView:
         model=session.get_one(Model, release.model_id).ref,
         client=owner.client,
         subject=owner.subject,
-        records=_records(session, release),
+        records=(records := _records(session, release)),
         state=release.state,
         asked=release.asked,
         escalates_at=release.escalates_at,
+        warnings=[SINGLE] if len(records) == 1 else [],
     )
 
 

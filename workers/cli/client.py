@@ -93,6 +93,8 @@ def contribute(
             )
             sent = service.contribute(ref, message, add_back=add_back)
             click.echo(f"{sent['id']}  {sent['rows']} rows in {len(message):,} bytes")
+            for warning in sent["warnings"]:
+                click.echo(f"warning: {warning}", err=True)
 
 
 @client.command()
@@ -105,6 +107,8 @@ def asked(url: str, key_file: Path, keyid: str | None) -> None:
                 f"{item['id']}  {item['model']}  {len(item['records'])} records of "
                 f"{item['subject']}, before {item['escalates_at']}"
             )
+            for warning in item["warnings"]:
+                click.echo(f"warning: {warning}", err=True)
 
 
 @client.command()

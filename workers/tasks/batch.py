@@ -103,6 +103,8 @@ def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
         if member is None:
             if job.id == head.id:
                 break
+            # Its turn is next, and it is refused: it has nothing to wait for.
+            _begin(tx, job, session.get_one(ErasureRequest, job.request_id))
             continue
         if members and not whole and _size([*members, member]) > MOST_RECORDS:
             break

@@ -3,8 +3,9 @@
 A fixed η is not safe. On a CNN without normalisation layers (CIFAR-10 subset) PUF's η_u = 1
 forgot well, and the paper's η_u = 2 cost 16 points of test accuracy after a round of recovery
 and 8 after three. Here a step is tried on rows that stay and shortened until their mean
-loss has risen by no more than the budget. That is a search along one direction, in the order η, 0.7η, 0.49η, …:
-the first step within the budget is taken, and none means a refusal, never a silent zero.
+loss has risen by no more than the budget. That is a search along one direction, in the order
+η, 0.7η, 0.49η, …: the first step within the budget is taken, and none means a refusal, never
+a silent zero.
 """
 
 from collections.abc import Callable, Mapping

@@ -313,3 +313,17 @@ def test_a_first_message_that_fails_does_not_fail_the_model(
     installation.drain()
     remote.contribute_all()
     assert head(installation) == remote.head_without(set())
+
+
+def test_a_message_of_a_single_record_is_answered_with_a_warning(
+    installation: Installation, remote: Remote
+) -> None:
+    wanted = remote.owned("c2")[:2]
+    remote.rows.records[:] = [f"new-{record}" for record in remote.rows.records]
+    several = remote.contribute("c2", remote.message(remote.owned("c2")[1:3])).json()
+    single = remote.contribute("c2", remote.message(remote.owned("c2")[:1])).json()
+    assert several["warnings"] == []
+    assert "single record" in single["warnings"][0]
+    installation.drain()
+    erase(installation, {"level": "sample", "records": wanted[:1]})
+    assert "single record" in remote.asked("c2")[0]["warnings"][0]
