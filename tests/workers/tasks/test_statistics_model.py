@@ -280,6 +280,8 @@ def test_a_block_that_was_left_in_is_noticed(
         assert session.get(Certificate, request_id) is None
         request = session.get_one(ErasureRequest, request_id)
         assert "3 retained-set, 4 purge" in (request.reason or "")
+    shown = installation.caller.operator("GET", f"/v1/models/{MODEL}")
+    assert (shown.status_code, shown.json()["state"]) == (200, "quarantined")
 
 
 def test_rows_are_refused_where_statistics_are_expected(
