@@ -10,7 +10,7 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.releases import close_releases, set_going, shred_answer
-from models import ErasureRequest, FeatureBlock, Record, Release
+from models import ErasureRequest, FeatureBlock, Job, Record, Release
 from models.types import utcnow
 from workers.errors import RefusedError
 from workers.federation.wire import unpack_message
@@ -95,6 +95,47 @@ def settle(
             going.append(job)
     session.flush()
     return going
+
+
+def wake(services: Services) -> None:
+    """Set going what waits for companions in a dropped block that wait for nothing any more.
+
+    An answer sets its own request going. Whoever was parked for the sake of that request
+    hears of it here, and also if it was withdrawn or refused.
+    """
+    with services.reading() as session:
+        ready = _ready(session)
+    if ready:
+        services.ledger.transact(_wake, checkpoint=False)
+
+
+def _ready(session: Session) -> list[str]:
+    dropped = (
+        select(Job.id, Job.request_id)
+        .join(Release, col(Release.request_id) == col(Job.request_id))
+        .where(Job.stage == PARKED, Release.state == "dropped")
+        .distinct()
+    )
+    ready = []
+    for job_id, request_id in session.exec(dropped).all():
+        blocks = select(Release.subject_id).where(
+            Release.request_id == request_id, Release.state == "dropped"
+        )
+        companions = select(Record.claimed_by).where(
+            col(Record.subject_id).in_(blocks), col(Record.claimed_by).is_not(None)
+        )
+        waiting = select(Release.id).where(
+            col(Release.request_id).in_(companions), Release.state == "open"
+        )
+        if session.exec(waiting).first() is None:
+            ready.append(job_id)
+    return ready
+
+
+def _wake(tx: Transaction) -> None:
+    for job_id in _ready(tx.session):
+        tx.session.exec(select(Job).where(Job.id == job_id)).one().stage = "execute"
+    tx.session.flush()
 
 
 def escalate_silence(services: Services) -> None:

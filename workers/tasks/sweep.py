@@ -26,6 +26,7 @@ def run(services: Services) -> int:
     """
     services.ledger.publish_checkpoint()  # a crash may have left entries without one
     releasing.escalate_silence(services)
+    releasing.wake(services)
     round_end.advance_due(services)
     now = utcnow()
     unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()

@@ -189,6 +189,22 @@ def test_a_dropped_block_waits_for_the_others_that_need_more(
     installation.check()
 
 
+def test_who_waits_for_a_withdrawn_companion_is_executed_all_the_same(
+    installation: Installation, remote: Remote
+) -> None:
+    c2, c3 = remote.owned("c2"), remote.owned("c3")
+    one = erase(installation, {"level": "sample", "records": c2[:1]})
+    two = erase(installation, {"level": "sample", "records": [c2[1], c3[0]]})
+    drop_for(installation, one)
+    assert state(installation, one) == "awaiting-client"
+    gone = installation.caller.signed("DELETE", f"/v1/requests/{two}")
+    assert gone.status_code == 200, gone.text
+    installation.recover()
+    assert (state(installation, one), state(installation, two)) == ("certified", "withdrawn")
+    assert head(installation) == remote.head_without(set(c2))
+    installation.check()
+
+
 def test_a_key_of_one_subject_does_not_answer_for_another(
     installation: Installation, remote: Remote
 ) -> None:
