@@ -7,10 +7,11 @@ sweep sends it again; so sending never fails, or delays, a call that has been co
 import logging
 import queue
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 
-from celery import Celery
+from celery import Celery, group
 
 from app import broker
 from app.settings import Settings
@@ -24,6 +25,11 @@ WAITING = 1000  # nudges in memory; what does not fit is dropped, the sweep find
 DRAIN_SECONDS = 2.0  # how long closing waits for nudges not yet sent
 
 
+def silo_queue(number: int) -> str:
+    """Return the name of a silo's queue; silos are counted from 0."""
+    return f"silo-{number}"
+
+
 def make_celery(settings: Settings) -> Celery:
     """Return a Celery application for these settings; workers add their tasks to it."""
     options: dict[str, object] = {}
@@ -31,7 +37,8 @@ def make_celery(settings: Settings) -> Celery:
     if settings.broker_url.startswith("filesystem:"):
         folder = settings.data_dir / "broker"
         folder.mkdir(parents=True, exist_ok=True)
-        broker.bind(settings.data_dir / "broker-control", QUEUE)
+        for name in (QUEUE, *map(silo_queue, range(settings.silos))):
+            broker.bind(settings.data_dir / "broker-control", name)
         url = url.replace("filesystem:", f"{broker.SCHEME}:", 1)
         options = {
             "data_folder_in": str(folder),
@@ -92,6 +99,21 @@ class Dispatcher:
             self._start()
         except Exception as error:  # a full queue, or no thread left to send from
             log.warning("nudge dropped (%s); the sweep will send it", type(error).__name__)
+
+    def ask(self, silo_tasks: Mapping[str, str], *, expires: float) -> None:
+        """Send silos the ids of the rows they are to answer, {id: queue}, as one group.
+
+        A message that no worker got to in `expires` seconds is dropped by whoever gets it.
+        Never raises: who asks looks at the rows, and asks again for those untaken.
+        """
+        asked = [
+            self._celery.signature("lethe.answer", args=[row], queue=queue, immutable=True)
+            for row, queue in silo_tasks.items()
+        ]
+        try:
+            group(asked).apply_async(add_to_parent=False, expires=expires, retry=False)
+        except Exception as error:
+            log.warning("silos not asked (%s); asked again soon", type(error).__name__)
 
     def close(self) -> None:
         """Wait briefly for what is not yet sent, then leave the rest to the sweep."""

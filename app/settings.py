@@ -15,6 +15,7 @@ PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe
 
 
 MASTER_KEY_BYTES = 32
+MOST_SILOS = 1000  # each is a queue
 MOST_COALESCED = 256  # requests in one update; each adds a sealed draft to its transaction
 
 
@@ -125,6 +126,18 @@ class Settings(BaseSettings):
         default=0,
         ge=0,
         description="Longest such wait, in seconds; it ends 7 days before a request is due.",
+    )
+    silos: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_SILOS,
+        description="Silos that federated rounds are sent to; 0: the worker trains by itself.",
+    )
+    round_timeout_seconds: int = Field(
+        default=600,
+        gt=0,
+        le=43_200,
+        description="Longest wait for silos in a round of a training without its own time-out.",
     )
     fault: str = Field(
         default="",

@@ -18,6 +18,7 @@ STEPS = (
     "request.committed",  # acknowledged nowhere, but durable: the sweep finds it
     "request.dispatched",  # the nudge is sent, the reply is not
     "execute.leased",
+    "execute.checkpoint",  # a network's round is kept: the next worker goes on from it
     "execute.computed",  # the new state exists in memory only
     "execute.written",  # artifact files on disk without a row: orphans for the sweep
     "execute.applied",  # keys destroyed, files of old versions still there

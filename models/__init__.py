@@ -23,6 +23,7 @@ from models.request_event import RequestEvent
 from models.requester_key import RequesterKey
 from models.round import Round
 from models.round_member import RoundMember
+from models.silo_task import SiloTask
 from models.subject import Subject
 from models.tombstone import Tombstone
 from models.verification import Verification
@@ -46,6 +47,7 @@ __all__ = [
     "RequesterKey",
     "Round",
     "RoundMember",
+    "SiloTask",
     "Subject",
     "Tombstone",
     "UsedNonce",

@@ -36,6 +36,8 @@ class Job(SQLModel, table=True):
     draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     # The statistics before the update, sealed, for the verifier; shared by its requests.
     before_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    # Where a long training goes on after its worker died, sealed; shredded with the stage.
+    checkpoint_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     lease_token: int = 0
     lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

@@ -1,7 +1,8 @@
 """A model whose rows stay with its clients: the clients, and an oracle that sees all rows."""
 
+from copy import copy, deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,6 +41,18 @@ class Remote:
             )
             assert caller.register_key(role="client", client=name).status_code == 201
             self.clients[name] = caller
+
+    def at(self, installation: Installation) -> Self:
+        """Return the same clients, before a copy of their installation."""
+        moved = copy(self)
+        moved.installation = installation
+        moved.manifest = deepcopy(self.manifest)
+        moved.clients = {
+            name: replace(installation.caller, keyid=caller.keyid, key=caller.key)
+            for name, caller in self.clients.items()
+        }
+        installation.caller.key = self.installation.caller.key
+        return moved
 
     def register(self) -> None:
         """Register the model, without rows, and the key of a requester."""

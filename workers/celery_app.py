@@ -1,4 +1,4 @@
-"""The Celery application of the workers: three stages of a job, and the sweep."""
+"""The Celery application of the workers: three stages of a job, a silo's, and the sweep."""
 
 import logging
 from collections.abc import Callable
@@ -42,6 +42,16 @@ def verify_task(job_id: str) -> None:
 def certify_task(job_id: str) -> None:
     """Issue the certificate."""
     quietly(lambda: certify.run(runtime.services(), job_id))
+
+
+@app.task(name="lethe.answer")
+def answer_task(silo_task_id: str) -> None:
+    """Answer one client's part of a federated round."""
+    # Here, because it needs torch, which only the workers of silos must have.
+    from workers.silos import answer
+    from workers.tasks.network_rows import client_rows
+
+    quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows))
 
 
 @app.task(name="lethe.sweep")

@@ -1,11 +1,11 @@
 """/v1/models: register, contribute, list versions, download artifacts."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from app.api.deps import (
     MAX_NUMBER,
@@ -18,6 +18,7 @@ from app.api.deps import (
 )
 from app.api.forms import describe_form, read_form
 from app.api.immutable import revalidated
+from app.api.input_uploads import parse_inputs
 from app.api.messages import parse_message
 from app.api.uploads import parse_upload
 from app.schemas.base import Page
@@ -28,10 +29,11 @@ from app.schemas.models import (
     NewModel,
     VersionView,
 )
-from app.service import registry
+from app.schemas.networks import NewNetwork
+from app.service import registration, registry
 from app.service.context import Services
 from app.service.listing import parse_number
-from app.service.methods import SKETCHED
+from app.service.methods import PIXELS, SKETCHED, is_network
 from app.service.problems import UploadError
 from app.service.upload import CheckedUpload
 from models import Model
@@ -66,8 +68,9 @@ async def get_registration(
     operation_id="registerModel",
     openapi_extra=describe_form(
         optional=("data",),
-        manifest="JSON: see NewModel",
-        data=".npz with features, labels, clients; absent where the rows stay with clients",
+        manifest="JSON: see NewModel, or NewNetwork where family is network",
+        data=".npz with features (a network: inputs), labels, clients; absent where the "
+        "rows stay with clients",
     ),
 )
 def register(
@@ -75,22 +78,35 @@ def register(
     response: Response,
     sent: Annotated[Registration, Depends(get_registration)],
 ) -> ModelView:
-    """Register a ridge head over frozen features; a worker fits it and it becomes ready."""
+    """Register a ridge head or a network; a worker fits it and it becomes ready."""
     try:
-        wanted = NewModel.model_validate_json(sent.manifest)
+        wanted = MANIFEST.validate_json(sent.manifest)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
-    shown = registry.register(services, wanted, _first_rows(services, wanted, sent.data))
+    shown = registration.register(services, wanted, _first_rows(services, wanted, sent.data))
     response.headers["location"] = f"/v1/models/{shown.ref}"
     return shown
 
 
+def _family(manifest: Any) -> str:
+    """Return which manifest is meant; those written before there were networks say nothing."""
+    return str(manifest.get("family", "ridge")) if isinstance(manifest, dict) else "ridge"
+
+
+MANIFEST: TypeAdapter[NewModel | NewNetwork] = TypeAdapter(
+    Annotated[
+        Annotated[NewModel, Tag("ridge")] | Annotated[NewNetwork, Tag("network")],
+        Discriminator(_family),
+    ]
+)
+
+
 def _first_rows(
-    services: Services, wanted: NewModel, data: bytes | None
+    services: Services, wanted: NewModel | NewNetwork, data: bytes | None
 ) -> CheckedUpload | None:
     """Return the rows of a registration, None where the clients keep theirs."""
     place = ("body", "data")
-    if wanted.data != "rows":
+    if isinstance(wanted, NewModel) and wanted.data != "rows":
         if data is not None:
             text = f"a model of data {wanted.data} is registered without rows: leave this out"
             raise RequestValidationError([{"type": "unexpected", "loc": place, "msg": text}])
@@ -98,6 +114,14 @@ def _first_rows(
     if data is None:
         raise RequestValidationError(
             [{"type": "missing", "loc": place, "msg": "Field required"}]
+        )
+    if isinstance(wanted, NewNetwork):
+        return parse_inputs(
+            data,
+            shape=wanted.input_shape,
+            classes=len(wanted.classes),
+            pixels=wanted.network.id == PIXELS,
+            max_bytes=services.settings.max_upload_bytes,
         )
     return parse_upload(
         data,
@@ -162,6 +186,15 @@ def parse_contribution(services: Services, model: Model, body: bytes) -> Checked
     Raises:
         UploadError: It is neither, or this model takes its statistics in masked rounds.
     """
+    if is_network(model.config):
+        return parse_inputs(
+            body,
+            shape=model.config["input_shape"],
+            classes=len(model.classes),
+            pixels=model.config["network"]["id"] == PIXELS,
+            max_bytes=services.settings.max_upload_bytes,
+            records_required=True,
+        )
     shape = {
         "dimension": model.config["dimension"],
         "classes": len(model.classes),

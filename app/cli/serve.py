@@ -14,7 +14,9 @@ import click
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--embedded-worker", is_flag=True, help="Also run a worker and its schedule.")
+@click.option(
+    "--embedded-worker", is_flag=True, help="Also run a worker, its schedule and all silos."
+)
 @click.option(
     "--ready-file",
     type=click.Path(path_type=Path),
@@ -25,13 +27,14 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     import uvicorn
 
     from app.main import create_app
+    from app.settings import Settings
 
     application = create_app()
     listener = socket.create_server((host, port), backlog=128)
     bound = listener.getsockname()[1]
     base_url = f"http://{host}:{bound}"
     click.echo(f"serving {base_url}")
-    worker = _Worker() if embedded_worker else None
+    workers = _embedded(Settings().silos) if embedded_worker else []
     if ready_file is not None:
         _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
     try:
@@ -39,14 +42,22 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
         config = uvicorn.Config(application, log_level="warning", access_log=False)
         uvicorn.Server(config).run(sockets=[listener])
     finally:
-        if worker is not None:
-            worker.stop()
+        for worker in workers:
+            worker.end()
+        for worker in workers:
+            worker.wait()
+
+
+def _embedded(silos: int) -> "list[_Worker]":
+    # A silo without a worker would let every round wait for its time-out.
+    return [_Worker("--beat"), *(_Worker("--silo", str(number)) for number in range(silos))]
 
 
 class _Worker:
     """A worker process that is started again whenever it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._stopping = threading.Event()
         self._process = self._start()
         self._watch = threading.Thread(target=self._restart, daemon=True)
@@ -54,8 +65,8 @@ class _Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         # The worker dies with this process: it notices that its standard input closed.
-        command = [sys.executable, "-m", "app.cli.main", "worker", "--beat", "--until-eof"]
-        return subprocess.Popen(command, stdin=subprocess.PIPE)
+        command = [sys.executable, "-m", "app.cli.main", "worker", "--until-eof"]
+        return subprocess.Popen([*command, *self._options], stdin=subprocess.PIPE)
 
     def _restart(self) -> None:
         while not self._stopping.is_set():
@@ -64,10 +75,13 @@ class _Worker:
                 click.echo(f"worker ended with status {code}: starting another", err=True)
                 self._process = self._start()
 
-    def stop(self) -> None:
-        """Let the worker finish its task, then end it."""
+    def end(self) -> None:
+        """Have the worker end once its task is finished."""
         self._stopping.set()
         self._process.terminate()
+
+    def wait(self) -> None:
+        """Wait for the end of the worker, and kill it if it takes too long."""
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:

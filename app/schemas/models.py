@@ -56,6 +56,7 @@ class NewModel(Wire):
     public or calibration data, or retraining without an erased record would choose another.
     """
 
+    family: Literal["ridge"] = "ridge"
     ref: ModelRef
     method: Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"] = "ridge-exact"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
@@ -71,7 +72,11 @@ class NewModel(Wire):
 
 
 class VersionView(Wire):
-    """A version by its digests; `withdrawn_at` is set once its artifacts are shredded."""
+    """A version by its digests; `withdrawn_at` is set once its artifacts are shredded.
+
+    head: of the model's file. statistics: of what it was computed from: a ridge head's
+    integers, or a network's training rows, each salted.
+    """
 
     number: int
     head: Sha256Hex
@@ -92,7 +97,7 @@ class ModelView(Wire):
     failure: str | None
     method: str
     classes: list[str]
-    extractor: Extractor
+    extractor: Extractor | None
     config: dict[str, object]
     current_version: int | None
     created_at: Time

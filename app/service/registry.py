@@ -1,12 +1,10 @@
-"""Models: register, contribute to, list, download."""
+"""Models: contribute to, list, download."""
 
 import hashlib
-import secrets
 import uuid
 
 from sqlmodel import Session, col, select
 
-from app import canonical
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.base import Page
@@ -15,10 +13,10 @@ from app.schemas.models import (
     Extractor,
     ManifestView,
     ModelView,
-    NewModel,
     VersionView,
 )
 from app.service.context import Services
+from app.service.methods import is_network
 from app.service.problems import (
     ConflictError,
     IdempotencyMismatchError,
@@ -46,76 +44,6 @@ SINGLE = (
     "This message is of a single record: its statistics are the record, for whoever reads "
     "them. Send several together, or register the model as masked."
 )
-
-
-def register(services: Services, wanted: NewModel, upload: CheckedUpload | None) -> ModelView:
-    """Record a model and its first training set, and queue the fit.
-
-    A model whose rows stay with its clients has no upload and waits for what they send. The
-    same registration again, as after a lost answer, gets the model that it made.
-
-    Raises:
-        ConflictError: The reference is taken by another registration.
-    """
-    config = {
-        "dimension": len(wanted.exponents),
-        "exponents": wanted.exponents,
-        "bits": wanted.bits,
-        "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
-        "data": wanted.data,
-        "verification": wanted.verification.model_dump(),
-        "sketch": {**wanted.sketch.model_dump(), "budget": wanted.sketch.budget.hex()},
-    }
-    pinned: dict[str, object] = {
-        "config": config,
-        "classes": wanted.classes,
-        "method": wanted.method,
-        "extractor": wanted.extractor.model_dump(),
-    }
-    digest = hashlib.sha256(canonical.encode(pinned)).hexdigest()
-    tombstone_key = services.master.seal(
-        secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
-    )
-
-    def effect(tx: Transaction) -> tuple[ModelView, str | None]:
-        taken = tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first()
-        if taken is not None:
-            if not _same_registration(tx.session, taken, pinned, upload):
-                raise ConflictError("a model of this reference exists: choose another")
-            return show(taken), None
-        model = Model(
-            ref=wanted.ref,
-            method=wanted.method,
-            config=config,
-            classes=wanted.classes,
-            extractor=wanted.extractor.model_dump(),
-            tombstone_key=tombstone_key,
-            created_at=tx.now,
-        )
-        tx.session.add(model)
-        tx.session.flush()
-        index = record_model_event(tx, wanted.ref, "model.registered", {"config": digest})
-        if upload is None:
-            return show(model), None
-        _, job = _queue(services, tx, model, upload, index)
-        return show(model), job.id
-
-    shown, job_id = services.committer.submit(effect)
-    if job_id is not None:
-        services.dispatcher.nudge(job_id)
-    return shown
-
-
-def _same_registration(
-    session: Session, model: Model, pinned: dict[str, object], upload: CheckedUpload | None
-) -> bool:
-    first = session.exec(
-        select(Contribution.body_digest).where(
-            Contribution.model_id == model.id, col(Contribution.keyid).is_(None)
-        )
-    ).first()
-    known = {name: getattr(model, name) for name in pinned}
-    return known == pinned and first == (None if upload is None else _digest(upload))
 
 
 def contribute(
@@ -167,7 +95,7 @@ def contribute(
             tags = [record_tag(tombstone_key, record) for record in upload.records]
             digests[ADD_BACK] = tags_digest(tags)
         index = record_model_event(tx, ref, "contribution.received", digests)
-        row, job = _queue(services, tx, model, upload, index)
+        row, job = queue(services, tx, model, upload, index)
         row.keyid, row.idempotency_key = key.keyid, idempotency_key
         return show_contribution(model, row), job.id
 
@@ -187,24 +115,26 @@ def _first_answer(
             Contribution.keyid == keyid, Contribution.idempotency_key == idempotency_key
         )
     ).first()
-    if earlier is not None and earlier.body_digest != _digest(upload):
+    if earlier is not None and earlier.body_digest != digest_of(upload):
         raise IdempotencyMismatchError(
             "this Idempotency-Key came with other rows before: use a new key"
         )
     return earlier
 
 
-def _digest(upload: CheckedUpload) -> str:
+def digest_of(upload: CheckedUpload) -> str:
+    """Return the hex SHA-256 by which the same upload is known again."""
     return hashlib.sha256(upload.data).hexdigest()
 
 
-def _queue(
+def queue(
     services: Services,
     tx: Transaction,
     model: Model,
     upload: CheckedUpload,
     log_index: int,
 ) -> tuple[Contribution, Job]:
+    """Seal an upload and queue the job that learns it."""
     assert model.id is not None
     artifact = services.artifacts.put(tx.session, "upload", upload.data)
     row = Contribution(
@@ -212,7 +142,7 @@ def _queue(
         model_id=model.id,
         upload_id=artifact.id,
         rows=upload.rows,
-        body_digest=_digest(upload),
+        body_digest=digest_of(upload),
         log_index=log_index,
         received_at=tx.now,
     )
@@ -320,6 +250,7 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
     Raises:
         KeyNotEntitledError: The key is no client's.
         UnknownModelError: No such model.
+        ConflictError: It is a network, to which clients send rows as they are.
     """
 
     def effect(tx: Transaction) -> ManifestView:
@@ -327,6 +258,8 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
         if key.role != "client":
             raise KeyNotEntitledError("a manifest is for keys of role client")
         model = find(tx.session, ref)
+        if is_network(model.config):
+            raise ConflictError("clients of a network send rows: they need no manifest")
         return ManifestView(
             ref=model.ref,
             classes=model.classes,
@@ -348,7 +281,8 @@ def _remote(model: Model) -> bool:
 
 def show(model: Model) -> ModelView:
     """Return a model as it goes over the wire."""
-    return ModelView.model_validate(model.model_dump(exclude={"id", "tombstone_key"}))
+    fields = model.model_dump(exclude={"id", "tombstone_key"})
+    return ModelView.model_validate({**fields, "extractor": fields["extractor"] or None})
 
 
 def show_version(ref: str, row: ModelVersion) -> VersionView:

@@ -22,7 +22,7 @@ from app.schemas.requests import (
 )
 from app.service.context import Services
 from app.service.deadlines import due_at
-from app.service.methods import RIDGE, SKETCHED
+from app.service.methods import SKETCHED, offered
 from app.service.problems import (
     IdempotencyMismatchError,
     MethodUnavailableError,
@@ -185,8 +185,8 @@ def _create(
     if model is None or model.id is None:
         raise UnknownModelError("no model has this reference: GET /v1/models lists them")
     method = wanted.method or model.method
-    if method not in RIDGE:
-        raise MethodUnavailableError(f"this model offers: {', '.join(RIDGE)}")
+    if method not in (choice := offered(model.config)):
+        raise MethodUnavailableError(f"this model offers: {', '.join(choice)}")
     sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
     if sketches and model.method != method:
         # Its clients may send sketches, from which no exact method can go on.

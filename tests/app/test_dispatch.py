@@ -1,10 +1,13 @@
 """Nudges through the brokers: whole, of an opaque id only, and never in the way."""
 
+import base64
 import json
 import os
+import shutil
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +86,61 @@ def test_a_broker_that_is_gone_costs_nothing(
     within(10, lambda: "the sweep will" in caplog.text)
     with pytest.raises(Exception, match=r"refused|connect"):
         dispatcher.check()
+
+
+ASKED = {str(uuid.UUID(int=number)): f"silo-{number % 2}" for number in range(3)}
+
+
+def ask(settings: Settings, *, broken: bool = False) -> Celery:
+    celery = make_celery(settings)
+    if broken:
+        shutil.rmtree(settings.data_dir / "broker")
+    Dispatcher(celery).ask(ASKED, expires=60)
+    return celery
+
+
+def test_silos_are_sent_the_ids_of_rows_as_one_group_and_nothing_else(
+    settings: Settings,
+) -> None:
+    ask(settings.model_copy(update={"silos": 2}))
+    contents = [json.loads(message.read_text()) for message in messages(settings)]
+    headers = [content["headers"] for content in contents]
+    assert {header["task"] for header in headers} == {"lethe.answer"}
+    assert len({header["group"] for header in headers}) == 1
+    assert all(header["group"] and header["expires"] for header in headers)
+    sent = {}
+    for message, content in zip(messages(settings), contents, strict=True):
+        args, kwargs, _ = json.loads(base64.b64decode(content["body"]))
+        (row,) = args
+        assert (kwargs, content["headers"]["argsrepr"]) == ({}, repr((row,)))
+        sent[row] = message.name.split(".")[1]
+    assert sent == ASKED
+
+
+@pytest.mark.parametrize("broker", ["files", "redis"])
+def test_a_silo_reads_its_own_queue(
+    data_dir: Path, broker: str, request: pytest.FixtureRequest
+) -> None:
+    url = "filesystem://" if broker == "files" else request.getfixturevalue("redis_url")
+    celery = ask(Settings(data_dir=data_dir, broker_url=url, silos=2))
+    with celery.connection_for_read() as connection:
+        for silo in ("silo-0", "silo-1"):
+            queue = connection.SimpleQueue(silo)
+            for row in [row for row, name in ASKED.items() if name == silo]:
+                message = queue.get(timeout=5)
+                assert message.headers["argsrepr"] == repr((row,))
+                message.ack()
+            with pytest.raises(queue.Empty):
+                queue.get(block=False)
+            queue.close()
+
+
+def test_silos_that_cannot_be_asked_are_no_error(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(settings.model_copy(update={"silos": 2}), broken=True)
+    assert "asked again soon" in caplog.text
+    assert "silo-" not in caplog.text
 
 
 class Stuck:

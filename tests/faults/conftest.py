@@ -8,6 +8,7 @@ from sqlmodel import Session, select
 from app import steps
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
+from app.signing.keys import PrivateKey
 from models import (
     Artifact,
     Certificate,
@@ -22,20 +23,20 @@ from tests.small import ROWS
 
 
 @pytest.fixture
-def installed(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
+def installed(settings: Settings, ledger: Ledger, fitted: PrivateKey) -> Iterator[Installation]:
     """A fitted installation; whatever a test planted is removed afterwards."""
     with install(settings) as made:
-        made.ready()
+        made.caller.key = fitted
         yield made
     steps.install(None)
 
 
 @pytest.fixture
-def batching(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
+def batching(settings: Settings, ledger: Ledger, fitted: PrivateKey) -> Iterator[Installation]:
     """A fitted installation in which three requests wait for one another."""
     waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
     with install(settings.model_copy(update=waiting)) as made:
-        made.ready()
+        made.caller.key = fitted
         yield made
     steps.install(None)
 

@@ -7,16 +7,20 @@ import click
 # As in app.service.methods, not loaded here.
 METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
 MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data holders
+NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain")  # of a deep model
 
 
 @click.command()
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with features, labels, clients; default: scikit-learn's digits.",
+    help="An .npz with features, labels, clients; a network: images. Default: digits.",
 )
 @click.option(
-    "--method", type=click.Choice([*METHODS, MASKED]), default="ridge-exact", show_default=True
+    "--method",
+    type=click.Choice([*METHODS, MASKED, *NETWORK]),
+    default="ridge-exact",
+    show_default=True,
 )
 @click.option(
     "--out",
@@ -27,9 +31,12 @@ MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data 
 )
 @click.option("--keep-serving", is_flag=True, help="Leave the service up afterwards.")
 def demo(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
-    """Register a model, send twenty signed erasure requests, verify every certificate."""
+    """Register a model, send signed erasure requests, verify every certificate."""
     from workers.cli.errors import shown
-    from workers.demo.run import run
 
+    if method in NETWORK:
+        from workers.demo.network import run  # needs torch
+    else:
+        from workers.demo.run import run
     with shown():
         run(data, method, out, keep_serving)

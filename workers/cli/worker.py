@@ -18,15 +18,24 @@ DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics l
     type=click.Choice(DEVICES),
     help="Where sums over rows are computed; default: LETHE_DEVICE, else auto.",
 )
-def worker(beat: bool, until_eof: bool, device: str | None) -> None:
+@click.option(
+    "--silo",
+    "silos",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Answer rounds as this silo, and do nothing else; may be given several times.",
+)
+def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ...]) -> None:
     """Execute, verify and certify; the environment (LETHE_*) says from what."""
     from celery.beat import EmbeddedService
 
-    from app.dispatch import QUEUE
+    from app.dispatch import QUEUE, silo_queue
     from workers import devices, runtime
     from workers.celery_app import app
 
     services = runtime.services()  # a missing log or key is named now, not at the first task
+    if silos:
+        _prepare(silos, services.settings.silos)
     devices.choose(device or services.settings.device)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -37,9 +46,21 @@ def worker(beat: bool, until_eof: bool, device: str | None) -> None:
         EmbeddedService(app, max_interval=1, thread=True, scheduler_cls=scheduler).start()
     # Solo: a fork would inherit BLAS threads, database connections and CUDA contexts.
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    queues = ",".join(map(silo_queue, sorted(set(silos)))) or QUEUE
     app.worker_main(
-        ["worker", "--pool", "solo", "--loglevel", "WARNING", "--queues", QUEUE, *quiet]
+        ["worker", "--pool", "solo", "--loglevel", "WARNING", "--queues", queues, *quiet]
     )
+
+
+def _prepare(silos: tuple[int, ...], configured: int) -> None:
+    if max(silos) >= configured:
+        raise click.UsageError(
+            f"LETHE_SILOS is {configured}, and silos are counted from 0: nothing would ever be "
+            "sent to this one. Set the same LETHE_SILOS for all processes, or leave it out"
+        )
+    # Now: torch takes seconds to load, which would be the first round's.
+    import workers.silos.answer
+    import workers.tasks.network_rows  # noqa: F401
 
 
 def _end_with_parent() -> None:

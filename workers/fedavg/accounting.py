@@ -1,12 +1,27 @@
-"""What unlearning costs by the formulas of PUF's appendix B and Table VIII.
+"""What unlearning costs: what a run took, for its certificate, and by PUF's formulas.
 
-These are estimates in the paper's own units, for comparison with its tables; what a run
-really sent and computed is in its `Work`. The paper's F counts a forward pass only, and its
+What a run really sent and computed is in its `Work`, and `cost_notes` spells it. All else
+are the formulas of PUF's appendix B and Table VIII, estimates in the paper's own units, for
+comparison with its tables. The paper's F counts a forward pass only, and its
 Table VIII the weights without any framing. Its tables have one slip: PGA's storage there is
 11 P B for 10 clients (4.94e8), and C P B by its own formula.
 """
 
 from dataclasses import dataclass
+
+from workers.fedavg.base import Work
+
+
+def cost_notes(work: Work) -> dict[str, str]:
+    """Return what a certificate says of a run's cost: counts exactly, seconds to a tenth."""
+    return {
+        "cost.rounds": str(work.rounds),
+        "cost.steps": str(work.steps),
+        "cost.flops": str(work.flops),
+        "cost.bytes-down": str(work.bytes_down),
+        "cost.bytes-up": str(work.bytes_up),
+        "cost.seconds": f"{work.seconds:.1f}",
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ An update is Δ = w_local - w_global (PUF, section III-A): the negated pseudo-gr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 
@@ -67,17 +67,21 @@ def check_data(network: Network, data: ClientData) -> None:
         raise RefusedError("a target lies outside the network's classes")
 
 
-Operation = Literal["train", "gradient", "hessian", "gauss-newton"]
+Operation = Literal["train", "evaluate", "gradient", "hessian", "gauss-newton"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+PRODUCTS: tuple[Operation, ...] = ("hessian", "gauss-newton")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundTask:
-    """What a client is asked to do at `weights`: train as `config` says, or differentiate.
+    """What a client is asked at `weights`: to train as `config` says, or what its loss is.
 
     base is the SHA-256 of the weights' file: an answer names what it was computed from.
-    The other operations return the gradient of the client's mean loss, or the product of
-    its Hessian or Gauss-Newton matrix with `vector`, which only these two have; of the
-    config they use loss and batch_size. Raises RefusedError for a vector out of place.
+    "evaluate" returns the client's mean loss and changes nothing; "gradient" returns that
+    loss's gradient, "hessian" and "gauss-newton" the product of its matrix with `vector`,
+    which only these two have. Of the config these four use loss and batch_size. A product
+    may be the mean over a share of the rows, drawn by the seed: equal seeds, equal rows.
+    Raises RefusedError for a vector or a share out of place.
     """
 
     network: Network
@@ -86,15 +90,20 @@ class RoundTask:
     weights: Weights
     base: str
     config: LocalConfig
-    seed: int  # of the order of the rows
+    seed: int  # of the order of the rows, or of which of them a product takes
     operation: Operation = "train"
     vector: Weights | None = None
+    share: float = 1.0  # of the client's rows
 
     def __post_init__(self) -> None:
-        if self.operation not in ("train", "gradient", "hessian", "gauss-newton"):
+        if self.operation not in OPERATIONS:
             raise RefusedError("the task names an unknown operation")
-        if (self.vector is not None) != (self.operation in ("hessian", "gauss-newton")):
-            raise RefusedError("products need a vector, training and gradients have none")
+        if (self.vector is not None) != (self.operation in PRODUCTS):
+            raise RefusedError("products need a vector, and nothing else has one")
+        if type(self.share) is not float or not 0 < self.share <= 1:
+            raise RefusedError("share: must be a fraction of the rows, above 0 and at most 1")
+        if self.share != 1 and self.operation not in PRODUCTS:
+            raise RefusedError("only products can be asked of a share of the rows")
         if self.vector is not None:
             check_weights(self.network, self.vector)
 
@@ -103,9 +112,11 @@ class RoundTask:
 class ClientUpdate:
     """What a client answers. Nothing in it is believed before `screen.screen` has looked.
 
-    delta is w_local - w_global, or what another operation asked for; loss the mean over the
-    rows as they were trained on; flops are counted from the operators, forward and
-    backward; seconds are the client's own.
+    delta is w_local - w_global, or what another operation asked for: nothing if that is to
+    evaluate. loss is the mean over the rows as they were trained on, or over those that
+    another operation took; correct, from "evaluate" alone, the number of rows (of pixels, for
+    masks) whose largest logit is the target. flops are counted from the operators, forward
+    and backward; seconds are the client's own.
     """
 
     round: int
@@ -113,18 +124,19 @@ class ClientUpdate:
     base: str
     delta: Weights
     samples: int  # rows the client holds, n_i
-    steps: int
+    steps: int  # gradients and products taken, none to evaluate
     loss: float
     flops: int
     seconds: float
+    correct: int | None = None
 
 
 Reason = Literal[
     "no-answer",  # nothing came back in time, or the client is gone
     "client-error",  # it said that it failed
     "unreadable",  # bytes that are no message
-    "mismatch",  # another round, client, base or number of rows than asked
-    "shape",  # not the network's tensors
+    "mismatch",  # another round, client, base, number of rows or kind of answer than asked
+    "shape",  # other tensors than asked for
     "not-finite",  # NaN or infinity in the update or its loss
     "norm",  # longer than the configured bound
 ]

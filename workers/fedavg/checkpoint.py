@@ -1,4 +1,9 @@
-"""A training between two rounds as bytes: model, optimiser, the record of each round."""
+"""A training between two rounds as bytes: model, optimiser, the record of each round.
+
+The records name clients by id, in clear: who was asked, who did not count and why. And the
+weights have seen their rows. A checkpoint is personal data; whoever stores one seals it.
+Nothing in the bytes is run, and no number in them asks for memory beyond their own length.
+"""
 
 import hashlib
 import json
@@ -138,8 +143,11 @@ def _record_json(record: RoundRecord) -> dict[str, Any]:
 
 def _record(entry: dict[str, Any]) -> RoundRecord:
     *counts, seconds = entry["work"]
-    if not all(type(count) is int for count in counts):
-        raise ValueError("work")
+    if not all(type(count) is int for count in (entry["round"], *counts)):
+        raise ValueError("work")  # true is 1, and would be written again as true
+    texts = [*entry["asked"], *(text for fault in entry["faults"] for text in fault)]
+    if not all(type(text) is str for text in texts):
+        raise ValueError("names")
     return RoundRecord(
         round=entry["round"],
         asked=tuple(entry["asked"]),

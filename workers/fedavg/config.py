@@ -8,6 +8,7 @@ from typing import Any, Literal
 from workers.errors import RefusedError
 
 Loss = Literal["cross-entropy", "cross-entropy+dice"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class LocalConfig:
     clip_norm: float = 0.0
     loss: Loss = "cross-entropy"
     augment: Literal["none", "crop-flip"] = "none"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         _within(self, "epochs", 0, 1e4, open_below=True)

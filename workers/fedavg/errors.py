@@ -17,3 +17,7 @@ class MessageError(RefusedError):
 
 class CheckpointError(RefusedError):
     """A checkpoint cannot be read, or belongs to another run."""
+
+
+class DeviceError(RefusedError):
+    """A device that was asked for is missing, or computes wrongly. The message says which."""

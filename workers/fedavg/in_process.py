@@ -1,12 +1,13 @@
 """All clients in this process, one after the other: tests, benchmarks, the embedded server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from workers.errors import RefusedError
 from workers.fedavg.base import Answers, Clients, ClientUpdate, Fault, RoundTask
 from workers.fedavg.determinism import deterministic
+from workers.fedavg.device import choose, facts
 from workers.fedavg.messages import decode_task, decode_update, encode_task, encode_update
 from workers.fedavg.respond import respond
 
@@ -15,7 +16,8 @@ class InProcess:
     """An engine whose clients' data are in memory.
 
     Tasks and answers pass through their bytes as on any other engine: what is measured is
-    what would be sent, and what a message cannot carry does not work here either.
+    what would be sent, and what a message cannot carry does not work here either. A device
+    by name is chosen, and tested, by `device.choose`. Raises as that.
     """
 
     def __init__(
@@ -25,8 +27,14 @@ class InProcess:
         threads: int | None = None,
     ) -> None:
         self.clients = clients
-        self.device = device
+        self.device = choose(device) if isinstance(device, str) else device
         self.threads = threads  # equal bits need an equal number
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where the clients compute, and whether with deterministic kernels only."""
+        with deterministic(self.threads):
+            return facts(self.device, "float32")
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
         """Return the answers; nothing is cut short here, so `timeout` is not looked at."""

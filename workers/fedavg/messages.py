@@ -4,6 +4,8 @@ A task may carry the weights or only their SHA-256, for engines that fetch a fil
 once instead of sending it with every task.
 """
 
+import struct
+from math import isnan, nan
 from typing import Any
 
 from numpy.typing import NDArray
@@ -23,10 +25,20 @@ from workers.networks.registry import network
 from workers.networks.weights import Weights
 from workers.tensor_file import decode_tensors, encode_tensors
 
-TASK, UPDATE = "fedavg-task/1", "fedavg-update/1"
-_MALFORMED = (ArtifactError, RefusedError, AttributeError, KeyError, TypeError, ValueError)
+TASK, UPDATE = "fedavg-task/2", "fedavg-update/2"
+_MALFORMED = (
+    ArtifactError,
+    RefusedError,
+    AttributeError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 _COUNTS = ("round", "samples", "steps", "flops")
 _FLOATS = ("loss", "seconds")
+_DOUBLE = struct.Struct(">d")
 
 
 def encode_task(task: RoundTask, *, inline: bool = True) -> bytes:
@@ -41,6 +53,7 @@ def encode_task(task: RoundTask, *, inline: bool = True) -> bytes:
         "parameters": task.network.parameters,
         "round": task.round,
         "seed": task.seed,
+        "share": task.share.hex(),
     }
     arrays = _prefixed("weights", task.weights) if inline else {}
     return encode_tensors({**arrays, **_prefixed("vector", task.vector or {})}, metadata)
@@ -69,6 +82,7 @@ def decode_task(data: bytes, weights: bytes | None = None) -> RoundTask:
             _count(fields, "seed"),
             fields["operation"],
             to_tensors(_unprefixed("vector", arrays)) or None,
+            float.fromhex(fields["share"]),
         )
         fits = found == named and digest_of(weights) == task.base and task.round >= 1
         if fits and encode_task(task, inline=inline) == data:
@@ -82,8 +96,8 @@ def encode_update(update: ClientUpdate) -> bytes:
     """Return the message of an update, whatever its numbers are: the server judges them."""
     metadata: dict[str, Any] = {"base": update.base, "client": update.client, "kind": UPDATE}
     metadata.update({name: getattr(update, name) for name in _COUNTS})
-    # Hexadecimal: exact, one spelling, and NaN can be said.
-    metadata.update({name: float(getattr(update, name)).hex() for name in _FLOATS})
+    metadata.update({name: _fixed(getattr(update, name)) for name in _FLOATS})
+    metadata["correct"] = update.correct
     return encode_tensors(to_arrays(update.delta), metadata)
 
 
@@ -98,8 +112,9 @@ def decode_update(data: bytes) -> ClientUpdate:
             base=_text(fields, "base"),
             client=_text(fields, "client"),
             delta=to_tensors(arrays),
+            correct=None if fields["correct"] is None else _count(fields, "correct"),
             **{name: _count(fields, name) for name in _COUNTS},
-            **{name: float.fromhex(fields[name]) for name in _FLOATS},  # type: ignore[arg-type]
+            **{name: _float(fields, name) for name in _FLOATS},  # type: ignore[arg-type]
         )
         if encode_update(update) == data:
             return update
@@ -126,6 +141,20 @@ def _count(fields: dict[str, Any], name: str) -> int:
     if type(value) is not int or not 0 <= value < 2**63:
         raise ValueError(name)
     return value
+
+
+def _fixed(value: float) -> str:
+    """Return 16 hexadecimal digits, exact, and one spelling of NaN.
+
+    Of fixed width: else the length of a message would depend on the clock, and the bytes
+    that a run is said to have cost with it.
+    """
+    return _DOUBLE.pack(nan if isnan(value) else value).hex()
+
+
+def _float(fields: dict[str, Any], name: str) -> float:
+    (value,) = _DOUBLE.unpack(bytes.fromhex(_text(fields, name)))
+    return float(value)
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

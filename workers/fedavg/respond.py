@@ -4,6 +4,7 @@ import torch
 
 from workers.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.fedavg.curvature import curvature
+from workers.fedavg.evaluate_locally import evaluate_locally
 from workers.fedavg.local import train_locally
 
 
@@ -17,4 +18,6 @@ def respond(
     """
     if task.operation == "train":
         return train_locally(task, data, device)
+    if task.operation == "evaluate":
+        return evaluate_locally(task, data, device)
     return curvature(task, data, device)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from workers.errors import RefusedError
 from workers.fedavg.base import (
+    PRODUCTS,
     Clients,
     ClientUpdate,
     Engine,
@@ -35,7 +36,7 @@ class Collected:
 
     @property
     def loss(self) -> float:
-        """The mean training loss, weighted by rows."""
+        """The mean loss that the clients told, weighted by rows."""
         rows = sum(update.samples for update in self.updates.values())
         return sum(u.loss * u.samples for u in self.updates.values()) / rows
 
@@ -73,8 +74,14 @@ def make_tasks(
     seed: int,
     operation: Operation = "train",
     vector: Weights | None = None,
+    share: float = 1.0,
 ) -> list[RoundTask]:
-    """Return one task for each client, sorted, with seeds by (seed, round, client)."""
+    """Return one task for each client, sorted, with seeds by (seed, round, client).
+
+    The seed of a product is without the round: all products of one seed take the same rows
+    of a client, or conjugate gradients would be told of another matrix each time.
+    """
+    about: tuple[str | int, ...] = ("rows",) if operation in PRODUCTS else ("client", round)
     base = digest_of(encode_weights(network.id, network.parameters, weights))
     return [
         RoundTask(
@@ -84,9 +91,10 @@ def make_tasks(
             weights,
             base,
             config,
-            derive(seed, "client", round, client),
+            derive(seed, *about, client),
             operation,
             vector,
+            share,
         )
         for client in sorted(clients)
     ]

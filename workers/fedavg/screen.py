@@ -1,6 +1,6 @@
 """Whether a client's answer may count: the server's only defence against a broken client."""
 
-from math import isfinite
+from math import isfinite, prod
 
 import torch
 
@@ -21,11 +21,16 @@ def screen(
         return Fault(client, "mismatch", "another round, client or model than asked")
     if update.samples < 1 or samples not in (None, update.samples):
         return Fault(client, "mismatch", "another number of rows than registered")
-    if update.steps < 1 or update.flops < 0:
-        return Fault(client, "mismatch", "no step was taken")
-    shapes = task.network.tensors()
+    evaluated = task.operation == "evaluate"
+    if update.flops < 0 or (update.steps < 1) != evaluated:
+        return Fault(client, "mismatch", "no step was taken, or one that was not asked for")
+    if (update.correct is not None) != evaluated:
+        return Fault(client, "mismatch", "another kind of answer than asked")
+    if update.correct is not None and not 0 <= update.correct <= _judged(task, update.samples):
+        return Fault(client, "mismatch", "more right answers than rows")
+    shapes = {} if evaluated else task.network.tensors()
     if update.delta.keys() != shapes.keys():
-        return Fault(client, "shape", "other tensors than the network has")
+        return Fault(client, "shape", "other tensors than were asked for")
     for name, part in update.delta.items():
         if part.dtype != torch.float32 or tuple(part.shape) != shapes[name]:
             return Fault(client, "shape", name)
@@ -38,3 +43,9 @@ def screen(
     if max_norm and length > max_norm:
         return Fault(client, "norm", f"{length:.3g} is longer than {max_norm:.3g}")
     return None
+
+
+def _judged(task: RoundTask, rows: int) -> int:
+    """Return how many answers so many rows have: one each, or one for each pixel."""
+    masks = task.network.task == "segmentation"
+    return rows * prod(task.network.input_shape[1:]) if masks else rows

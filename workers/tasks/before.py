@@ -18,18 +18,20 @@ from workers.verifier.base import ClaimedStatistics
 WIDEST = 4096
 
 
-def keep(
-    services: Services, tx: Transaction, statistics: RidgeStatistics, config: RidgeConfig
-) -> str | None:
-    """Seal the statistics before an update; return the artifact's id, None if too wide."""
+def encode(statistics: RidgeStatistics, config: RidgeConfig) -> bytes | None:
+    """Return the statistics before an update as they are sealed, None if too wide."""
     if config.dimension > WIDEST:
         return None
-    data = encode_statistics(statistics, config.exponents, config.bits, config.penalty)
-    return services.artifacts.put(tx.session, "before", data).id
+    return encode_statistics(statistics, config.exponents, config.bits, config.penalty)
+
+
+def keep(services: Services, tx: Transaction, data: bytes | None) -> str | None:
+    """Seal what was before an update; return the artifact's id."""
+    return None if data is None else services.artifacts.put(tx.session, "before", data).id
 
 
 def load(services: Services, session: Session, job: Job) -> ClaimedStatistics | None:
-    """Return what `keep` sealed for a job, if it did."""
+    """Return the statistics that `keep` sealed for a job, if it did."""
     if job.before_id is None:
         return None
     statistics, *_ = decode_statistics(services.artifacts.get(session, job.before_id))

@@ -18,6 +18,7 @@ from workers.errors import RefusedError
 from workers.federation.wire import full, upper
 from workers.statistics.gram import RidgeStatistics
 from workers.statistics.message import Batch, Message, add_messages, subtract_message
+from workers.tasks.input_blocks import InputBlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,11 +72,14 @@ class MessageBlock:
         return MessageBlock(kept, subtract_message(self.message, released, bits=bits))
 
 
-AnyBlock = Block | MessageBlock
+RidgeBlock = Block | MessageBlock
+AnyBlock = RidgeBlock | InputBlock
 
 
-def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int) -> AnyBlock:
+def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int = 0) -> AnyBlock:
     """Return both blocks of one owner as one. A model's blocks are all of one kind.
+
+    bits: of the model's codes, where there are any.
 
     Raises:
         RefusedError: They are not: the vault holds a block of another model.
@@ -85,10 +89,12 @@ def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int) -> AnyBlock:
         return stored.joined(fresh)
     if isinstance(stored, MessageBlock) and isinstance(fresh, MessageBlock):
         return stored.joined(fresh, bits=bits)
+    if isinstance(stored, InputBlock) and isinstance(fresh, InputBlock):
+        return stored.joined(fresh)
     raise RefusedError("rows and statistics of one owner cannot be added up")
 
 
-def batch_of(block: AnyBlock) -> Batch:
+def batch_of(block: RidgeBlock) -> Batch:
     """Return what a method learns of a block."""
     return block.rows if isinstance(block, Block) else block.message
 
@@ -100,6 +106,12 @@ def encode_block(block: AnyBlock) -> bytes:
         arrays: dict[str, NDArray[Any]] = {
             "codes": np.ascontiguousarray(block.rows.codes),
             "labels": np.ascontiguousarray(block.rows.labels),
+        }
+        return save(arrays, metadata=metadata)
+    if isinstance(block, InputBlock):
+        arrays = {
+            "inputs": np.ascontiguousarray(block.inputs),
+            "labels": np.ascontiguousarray(block.labels),
         }
         return save(arrays, metadata=metadata)
     message = block.message
@@ -117,6 +129,8 @@ def decode_block(data: bytes) -> AnyBlock:
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]
     records = json.loads(metadata["records"])
+    if "inputs" in arrays:
+        return InputBlock(records, arrays["inputs"], arrays["labels"])
     if "residual" not in metadata:
         return Block(records, Rows(arrays["codes"], arrays["labels"]))
     moment = arrays["moment"]

@@ -4,6 +4,7 @@ import uuid
 
 from sqlmodel import Session, select
 
+from app import canonical
 from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import sign_envelope
 from app.certificates.evidence import evidence_part, parse_evidence
@@ -23,6 +24,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
 from app.service.context import Services
+from app.service.methods import is_network
 from app.steps import reached
 from models import (
     Certificate,
@@ -38,6 +40,7 @@ from workers.provenance import code_digest, environment
 from workers.tasks import draft, round_end
 from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
+from workers.tasks.draft import sha256_hex
 from workers.tasks.guarantees import guarantee
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
@@ -132,8 +135,8 @@ def _statement(
         method=MethodPart(
             id=plan.method,
             version=plan.method_version,
-            parameters={**plan.parameters, "extractor": model.extractor["digest"]},
-            code_digest=code_digest("methods", "sketches", "statistics"),
+            parameters={**plan.parameters, **_registered(model)},
+            code_digest=code_digest(*_rooms(model)),
             environment=environment(),
         ),
         guarantee=guarantee(plan.claim, plan.parameters["data"], plan.bounds),
@@ -145,3 +148,16 @@ def _statement(
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
     return build_statement([subject], predicate)
+
+
+def _registered(model: Model) -> dict[str, str]:
+    if is_network(model.config):
+        return {"policy": sha256_hex(canonical.encode(model.config["policy"]))}
+    return {"extractor": model.extractor["digest"]}
+
+
+def _rooms(model: Model) -> tuple[str, ...]:
+    """Return the rooms of `workers` whose code made the model what it is."""
+    if is_network(model.config):
+        return ("fedavg", "networks", "unlearning")
+    return ("methods", "sketches", "statistics")

@@ -1,6 +1,9 @@
-"""Erase: subtract claimed records, publish the next version, destroy what held them."""
+"""Erase: remove claimed records, publish the next version, destroy what held them."""
+
+from dataclasses import dataclass
 
 from sqlalchemy import insert
+from sqlmodel import Session
 
 from app.certificates.retained import record_commitment
 from app.ledger.journal import record_request_event
@@ -8,16 +11,17 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.scope import open_tombstone_key, record_tag
 from app.steps import reached
-from models import ErasureRequest, FeatureBlock, Model, Subject, Tombstone
+from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject, Tombstone
 from workers.errors import RefusedError
-from workers.tasks import batch, draft, releasing, versions
-from workers.tasks import before as before_statistics
+from workers.tasks import batch, checkpoints, draft, family, releasing, versions
+from workers.tasks import before as before_artifact
 from workers.tasks.asking import dropped_subjects
 from workers.tasks.batch import Member
-from workers.tasks.blocks import AnyBlock, decode_block, encode_block
+from workers.tasks.blocks import AnyBlock, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
 from workers.tasks.lease import Lease, LeaseLostError, advance, follow
-from workers.tasks.removal import AnswerError, owned_by_subject, remove
+from workers.tasks.removal import AnswerError
+from workers.tasks.update import Update
 from workers.tasks.versions import RetainedSet
 
 
@@ -52,120 +56,142 @@ def run(services: Services, lease: Lease) -> None:
 
 
 def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
-    owned = owned_by_subject(members)
     with services.reading() as session:
-        request = session.get_one(ErasureRequest, lease.request_id)
         model = session.get_one(Model, lease.model_id)
-        config = versions.ridge_config(model)
         before = versions.current(session, model)
         assert before is not None
-        state = versions.load_state(services, session, before)
+    update = family.of(model).forget(services, lease, model, before, members)
+    with services.reading() as session:
         retained = versions.commitments(session, lease.model_id)
-        blocks = {
-            subject: decode_block(services.features.load(session, subject)) for subject in owned
-        }
-        method = versions.method_of(model, request.method)
-        tombstone_key = open_tombstone_key(services.master, model)
-        released = releasing.answers(services, session, members, config.bits)
-        parameters = {**versions.parameters(config), "data": model.config["data"]}
-        removal = remove(blocks, members, released, config)
-        dropped = versions.commitments_of(session, lease.model_id, removal.dropped)
-    outcome = method.forget(config, state, removal.batch)
-    encoded = versions.encode(outcome.state, config)
-    links = batch.prove(retained, members, dropped)
-    tombstones = [
-        {
-            "model_id": lease.model_id,
-            "tag": record_tag(tombstone_key, record),
-            "request_id": member.request_id,
-        }
-        for member in members
-        for record in member.salts
-    ]
-    tombstones += [
-        {
-            "model_id": lease.model_id,
-            "tag": record_tag(tombstone_key, record),
-            "request_id": lease.request_id,
-        }
-        for record in removal.dropped
-    ]
-    leaving = sorted({*removal.dropped, *(record for m in members for record in m.salts)})
-    gone = {
-        record_commitment(salt, record)
-        for member in members
-        for record, salt in member.salts.items()
-    }
-    gone |= set(dropped)
-    after = RetainedSet.of([value for value in retained if value not in gone])
-    parameters |= {**outcome.notes, "batch": str(len(members))}
-    if dropped:
-        parameters["dropped"] = str(len(dropped))
+        dropped = versions.commitments_of(session, lease.model_id, update.dropped)
+    chain = Chain.of(members, retained, dropped)
     reached("execute.computed")
-
     going: list[tuple[str, str]] = []
 
     def effect(tx: Transaction) -> None:
-        session = tx.session
-        model = session.get_one(Model, lease.model_id)
-        if model.current_version != before.number:
-            raise LeaseLostError(lease.job_id)
-        rewritten = {
-            subject_id: _rewrite(services, tx, subject_id, rest)
-            for subject_id, rest in removal.rest.items()
-        }
-        session.flush()
-        session.connection().execute(insert(Tombstone), tombstones)
-        ids = [member.request_id for member in members]
-        if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
-            raise LeaseLostError(lease.job_id)
-        going.extend(releasing.settle(services, tx, ids, list(removal.rest)))
-        roots = [link.root for link in links]
-        if not dropped:
-            roots.pop()  # it is the version's own
-        version = versions.publish(services, tx, model, lease, encoded, after, roots)
-        shredded = versions.withdraw_earlier(services, tx, model, version)
-        before_id = before_statistics.keep(services, tx, state.statistics, config)
-        drafts = []
-        for member, link in zip(members, links, strict=True):
-            plan = Draft(
-                removal=link.removal,
-                earlier=draft.write_commitments(link.earlier),
-                later=draft.write_commitments(link.later),
-                before_number=before.number,
-                number=version.number,
-                head_before=before.head_digest,
-                statistics_before=before.statistics_digest,
-                statistics_after=encoded.statistics,
-                method=method.id,
-                method_version=method.version,
-                claim=outcome.claim,
-                parameters=parameters | batch.gone_before(member),
-                bounds={"head": repr(outcome.state.bound)},
-                artifacts=shredded,
-                blocks=[rewritten[subject] for subject in member.owned()],
-                feature_rows=len(member.salts),
-            )
-            drafts.append(draft.store(services, session, plan))
-        reached("execute.written")
-        for member in members:
-            request = session.get_one(ErasureRequest, member.request_id)
-            request.state = "verifying"
-            record_request_event(
-                tx,
-                request,
-                "request.executed",
-                {"head": encoded.head_digest, "statistics": encoded.statistics},
-            )
-        session.flush()
-        for member, draft_id in zip(members[1:], drafts[1:], strict=True):
-            values = {"draft_id": draft_id, "before_id": before_id}
-            follow(tx, lease, member.job_id, member.token, "verify", **values)
-        advance(tx, lease, "verify", draft_id=drafts[0], before_id=before_id)
+        going.extend(_commit(services, tx, lease, members, before, update, chain))
 
     services.ledger.transact(effect)
     for job_id, stage in going:
         services.dispatcher.nudge(job_id, stage)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The sets that lead from the version before to the one after, a link for each member.
+
+    roots: those between, for the log.
+    """
+
+    links: list[batch.Link]
+    roots: list[bytes]
+    after: RetainedSet
+
+    @classmethod
+    def of(cls, members: list[Member], retained: list[bytes], dropped: list[bytes]) -> "Chain":
+        """Return the chain from the sorted set `retained`; `dropped` go last."""
+        links = batch.prove(retained, members, dropped)
+        gone = {
+            record_commitment(salt, record)
+            for member in members
+            for record, salt in member.salts.items()
+        }
+        gone |= set(dropped)
+        after = RetainedSet.of([value for value in retained if value not in gone])
+        roots = [link.root for link in links]
+        # Where nothing else goes, the last one is the version's own.
+        return cls(links, roots if dropped else roots[:-1], after)
+
+
+def _commit(
+    services: Services,
+    tx: Transaction,
+    lease: Lease,
+    members: list[Member],
+    before: ModelVersion,
+    update: Update,
+    chain: Chain,
+) -> list[tuple[str, str]]:
+    """Publish the version and destroy what held the records; return jobs to nudge."""
+    session, made = tx.session, update.made
+    model = session.get_one(Model, lease.model_id)
+    if model.current_version != before.number:
+        raise LeaseLostError(lease.job_id)
+    rewritten = {
+        subject_id: _rewrite(services, tx, subject_id, rest)
+        for subject_id, rest in update.rest.items()
+    }
+    session.flush()
+    _bury(services, session, model, lease, members, update.dropped)
+    ids = [member.request_id for member in members]
+    going = releasing.settle(services, tx, ids, list(update.rest))
+    version = versions.publish(
+        services, tx, model, lease, made.encoded, chain.after, chain.roots
+    )
+    shredded = versions.withdraw_earlier(services, tx, model, version)
+    before_id = before_artifact.keep(services, tx, update.before)
+    parameters = {**made.parameters, "batch": str(len(members))}
+    if update.dropped:
+        parameters["dropped"] = str(len(update.dropped))
+    drafts = []
+    for member, link in zip(members, chain.links, strict=True):
+        plan = Draft(
+            removal=link.removal,
+            earlier=draft.write_commitments(link.earlier),
+            later=draft.write_commitments(link.later),
+            before_number=before.number,
+            number=version.number,
+            head_before=before.head_digest,
+            statistics_before=before.statistics_digest,
+            statistics_after=made.encoded.statistics,
+            method=made.method,
+            method_version=made.method_version,
+            claim=made.claim,
+            parameters=parameters | batch.gone_before(member),
+            bounds=dict(made.bounds),
+            artifacts=shredded,
+            blocks=[rewritten[subject] for subject in member.owned()],
+            feature_rows=len(member.salts),
+        )
+        drafts.append(draft.store(services, session, plan))
+    reached("execute.written")
+    for member in members:
+        request = session.get_one(ErasureRequest, member.request_id)
+        request.state = "verifying"
+        if made.escalated is not None:
+            why = {"result": "FAIL", "checks": made.escalated}
+            record_request_event(tx, request, "request.escalated", why)
+        digests = {"head": made.encoded.head_digest, "statistics": made.encoded.statistics}
+        record_request_event(tx, request, "request.executed", digests)
+    session.flush()
+    for member, draft_id in zip(members[1:], drafts[1:], strict=True):
+        values = {"draft_id": draft_id, "before_id": before_id}
+        follow(tx, lease, member.job_id, member.token, "verify", **values)
+    checkpoints.let_go(services, tx, lease)
+    advance(tx, lease, "verify", draft_id=drafts[0], before_id=before_id)
+    return going
+
+
+def _bury(
+    services: Services,
+    session: Session,
+    model: Model,
+    lease: Lease,
+    members: list[Member],
+    dropped: frozenset[str],
+) -> None:
+    """Take the records out of the training set; their tombstones say by whose request."""
+    key = open_tombstone_key(services.master, model)
+    owners = [(record, member.request_id) for member in members for record in member.salts]
+    owners += [(record, str(lease.request_id)) for record in dropped]
+    tombstones = [
+        {"model_id": lease.model_id, "tag": record_tag(key, record), "request_id": request_id}
+        for record, request_id in owners
+    ]
+    session.connection().execute(insert(Tombstone), tombstones)
+    leaving = sorted({record for record, _ in owners})
+    if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
+        raise LeaseLostError(lease.job_id)
 
 
 def _rewrite(

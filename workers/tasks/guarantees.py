@@ -9,6 +9,7 @@ from typing import Literal
 from app.certificates.statement import Guarantee
 
 Kind = Literal["exact", "numerically-exact", "certified-approximate"]
+Trained = Literal["exact-retrained", "empirical-approximate"]
 
 # What the verifier could see, by where the rows are.
 SEEN = {
@@ -28,9 +29,21 @@ HEADS: dict[Kind, str] = {
     "budget of the registration",
 }
 
+TRAINED: dict[Trained, str] = {
+    "exact-retrained": "The model is, bit for bit, the one that the registered training gives "
+    "from its initial weights on the retained records alone: the training was repeated.",
+    "empirical-approximate": "The tests that were registered beforehand found no difference "
+    "between the erased records and matched records that were never trained on, beyond the "
+    "stated margins and at the stated confidence. That is evidence, not a proof: a stronger "
+    "test may find what these did not.",
+}
+
 
 def guarantee(claim: str, data: str, bounds: Mapping[str, str]) -> Guarantee:
     """Return the guarantee of a verified claim on a model whose rows are where `data` says."""
+    for trained, statement in TRAINED.items():
+        if trained == claim:
+            return Guarantee(trained, statement, bounds)
     for kind, head in HEADS.items():
         if kind == claim:
             return Guarantee(kind, f"{SEEN[data]}, and {head}.", bounds)

@@ -21,11 +21,10 @@ from app.service.scope import (
 from app.steps import reached
 from models import Contribution, Model, Record, Subject, Tombstone
 from workers.errors import RefusedError
-from workers.tasks import versions
+from workers.tasks import checkpoints, family, versions
 from workers.tasks.blocks import AnyBlock, decode_block, encode_block, join
 from workers.tasks.lease import Lease, LeaseLostError, advance
-from workers.tasks.lesson import Owner, read_lesson
-from workers.tasks.preflight import check_definite
+from workers.tasks.lesson import Owner
 from workers.tasks.versions import RetainedSet
 
 
@@ -41,23 +40,17 @@ def run(services: Services, lease: Lease) -> None:
         model = session.get_one(Model, lease.model_id)
         upload = services.artifacts.get(session, contribution.upload_id)
         before = versions.current(session, model)
-        state = versions.load_state(services, session, before) if before else None
-        config = versions.ridge_config(model)
         base = model.current_version
-        remote = model.config["data"] != "rows"
-        lesson = read_lesson(upload, config, remote=remote)
         add_back = is_add_back(session, contribution)
         tombstone_key = open_tombstone_key(services.master, model)
-        _refuse_known(
-            session, lease.model_id, lesson.records, None if add_back else tombstone_key
-        )
         retained = versions.commitments(session, lease.model_id)
-        method = versions.method_of(model, model.method)
-    outcome = method.learn(config, state, lesson.batch)
-    if remote and outcome.state.attested == 0:
-        check_definite(outcome.state.statistics, config)
-    encoded = versions.encode(outcome.state, config)
+    kind = family.of(model)
+    lesson = kind.read(model, upload)
+    with services.reading() as session:
+        known_by = None if add_back else tombstone_key
+        _refuse_known(session, lease.model_id, lesson.records, known_by)
     salts = {record: secrets.token_bytes(32) for record in lesson.records}
+    made = kind.learn(services, lease, model, before, lesson, salts)
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
     after = RetainedSet.of([*retained, *fresh.values()])
     reached("execute.computed")
@@ -81,7 +74,7 @@ def run(services: Services, lease: Lease) -> None:
             ]
         tx.session.flush()
         tx.session.connection().execute(insert(Record), added)
-        versions.publish(services, tx, model, lease, encoded, after)
+        versions.publish(services, tx, model, lease, made.encoded, after)
         if before is not None:
             # The head stays until an erasure; the state of a past version serves nothing.
             versions.shred(services, tx.session, before.state_id)
@@ -97,6 +90,7 @@ def run(services: Services, lease: Lease) -> None:
         record_model_event(tx, model.ref, "contribution.learned", digests)
         tx.session.flush()
         reached("execute.written")
+        checkpoints.let_go(services, tx, lease)
         advance(tx, lease, "done")
 
     services.ledger.transact(effect)
@@ -120,7 +114,7 @@ def _seal(
         session.flush()
     assert subject.id is not None
     sealed = services.features.load(session, subject.id) if subject.wrapped_key else None
-    bits = model.config["bits"]
+    bits = model.config.get("bits", 0)
     whole = join(decode_block(sealed), block, bits=bits) if sealed else block
     payload = encode_block(whole)
     if sealed is None:

@@ -213,6 +213,9 @@ def fail(
     """
     if job.draft_id is not None:
         services.artifacts.shred(tx.session, job.draft_id)
+    if job.checkpoint_id is not None:
+        services.artifacts.shred(tx.session, job.checkpoint_id)
+        job.checkpoint_id = None
     let_go(services, tx, job)
     if job.request_id is not None:
         close_releases(services, tx, job.request_id)

@@ -18,12 +18,12 @@ Owner = tuple[str, str]  # client, subject
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """batch: what is learned. blocks: the same, as it is stored, by owner.
+    """batch: what a ridge head learns. blocks: the same, as it is stored, by owner.
 
-    saturated: codes that the quantiser clipped.
+    A network learns from the blocks. saturated: codes that the quantiser clipped.
     """
 
-    batch: Batch
+    batch: Batch | None
     records: list[str]
     blocks: Mapping[Owner, AnyBlock]
     saturated: int

@@ -5,7 +5,6 @@ them, the refuted version is shredded, and the verifier is asked again. If that 
 either, what is stored is damaged, and the model is taken out of service for a person to look.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlmodel import Session, col, select
@@ -15,9 +14,7 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.steps import reached
 from models import ErasureRequest, Job, Model, Verification
-from workers.statistics.message import Batch, Message
-from workers.tasks import draft, versions
-from workers.tasks.blocks import batch_of, decode_block
+from workers.tasks import checkpoints, draft, family, versions
 from workers.tasks.draft import Draft
 from workers.tasks.lease import Lease, LeaseLostError, advance, fail
 from workers.tasks.versions import RetainedSet
@@ -37,16 +34,10 @@ def run(services: Services, lease: Lease) -> None:
     """
     with services.reading() as session:
         model = session.get_one(Model, lease.model_id)
-        config = versions.ridge_config(model)
         base = model.current_version
-        blocks = [
-            batch_of(decode_block(payload))
-            for _, payload in services.features.load_many(session, lease.model_id)
-        ]
-        method = versions.method_of(model, _rung(blocks))
         retained = RetainedSet.of(versions.commitments(session, lease.model_id))
-    outcome = method.refit(config, blocks)
-    encoded = versions.encode(outcome.state, config)
+    made = family.of(model).refit(services, lease, model)
+    encoded = made.encoded
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -62,15 +53,15 @@ def run(services: Services, lease: Lease) -> None:
                 plan,
                 number=version.number,
                 statistics_after=encoded.statistics,
-                method=f"{method.id}-refit",
-                method_version=method.version,
-                claim=outcome.claim,
+                method=made.method,
+                method_version=made.method_version,
+                claim=made.claim,
                 parameters={
-                    **versions.parameters(config),
+                    **made.parameters,
                     **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
                     "escalated": "verification failed",
                 },
-                bounds={"head": repr(outcome.state.bound)},
+                bounds=dict(made.bounds),
                 artifacts=[*plan.artifacts, *shredded],
             )
             assert job.draft_id is not None
@@ -87,15 +78,10 @@ def run(services: Services, lease: Lease) -> None:
             )
         reached("execute.written")
         session.flush()
+        checkpoints.let_go(services, tx, lease)
         advance(tx, lease, "verify", draft_id=drafts[0])
 
     services.ledger.transact(effect)
-
-
-def _rung(blocks: Sequence[Batch]) -> str:
-    """Return the plainest method that these blocks allow, whichever was asked for."""
-    sketched = any(isinstance(block, Message) and block.residual > 0 for block in blocks)
-    return "ridge-sketched" if sketched else "ridge-exact"
 
 
 def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:

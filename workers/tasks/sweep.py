@@ -10,6 +10,7 @@ from app.service.context import Services
 from app.service.queue import head_of_queue, is_held_back
 from models import Job, UsedNonce
 from models.types import utcnow
+from workers.silos import table as silo_table
 from workers.tasks import releasing, round_end
 from workers.tasks.cleanup import clean_again
 
@@ -28,6 +29,7 @@ def run(services: Services) -> int:
     releasing.escalate_silence(services)
     releasing.wake(services)
     round_end.advance_due(services)
+    silo_table.sweep(services)
     now = utcnow()
     unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()
     with services.reading() as session:

@@ -16,11 +16,10 @@ from models import (
     Verification,
 )
 from workers.provenance import code_digest
-from workers.tasks import repair, versions
-from workers.tasks.case import Case, collect
+from workers.tasks import family, repair, versions
+from workers.tasks.case import Case, load
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
-from workers.verifier import registry
 from workers.verifier.base import (
     Report,
 )
@@ -32,22 +31,18 @@ def run(services: Services, job_id: str) -> None:
         if lease is None:
             return
         with services.reading() as session:
-            case = collect(services, session, lease)
-        verifier = registry.get(case.plan.claim)
-        report = verifier.verify(case.claim)
+            case = load(services, session, lease)
+            judge = family.of(case.model).prepare(services, session, lease, case)
+        judged = judge()
+        report = judged.report
         parts = EvidenceReport(
-            verifier=VerifierPart(verifier.id, verifier.version, code_digest("verifier")),
+            verifier=VerifierPart(judged.verifier, judged.version, code_digest("verifier")),
             result=report.result,
             checks=tuple(
                 CheckPart(c.number, c.name, c.value, c.interval, c.threshold, c.passed)
                 for c in report.checks
             ),
-            details={
-                "rows": str(sum(len(rows) for rows in case.claim.rows)),
-                "messages": str(len(case.claim.messages or ())),
-                "mode": case.claim.ridge.mode,
-                "seed": (case.claim.ridge.seed or b"").hex(),
-            },
+            details=dict(judged.details),
         )
         statistics = {
             "before": case.plan.statistics_before,
@@ -74,10 +69,12 @@ def _record(
     assert lease.request_id is not None
     session = tx.session
     request = session.get_one(ErasureRequest, lease.request_id)
+    version_id = case.after.id
+    assert version_id is not None
     artifact = services.artifacts.put(session, "evidence", evidence)
     found = Verification(
         request_id=request.id,
-        version_id=case.version_id,
+        version_id=version_id,
         result=report.result,
         report={
             "checks": [

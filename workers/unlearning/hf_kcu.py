@@ -25,6 +25,9 @@ from workers.unlearning.hf_kcu_products import Asking
 from workers.unlearning.hf_kcu_settings import Settings
 from workers.unlearning.recovery import Step, step_and_recover
 
+CONVERGED = 0.1  # the drift up to which both forms are one step, and η = 1 the refit
+SEARCH_FROM = 0.25  # of ‖θ‖
+
 
 @dataclass(frozen=True, slots=True)
 class HfKcu(Settings):
@@ -38,7 +41,7 @@ class HfKcu(Settings):
     @property
     def version(self) -> str:
         """The method's version."""
-        return "1"
+        return "2"
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -78,11 +81,27 @@ class HfKcu(Settings):
             found = replace(found, delta=kept * found.delta, scaling=kept)
         return found
 
+    def asked(self, case: Case, found: Direction) -> float:
+        """Return the η that is taken, or with a guard the first that is tried.
+
+        1 by default: the whole of Δ. Off an optimum only the direction of the influence
+        step can be relied on: where a network has memorised the rows that go, their gradient
+        nearly vanishes, and Δ with it. A guarded search begins at a quarter of the weights'
+        length then, and the retained loss says how much of it is safe.
+        """
+        if self.step is not None:
+            return self.step
+        far = found.drift is not None and found.drift > CONVERGED
+        length = float(found.delta.norm())
+        if self.guard is None or found.form != "influence" or not far or length == 0:
+            return 1.0
+        return max(1.0, SEARCH_FROM * float(to_vector(case.weights).double().norm()) / length)
+
     def _step(self, case: Case) -> Step:
         found = self.direction(case)
         stepped = take_step(
             along(case.weights, from_vector(found.delta, case.network)),
-            self.step,
+            self.asked(case, found),
             judge=case.validation,
             guard=self.guard,
         )
@@ -91,6 +110,7 @@ class HfKcu(Settings):
             "hf-kcu.product": self.product,
             "hf-kcu.damping": f"{self.damping:.6g}",
             "hf-kcu.causal": self.causal,
+            "hf-kcu.curvature-rows": f"{self.curvature_rows:.6g}",
             **found.notes(),
             **stepped.notes(),
         }

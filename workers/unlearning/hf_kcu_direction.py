@@ -1,6 +1,6 @@
 """The corrected step of HF-KCU: which form it takes, its right side, the solve, the bound."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -101,7 +101,15 @@ def corrected(case: Case, settings: Settings, asking: Asking) -> Direction:
     rows = sum(case.retained.rows.values())
     answers = asking.gradients(case.retained)
     least = max(1.0, settings.least_share * rows)
-    panel = Panel(asking, case.retained, sorted(answers), settings.product, penalty, least)
+    panel = Panel(
+        asking,
+        case.retained,
+        sorted(answers),
+        settings.product,
+        penalty,
+        least,
+        settings.curvature_rows,
+    )
     panel.check()
     stay = to_vector(weighted_mean(answers)) + penalty * theta
     leaving = _leaving(case, settings, asking, penalty * theta)
@@ -237,9 +245,7 @@ def _chosen(panel: Panel, settings: Settings) -> Panel:
     chosen = rng.choice(panel.clients, settings.curvature_clients, replace=False)
     clients = sorted(str(name) for name in chosen)
     least = settings.least_share * sum(panel.side.rows[name] for name in clients)
-    return Panel(
-        panel.asking, panel.side, clients, panel.operation, panel.penalty, max(1.0, least)
-    )
+    return replace(panel, clients=clients, least=max(1.0, least))
 
 
 def _check(report: Report, settings: Settings) -> None:

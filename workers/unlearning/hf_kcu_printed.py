@@ -39,7 +39,14 @@ def as_printed(case: Case, settings: Settings, asking: Asking) -> Direction:
     kept, worst, gradient = 1.0, None, 0.0
     for client in sorted(leaving):
         right = to_vector(leaving[client].delta).double()
-        panel = Panel(asking, case.targets, [client], settings.product, 0.0)
+        panel = Panel(
+            asking,
+            case.targets,
+            [client],
+            settings.product,
+            0.0,
+            share=settings.curvature_rows,
+        )
         solution, _ = solve_on(panel, right, settings)
         length, scale = float(solution.x.norm()), 1.0
         if settings.scaling is not None and length > settings.scaling * size:

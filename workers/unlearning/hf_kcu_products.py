@@ -56,6 +56,7 @@ class Asking:
         clients: Iterable[str],
         operation: Operation,
         vector: Weights | None = None,
+        share: float = 1.0,
     ) -> Mapping[str, ClientUpdate]:
         """Return the usable answers by client, sorted; faults and work are added up here."""
         self.questions += 1
@@ -68,6 +69,7 @@ class Asking:
             seed=self.seed,
             operation=operation,
             vector=vector,
+            share=share,
         )
         found = collect(
             tasks,
@@ -93,8 +95,9 @@ class Asking:
 class Panel:
     """The clients whose products are averaged, by rows, as one matrix A (without damping).
 
-    A v = Σ (n_i/n) A_i v + penalty · v. least is the number of rows below which the rest no
-    longer stands for all: NobodyAnsweredError then.
+    A v = Σ (n_i/n) A_i v + penalty · v, with A_i over a share of the client's rows, the same
+    ones in every product. least is the number of rows below which the rest no longer stands
+    for all: NobodyAnsweredError then.
     """
 
     asking: Asking
@@ -103,6 +106,7 @@ class Panel:
     operation: Curvature
     penalty: float
     least: float = 1.0
+    share: float = 1.0
 
     def times(self, vector: torch.Tensor) -> torch.Tensor:
         """Return A v, float64; the products themselves are float32.
@@ -115,7 +119,7 @@ class Panel:
         # A unit vector is sent: entries of a late direction would vanish in float32.
         unit = from_vector(vector / length, self.asking.network)
         try:
-            updates = self.asking.ask(self.side, self.clients, self.operation, unit)
+            updates = self.asking.ask(self.side, self.clients, self.operation, unit, self.share)
         except RoundFailedError:
             updates = {}
         if len(updates) < len(self.clients):

@@ -12,7 +12,7 @@ a model retrained as long would have, too. How far off is told by the drift.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Literal
 
 import torch
@@ -63,9 +63,16 @@ def influence(leaving: Leaving, rows: int, why: str, found: float) -> Equation:
     return Equation("influence", why, leaving.weighted, leaving.rows / rows, found)
 
 
-def choose(stay: torch.Tensor, rows: int, leaving: Leaving, limit: float) -> Equation:
-    """Return `influence` if the drift is at most the limit, else `newton`."""
+def choose(stay: torch.Tensor, rows: int, leaving: Leaving, limit: float | None) -> Equation:
+    """Return `influence` if the drift is at most the limit (None: finite), else `newton`.
+
+    Without any gradient of the rows that go there is nothing for influence to take out.
+    """
     found = drift(stay, rows, leaving)
+    if limit is None:
+        if isfinite(found):
+            return influence(leaving, rows, "the targets answered", found)
+        return newton(stay, "the rows that go have no gradient", found)
     if found <= limit:
         return influence(leaving, rows, f"drift at most {limit:.3g}", found)
     return newton(stay, f"not converged: drift above {limit:.3g}", found)

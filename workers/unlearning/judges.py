@@ -64,16 +64,16 @@ def by_clients(
 ) -> Judge:
     """Return the judge that asks clients who stay, weighted by their rows.
 
-    There is no message for a loss alone: they are asked for a gradient, about three times
-    the operations, and only its loss is used. All of them must answer, or two models would
-    be judged by different rows: the judge raises RoundFailedError otherwise.
+    They are asked to evaluate: a forward pass, no tensor comes back. All of them must
+    answer, or two models would be judged by different rows: the judge raises
+    RoundFailedError otherwise.
     """
     if not rows:
         raise RefusedError("no client stays to be asked for a loss")
 
     def judge(weights: Weights) -> Judged:
         tasks = make_tasks(
-            network, weights, rows, config, round=1, seed=0, operation="gradient"
+            network, weights, rows, config, round=1, seed=0, operation="evaluate"
         )
         found = collect(tasks, engine, rows=rows, min_clients=0, timeout=timeout)
         if any(fault.reason != "not-finite" for fault in found.faults):

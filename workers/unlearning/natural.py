@@ -24,7 +24,7 @@ class Natural:
     @property
     def version(self) -> str:
         """The method's version."""
-        return "1"
+        return "2"
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -87,7 +87,7 @@ class Puf:
     @property
     def version(self) -> str:
         """The method's version."""
-        return "1"
+        return "2"
 
     @property
     def needs(self) -> frozenset[Need]:

@@ -14,6 +14,7 @@ from workers.errors import RefusedError
 from workers.fedavg.base import Work
 from workers.fedavg.checkpoint import RoundRecord
 from workers.fedavg.config import TrainingConfig, to_json
+from workers.fedavg.device import facts_of
 from workers.fedavg.rounds import train
 from workers.fedavg.seeds import derive
 from workers.fedavg.server import ServerState
@@ -94,7 +95,8 @@ def step_and_recover(
 ) -> Unlearned:
     """Return the model after `step` and recovery. method spells id, version and options.
 
-    A run that resumes neither asks the targets again nor pays for the step twice.
+    A run that resumes neither asks the targets again nor pays for the step twice. The notes
+    say where those who stay computed and in which precision they trained.
     Raises RefusedError for a validation stop without validation, CheckpointError for a
     foreign `resume`, and what `step` and `train` raise.
     """
@@ -105,20 +107,31 @@ def step_and_recover(
             "or leave `within` out"
         )
     pin = pin_of(case, method)
+    here = facts_of(case.retained.engine, case.config.local)
     if hooks.resume is not None:
         progress = Progress.decode(hooks.resume, case.network, pin)
+        progress = replace(progress, notes=_moved(progress.notes, here["device"]))
     else:
         made = step()
         work, goal = made.work, None
+        notes = {**here, **made.notes}
         if recovery.within is not None and case.validation is not None:
             judged = case.validation(case.weights)
             work, goal = work + judged.work, judged.loss + recovery.within
-        progress = Progress(made.weights, work, made.notes, goal)
+        progress = Progress(made.weights, work, notes, goal)
         if hooks.save is not None:
             hooks.save(progress.encode(case.network, pin))
     if hooks.tell is not None:
         hooks.tell(Tick("step", 1, 1))
     return _Recovering(case, recovery, hooks, pin, progress).run()
+
+
+def _moved(notes: Mapping[str, str], device: str) -> Mapping[str, str]:
+    """Return the notes of a run that goes on on this device: equal bits need an equal one."""
+    before = notes["device"]
+    if before == device or before.endswith(f", then {device}"):
+        return notes
+    return {**notes, "device": f"{before}, then {device}"}
 
 
 class _Recovering:
@@ -134,9 +147,6 @@ class _Recovering:
         case, config = self.case, recovery_config(self.case, self.recovery)
         if self.progress.ended:  # killed between the last round and the answer
             config = replace(config, rounds=self.progress.rounds)
-        elif config.rounds:
-            # `train` asks `after` in all rounds but its last, and here each must be judged.
-            config = replace(config, rounds=config.rounds + 1)
         trained = train(
             case.network,
             case.retained.rows,

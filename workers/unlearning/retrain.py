@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from workers.errors import RefusedError
 from workers.fedavg.checkpoint import RoundRecord
-from workers.fedavg.rounds import train
+from workers.fedavg.config import TrainingConfig
+from workers.fedavg.device import facts_of
+from workers.fedavg.rounds import Trained, train
 from workers.fedavg.server import ServerState
 from workers.networks.files import digest_of, encode_weights
+from workers.networks.registry import Network
 from workers.networks.weights import Weights, initial_weights
-from workers.unlearning.base import Case, Hooks, Need, Tick, Unlearned
+from workers.unlearning.base import Case, Hooks, Need, Side, Tick, Unlearned
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Retrain:
     @property
     def version(self) -> str:
         """The method's version."""
-        return "1"
+        return "2"
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -56,28 +59,11 @@ class Retrain:
                 "from the initial weights"
             )
 
-        told: list[int] = []
-
-        def tell(_: ServerState, record: RoundRecord) -> bool:
-            if hooks.tell is not None and record.round not in told:
-                told.append(record.round)
-                hooks.tell(Tick("retrain", record.round, case.config.rounds, record.loss))
-            return False
-
-        trained = train(
-            case.network,
-            case.retained.rows,
-            case.config,
-            case.retained.engine,
-            weights=start,
-            data=case.data,
-            resume=hooks.resume,
-            save=hooks.save,
-            after=tell,
+        trained = retraining(
+            case.network, case.retained, case.config, start, data=case.data, hooks=hooks
         )
-        for record in trained.records[-1:]:  # `train` leaves `after` out in its last round
-            tell(trained.state, record)
         notes = {
+            **facts_of(case.retained.engine, case.config.local),
             "retrain.data": case.data,
             "retrain.rounds": str(len(trained.records)),
             "retrain.start": _digest(case, start),
@@ -85,6 +71,40 @@ class Retrain:
         if case.start is None:
             notes["retrain.seed"] = str(case.config.seed)
         return Unlearned(trained.weights, trained.work, "exact-retrained", notes)
+
+
+def retraining(
+    network: Network,
+    retained: Side,
+    config: TrainingConfig,
+    start: Weights,
+    *,
+    data: str,
+    hooks: Hooks,
+) -> Trained:
+    """Train from `start` among those who stay, telling of each round. Raises as `train`."""
+    told: list[int] = []
+
+    def tell(_: ServerState, record: RoundRecord) -> bool:
+        if hooks.tell is not None and record.round not in told:
+            told.append(record.round)
+            hooks.tell(Tick("retrain", record.round, config.rounds, record.loss))
+        return False
+
+    trained = train(
+        network,
+        retained.rows,
+        config,
+        retained.engine,
+        weights=start,
+        data=data,
+        resume=hooks.resume,
+        save=hooks.save,
+        after=tell,
+    )
+    for record in trained.records[-1:]:  # `train` leaves `after` out in its last round
+        tell(trained.state, record)
+    return trained
 
 
 def _digest(case: Case, weights: Weights) -> str:

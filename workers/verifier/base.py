@@ -6,7 +6,7 @@ missing, malformed or odd in them fails the check that needed it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from workers.arrays import Head, IntMatrix, Matrix, Rows
 from workers.verifier.masked_claim import MaskedClaim
@@ -170,8 +170,11 @@ class ExactClaim:
     masked: MaskedClaim | None = None
 
 
-class Verifier(Protocol):
-    """A judge of one guarantee class."""
+Claim_contra = TypeVar("Claim_contra", contravariant=True)
+
+
+class Verifier(Protocol[Claim_contra]):
+    """A judge of one guarantee class, which has claims of its own."""
 
     @property
     def id(self) -> str:
@@ -181,5 +184,5 @@ class Verifier(Protocol):
     def version(self) -> str:
         """Changes whenever the same claim may get another verdict."""
 
-    def verify(self, claim: ExactClaim) -> Report:
+    def verify(self, claim: Claim_contra) -> Report:
         """Return the verdict. Never raises for anything a claim may contain."""

@@ -4,11 +4,9 @@
 3 retained-set    4 purge    5 posterior (where the claim brings its statistics)
 """
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from workers.errors import ModelError
 from workers.verifier import (
     freivalds,
     masked,
@@ -18,20 +16,9 @@ from workers.verifier import (
     retained_set,
     statistics,
 )
-from workers.verifier.base import Check, ExactClaim, Judgement, Report, Result, RidgeClaim
+from workers.verifier.base import ExactClaim, Judgement, Report, RidgeClaim
+from workers.verifier.guard import guarded, report_of
 from workers.verifier.statistics import Recomputed
-
-# What evaluating a claim of odd types or sizes raises. A claim is written by the judged,
-# so it must not be able to stop the judge: the check has failed, and says so.
-ODD_INPUT = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    ModelError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,37 +79,19 @@ def judge(claim: ExactClaim, head: HeadCheck) -> Report:
         return posterior.check_posterior(claim.ridge, claim.rows, found[0] if found else None)
 
     if claim.masked is not None:
-        first = _guarded(masked.NUMBER, masked.NAME, masked.THRESHOLD, unmasked)
+        first = guarded(masked.NUMBER, masked.NAME, masked.THRESHOLD, unmasked)
     elif claim.messages is not None:
-        first = _guarded(resummed.NUMBER, resummed.NAME, resummed.THRESHOLD, summed)
+        first = guarded(resummed.NUMBER, resummed.NAME, resummed.THRESHOLD, summed)
     elif claim.ridge.mode == "freivalds":
-        first = _guarded(freivalds.NUMBER, freivalds.NAME, freivalds.THRESHOLD, tested)
+        first = guarded(freivalds.NUMBER, freivalds.NAME, freivalds.THRESHOLD, tested)
     else:
-        first = _guarded(statistics.NUMBER, statistics.NAME, statistics.THRESHOLD, recomputed)
+        first = guarded(statistics.NUMBER, statistics.NAME, statistics.THRESHOLD, recomputed)
     judgements = [
         first,
-        _guarded(head.number, head.name, head.threshold, second),
-        _guarded(retained_set.NUMBER, retained_set.NAME, retained_set.THRESHOLD, third),
-        _guarded(purge.NUMBER, purge.NAME, purge.THRESHOLD, fourth),
+        guarded(head.number, head.name, head.threshold, second),
+        guarded(retained_set.NUMBER, retained_set.NAME, retained_set.THRESHOLD, third),
+        guarded(purge.NUMBER, purge.NAME, purge.THRESHOLD, fourth),
     ]
     if claim.ridge.statistics is not None:
-        judgements.append(
-            _guarded(posterior.NUMBER, posterior.NAME, posterior.THRESHOLD, fifth)
-        )
-    return Report(_result(judgements), tuple(j.check for j in judgements))
-
-
-def _guarded(number: int, name: str, threshold: str, run: Callable[[], Judgement]) -> Judgement:
-    try:
-        return run()
-    except ODD_INPUT as error:
-        # The type only: a message may quote what the claim contained.
-        value = f"the claim cannot be evaluated: {type(error).__name__}"
-        return Judgement(Check(number, name, value, None, threshold, False))
-
-
-def _result(judgements: list[Judgement]) -> Result:
-    failed = [judgement for judgement in judgements if not judgement.check.passed]
-    if not failed:
-        return "PASS"
-    return "INCONCLUSIVE" if all(j.undecided for j in failed) else "FAIL"
+        judgements.append(guarded(posterior.NUMBER, posterior.NAME, posterior.THRESHOLD, fifth))
+    return report_of(judgements)

@@ -6,6 +6,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
+from app.signing.keys import PrivateKey
 from tests.installation import Installation, install
 
 
@@ -17,7 +18,7 @@ def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
 
 
 @pytest.fixture
-def ready(installation: Installation) -> Installation:
+def ready(installation: Installation, fitted: PrivateKey) -> Installation:
     """One whose key and model are registered and whose model is fitted."""
-    installation.ready()
+    installation.caller.key = fitted
     return installation

@@ -21,8 +21,8 @@ FOUR = ("c0", "c1", "c2", "c3")
 
 
 @pytest.fixture
-def masked(installation: Installation) -> Masked:
-    return Masked(installation)
+def masked(installation: Installation, enrolled: Masked) -> Masked:
+    return enrolled.at(installation)
 
 
 def slug(answer: Any) -> str:

@@ -5,6 +5,7 @@ import pytest
 from workers.fedavg.accounting import (
     Cost,
     Setting,
+    cost_notes,
     fed_au,
     fed_eraser,
     mode,
@@ -14,6 +15,7 @@ from workers.fedavg.accounting import (
     puf_special,
     recovery,
 )
+from workers.fedavg.base import Work
 from workers.fedavg.flops import forward_flops, training_flops
 from workers.networks.registry import network
 from workers.networks.weights import count
@@ -46,6 +48,17 @@ def test_the_published_costs(name: str, cost: Cost, printed: tuple[str, str, str
         (cost.communication, cost.computation, cost.storage), printed, strict=True
     ):
         assert got == pytest.approx(float(wanted), rel=0.0051)
+
+
+def test_the_notes_of_a_certificate_say_what_a_run_took() -> None:
+    assert cost_notes(Work(1, 20, 10**18 + 1, 300, 4000, 5.06)) == {
+        "cost.rounds": "1",
+        "cost.steps": "20",
+        "cost.flops": "1000000000000000001",
+        "cost.bytes-down": "300",
+        "cost.bytes-up": "4000",
+        "cost.seconds": "5.1",
+    }
 
 
 def test_an_auxiliary_classifier_alone_is_sent() -> None:

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from tests.workers.fedavg.small import CLIENTS, LOCAL, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.fedavg.base import ClientData, Operation, RoundTask
+from workers.fedavg.base import ClientData, ClientUpdate, Operation, RoundTask
 from workers.fedavg.config import LocalConfig
-from workers.fedavg.curvature import operation_flops
+from workers.fedavg.curvature import operation_flops, some_rows
 from workers.fedavg.flops import training_flops
 from workers.fedavg.in_process import InProcess
 from workers.fedavg.messages import decode_task, encode_task
@@ -132,6 +132,58 @@ def test_the_mean_over_clients_is_that_over_all_rows(operation: Operation) -> No
     assert found.work.steps == 2 + 3 + 1
 
 
+def product_of(
+    data: ClientData, share: float, *, seed: int = 0, round: int = 1
+) -> ClientUpdate:
+    task = make_tasks(
+        NETWORK,
+        WEIGHTS,
+        ["a"],
+        SMALL,
+        round=round,
+        seed=seed,
+        operation="gauss-newton",
+        vector=vector_for(NETWORK),
+        share=share,
+    )[0]
+    return respond(decode_task(encode_task(task)), data)
+
+
+def test_a_share_of_the_rows_is_drawn_by_the_seed_and_the_same_in_every_round() -> None:
+    data = CLIENTS["bert"]
+    alone = [product_of(data.only(torch.tensor([row])), 1.0) for row in range(12)]
+    seen = set()
+    for seed in range(60):
+        first = product_of(data, 1 / 12, seed=seed)
+        vector = to_vector(first.delta)
+        (row,) = [i for i, one in enumerate(alone) if torch.equal(to_vector(one.delta), vector)]
+        seen.add(row)
+        assert first.loss == alone[row].loss
+        assert (first.samples, first.steps, first.flops) == (12, 1, alone[row].flops)
+        again = product_of(data, 1 / 12, seed=seed, round=9)
+        assert torch.equal(to_vector(again.delta), vector)
+    assert seen == set(range(12))
+
+
+def test_a_share_is_rounded_up_and_the_whole_is_all_rows_whatever_the_seed() -> None:
+    data = CLIENTS["bert"]
+    assert [len(some_rows(12, share, 0)) for share in (1e-9, 0.25, 0.26, 1.0)] == [1, 3, 4, 12]
+    assert len(set(some_rows(12, 0.5, 3).tolist())) == 6
+    whole = to_vector(product_of(data, 1.0).delta)
+    assert torch.equal(whole, to_vector(product_of(data, 1.0, seed=5).delta))
+    matrix = dense(NETWORK, WEIGHTS, data, "gauss-newton")
+    wanted = matrix @ to_vector(vector_for(NETWORK)).double().numpy()
+    np.testing.assert_allclose(whole.numpy(), wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan"), 1])
+def test_a_share_out_of_range_is_refused(share: float) -> None:
+    with pytest.raises(RefusedError, match="share"):
+        product_of(CLIENTS["bert"], share)
+    with pytest.raises(RefusedError, match="only products"):
+        make_tasks(NETWORK, WEIGHTS, ["a"], SMALL, round=1, seed=0, share=0.5)
+
+
 @pytest.mark.parametrize("name", ["simple-cnn", "resnet18", "vit-lite"])
 def test_every_kind_of_layer_has_both_products(name: str) -> None:
     shape = {"height": 8, "width": 8, "channels": 1, "classes": 3}
@@ -174,7 +226,12 @@ def test_a_product_needs_a_convex_loss_and_its_vector() -> None:
     def task(operation: str, vector: Weights | None) -> RoundTask:
         return replace(dice, operation=operation, vector=vector)  # type: ignore[arg-type]
 
-    for operation, given in (("hessian", None), ("train", vector), ("gradient", vector)):
+    for operation, given in (
+        ("hessian", None),
+        ("train", vector),
+        ("gradient", vector),
+        ("evaluate", vector),
+    ):
         with pytest.raises(RefusedError, match="vector"):
             task(operation, given)
     with pytest.raises(RefusedError, match="unknown operation"):

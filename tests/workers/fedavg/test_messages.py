@@ -1,5 +1,7 @@
 """Round messages and checkpoints: one spelling each, and nothing else is read."""
 
+import struct
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import isnan
@@ -41,10 +43,10 @@ def test_a_task_comes_back() -> None:
 
 
 def test_a_product_carries_its_vector_with_or_without_the_weights() -> None:
-    task = replace(TASK, operation="hessian", vector=moved(WEIGHTS, WEIGHTS))
+    task = replace(TASK, operation="hessian", vector=moved(WEIGHTS, WEIGHTS), share=0.3)
     for weights in (None, FILE):
         back = decode_task(encode_task(task, inline=weights is None), weights)
-        assert back.operation == "hessian"
+        assert (back.operation, back.share) == ("hessian", 0.3)
         assert back.vector is not None
         assert torch.equal(back.vector["head.bias"], 2 * WEIGHTS["head.bias"])
     bad = {**WEIGHTS, "head.bias": torch.zeros(9)}
@@ -63,6 +65,22 @@ def test_an_update_comes_back_even_when_it_is_nonsense() -> None:
     assert isnan(back.loss)
     assert back.client == "ünïcode \0"
     assert isnan(float(back.delta["more"]))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5.0, 1 / 3, 1e-300, 123456.789])
+def test_the_length_of_a_message_does_not_depend_on_the_clock(seconds: float) -> None:
+    data = encode_update(replace(UPDATE, seconds=seconds))
+    assert len(data) == len(encode_update(UPDATE))
+    assert decode_update(data).seconds == seconds
+
+
+def test_equal_rounds_send_equally_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([i * i / 3 for i in range(1000)])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    config = replace(CONFIG, rounds=2)
+    works = [train(NETWORK, ROWS, config, InProcess(CLIENTS)).work for _ in range(4)]
+    assert works == [works[0]] * 4
+    assert len({work.seconds for work in works}) > 1
 
 
 def changed(data: bytes, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> bytes:
@@ -99,6 +117,11 @@ BAD_TASKS = {
     "a configuration in another spelling": task_with(config={**to_json(LOCAL), "epochs": 2.0}),
     "no configuration": task_with(config=None),
     "other weights": changed(encode_task(TASK), lambda a, _: a["weights/head.bias"].fill(1)),
+    "a share of training": task_with(share=(0.5).hex()),
+    "no share": changed(encode_task(TASK), lambda _, f: f.pop("share")),
+    "a share in another spelling": task_with(share="1.0"),
+    "a share beyond all": task_with(share=(2.0).hex()),
+    "an endless share": task_with(share="0x1p+9999"),
     "an unknown operation": task_with(operation="invert"),
     "a product without a vector": task_with(operation="hessian"),
     "training with a vector": changed(encode_task(TASK), lambda a, _: a.update({"vector/head.bias": a["weights/head.bias"]})),
@@ -135,7 +158,14 @@ BAD_UPDATES = {
     "loss as a word": update_with(loss="much"),
     "one field more": update_with(hint="x"),
     "base of another type": update_with(base=None),
-    "kind": update_with(kind="fedavg-update/2"),
+    "kind": update_with(kind="fedavg-update/1"),
+    "loss in capitals": update_with(loss=struct.pack(">d", -1.5).hex().upper()),
+    "loss with a space": update_with(loss="bff80000 00000000"),
+    "loss too short": update_with(loss="bff80000"),
+    "another NaN": update_with(loss="fff8000000000000"),
+    "correct true": update_with(correct=True),
+    "correct -1": update_with(correct=-1),
+    "no word on correct": changed(encode_update(UPDATE), lambda _, f: f.pop("correct")),
 }
 
 
@@ -198,6 +228,9 @@ BAD_CHECKPOINTS: dict[str, bytes] = {
     "another kind": saved_with(lambda _, f: f.update(kind="x")),
     "a round missing": saved_with(lambda _, f: f["records"].pop(0)),
     "rounds in text": saved_with(lambda _, f: f["records"][0].update(round="1")),
+    "a round true": saved_with(lambda _, f: f["records"][0].update(round=True)),
+    "a number asked": saved_with(lambda _, f: f["records"][0].update(asked=["a", 7])),
+    "a number for a reason": saved_with(lambda _, f: f["records"][0].update(faults=[["b", 7, "9"]])),
     "work in halves": saved_with(lambda _, f: f["records"][0].update(work=[0.5] * 5 + ["0x0p0"])),
     "a work too short": saved_with(lambda _, f: f["records"][0].update(work=[1, "0x0.0p+0"])),
     "no loss": saved_with(lambda _, f: f["records"][0].pop("loss")),

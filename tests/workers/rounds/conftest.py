@@ -18,14 +18,12 @@ def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
 
 
 @pytest.fixture
-def fresh(installation: Installation) -> Masked:
+def fresh(installation: Installation, enrolled: Masked) -> Masked:
     """A masked model that nothing was added to, and five clients."""
-    return Masked(installation)
+    return enrolled.at(installation)
 
 
 @pytest.fixture
-def learned(fresh: Masked) -> Masked:
+def learned(installation: Installation, taught: Masked) -> Masked:
     """One that has learned all rows of four of them."""
-    round_id = fresh.round("c0", "c1", "c2", "c3")
-    assert fresh.view(round_id)["state"] == "done", fresh.view(round_id)
-    return fresh
+    return taught.at(installation)

@@ -1,7 +1,7 @@
 """A masked model in one installation: clients that join rounds, and an oracle with all rows."""
 
 import json
-from typing import Any
+from typing import Any, Self
 
 from app.signing.keys import public_of
 from tests.installation import Installation
@@ -19,6 +19,12 @@ class Masked(Remote):
         super().__init__(installation, **{"data": "masked", **changes})
         self.register()
         self.say: list[str] = []
+
+    def at(self, installation: Installation) -> Self:
+        """The same clients, before a copy of their installation; nothing said yet."""
+        moved = super().at(installation)
+        moved.say = []
+        return moved
 
     def keyids(self, *clients: str) -> list[str]:
         return [self.clients[client].keyid for client in clients]

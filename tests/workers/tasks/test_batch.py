@@ -35,7 +35,7 @@ from workers.arrays import Rows
 from workers.errors import RefusedError
 from workers.methods.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge_exact import METHOD
-from workers.tasks import batch, case, erase, execute, sweep
+from workers.tasks import batch, claims, erase, execute, sweep
 from workers.tasks.lease import LeaseLostError, leased
 from workers.verifier.retained_set import merkle_root
 
@@ -410,7 +410,7 @@ def test_a_refit_of_the_first_serves_the_others_too(
 def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, judged = case._probe, []
+    honest, judged = claims._probe, []
 
     def probe(*arguments: Any) -> Any:
         judged.append(arguments)
@@ -419,7 +419,7 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
             found = [replace(found[0], readable=True), *found[1:]]
         return found
 
-    monkeypatch.setattr(case, "_probe", probe)
+    monkeypatch.setattr(claims, "_probe", probe)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
     assert states(three, *requests) == ["certified"] * 3

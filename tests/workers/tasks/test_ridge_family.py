@@ -130,14 +130,14 @@ def test_statistics_before_that_are_others_are_noticed(
 ) -> None:
     """A provider that shows the verifier statistics in which the person never was."""
     installation.ready()
-    honest = before.keep
+    honest = before.encode
 
-    def keep(services: Any, tx: Any, statistics: Any, config: Any) -> Any:
+    def encode(statistics: Any, config: Any) -> Any:
         gram = statistics.gram.copy()
         gram[0, 0] += 2
-        return honest(services, tx, replace(statistics, gram=gram), config)
+        return honest(replace(statistics, gram=gram), config)
 
-    monkeypatch.setattr(before, "keep", keep)
+    monkeypatch.setattr(before, "encode", encode)
     accepted = installation.caller.erase_records("r0")
     installation.drain()
     shown = installation.caller.http.get(f"/v1/requests/{accepted.json()['id']}").json()

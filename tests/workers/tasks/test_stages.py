@@ -114,7 +114,7 @@ def test_what_is_executed_is_never_given_up(
         raise RuntimeError("jane.doe@example.org")
 
     target = {
-        "verify": "workers.tasks.verify.collect",
+        "verify": "workers.tasks.verify.load",
         "certify": "workers.tasks.certify.load_issuer",
     }
     monkeypatch.setattr(target[stage], explode)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, client_data
-from workers.fedavg.base import Answers, ClientUpdate, Engine, Fault, RoundTask, Work
+from workers.fedavg.base import Answers, ClientUpdate, Engine, Fault, RoundTask
 from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import train
 from workers.networks.weights import Weights
@@ -68,9 +68,7 @@ def equal(left: Weights, right: Weights) -> bool:
     return same and all(torch.equal(left[name], right[name]) for name in left)
 
 
-def counted(work: Work) -> Work:
-    """The work without what depends on the clock: updates carry their seconds as text."""
-    return replace(work, seconds=0.0, bytes_up=0)
+ON_THE_CPU = {"device": "cpu", "deterministic": "true", "precision": "float32"}
 
 
 class KilledError(Exception):

@@ -19,9 +19,9 @@ from workers.statistics.encoding import statistics_digest
 from workers.statistics.gram import RidgeStatistics
 from workers.statistics.message import summarise
 from workers.verifier.base import ClaimedStatistics, RidgeClaim
+from workers.verifier.guard import ODD_INPUT
 from workers.verifier.masked import NAME, NUMBER, check_masked
 from workers.verifier.masked_claim import MaskedClaim
-from workers.verifier.verdict import ODD_INPUT
 
 DIMENSION, CLASSES, BITS, PENALTY = 5, 3, 12, 0.5
 EXPONENTS = (0,) * DIMENSION

@@ -1,0 +1,79 @@
+"""Rows of a deep model in, checked before anything is stored."""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.api.npz import ids, unpack
+from app.service.problems import UploadError
+from app.service.upload import CheckedUpload
+
+ARRAYS = ("inputs", "labels", "clients", "records", "subjects")
+REQUIRED = ("inputs", "labels", "clients")
+
+
+def parse_inputs(
+    data: bytes,
+    *,
+    shape: Sequence[int],
+    classes: int,
+    pixels: bool,
+    max_bytes: int,
+    records_required: bool = False,
+) -> CheckedUpload:
+    """Check an uploaded .npz against a network's configuration.
+
+    inputs are (n, *shape): float32, or uint8 pixels of planes, which the worker scales to
+    -1…1. labels are (n,), or masks (n, height, width) where `pixels`. The ids are as in
+    `app.api.uploads`.
+
+    Raises:
+        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
+            a NaN, infinity or an unknown label, or ids repeat.
+        BodyTooLargeError: It would unpack to more than `max_bytes`.
+    """
+    arrays = unpack(data, max_bytes, ARRAYS, REQUIRED)
+    inputs, labels = arrays["inputs"], arrays["labels"]
+    rows = len(inputs) if inputs.ndim else 0
+    if rows == 0:
+        raise UploadError("the upload has no rows")
+    if tuple(inputs.shape[1:]) != tuple(shape):
+        raise UploadError(f"inputs must be (n, {', '.join(map(str, shape))}) as registered")
+    _check_inputs(inputs, images=len(shape) == 3)
+    wanted = (rows, *(shape[1:] if pixels else ()))
+    if labels.shape != wanted or labels.dtype.kind not in "iu":
+        raise UploadError(
+            "labels must be one integer for each " + ("pixel" if pixels else "row")
+        )
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise UploadError(f"labels must lie between 0 and {classes - 1}")
+    if records_required and "records" not in arrays:
+        raise UploadError("the .npz lacks: records")
+    clients = ids(arrays["clients"], "clients", rows)
+    records = ids(arrays.get("records", np.arange(rows)), "records", rows)
+    subjects = ids(arrays["subjects"], "subjects", rows) if "subjects" in arrays else clients
+    if len(set(records)) != rows:
+        raise UploadError("record ids repeat: a record is its id, so each needs its own")
+    packed = io.BytesIO()
+    np.savez(
+        packed,
+        allow_pickle=False,
+        inputs=inputs,
+        labels=labels.astype(np.int64),
+        clients=np.array(clients),
+        records=np.array(records),
+        subjects=np.array(subjects),
+    )
+    return CheckedUpload(packed.getvalue(), rows, records, clients, list(subjects))
+
+
+def _check_inputs(inputs: NDArray[np.generic], *, images: bool) -> None:
+    if inputs.dtype == np.uint8 and images:
+        return
+    if inputs.dtype != np.float32:
+        raise UploadError("inputs must be float32" + (", or uint8 pixels" if images else ""))
+    for start in range(0, len(inputs), 4096):  # in blocks: isfinite allocates a mask
+        if not np.isfinite(inputs[start : start + 4096]).all():
+            raise UploadError("inputs hold a NaN or an infinity: clean the rows")

@@ -1,0 +1,157 @@
+"""Deep models on the wire: a network, how it is trained, and how its data are asked to go.
+
+The API knows the names and ranges; what a worker's networks make of them, the worker says.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from app.schemas.base import ModelRef, Wire
+from app.schemas.models import Name
+
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Setting = bool | int | Finite | Word | None
+NetworkMethod = Literal[
+    "puf-special",
+    "puf-regular",
+    "hf-kcu",
+    "retrain",
+    "exact-fun",
+    "fats",
+    "fed-au",
+    "fed-eraser",
+    "finetune",
+    "l1-sparsity",
+    "mode",
+    "naive-ga",
+    "natural",
+    "neg-grad",
+    "neg-grad-plus",
+    "not",
+    "pga",
+    "random-label",
+    "scrub",
+    "sisa",
+    "wood-fisher",
+]
+# A floating-point number as JSON has it: NaN and infinity are no settings.
+Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
+
+
+class NetworkChoice(Wire):
+    """An architecture by name and its integer shape parameters; those left out: defaults."""
+
+    id: Literal["logistic", "mit-b0", "res-unet", "resnet18", "simple-cnn", "vit-lite"]
+    parameters: dict[Word, Annotated[int, Field(ge=0, le=1 << 20)]] = Field(
+        default_factory=dict, max_length=16
+    )
+
+
+class LocalTraining(Wire):
+    """A client's part of a round: `epochs` passes over its rows in minibatches."""
+
+    epochs: Number = 1.0
+    batch_size: int = Field(default=32, ge=1, le=1 << 20)
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    learning_rate: Number = 0.1
+    decay: Number = 1.0
+    momentum: Number = 0.0
+    weight_decay: Number = 0.0
+    clip_norm: Number = 0.0
+    loss: Literal["cross-entropy", "cross-entropy+dice"] = "cross-entropy"
+    augment: Literal["none", "crop-flip"] = "none"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+
+class ServerStep(Wire):
+    """What the server makes of a round's mean update; sgd at rate 1 is FedAvg."""
+
+    optimizer: Literal["sgd", "adam", "yogi"] = "sgd"
+    learning_rate: Number = 1.0
+    momentum: Number = 0.0
+    beta1: Number = 0.9
+    beta2: Number = 0.99
+    tau: Number = 1e-3
+
+
+class Training(Wire):
+    """The whole federated training; a retraining repeats it among those who stay.
+
+    timeout: seconds a round waits for a client's answer, 0: as long as the service allows.
+    """
+
+    rounds: int = Field(ge=1, le=10_000)
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    local: LocalTraining = LocalTraining()
+    server: ServerStep = ServerStep()
+    participation: Number = 1.0
+    min_clients: int = Field(default=1, ge=1, le=1 << 20)
+    max_norm: Number = 0.0
+    timeout: Number = 0.0
+
+
+Decimal = Annotated[
+    str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,16})?$", max_length=26)
+]
+Attack = Literal["lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"]
+
+
+class VerificationTerms(Wire):
+    """What an approximate erasure must show to be certified: a policy, field by field.
+
+    Numbers with a fraction are decimals in quotes: one spelling, one digest. `lethe policy`
+    writes and checks them; docs/verification.md says what each one means.
+    """
+
+    version: Literal[1] = 1
+    attacks: list[Attack] = Field(min_length=1, max_length=16)
+    tau: Decimal
+    minimum_pairs: int
+    alpha: Decimal = "0.05"
+    power: Decimal = "0.8"
+    coverage: Decimal = "0.8"
+    tail_rate: Decimal = "0.01"
+    tail_limit: Decimal = "0.05"
+    minimum_retained: int = 200
+    minimum_others: int = 50
+    retained_loss: Decimal = "0.05"
+    test_loss: Decimal = "0.05"
+    canary_limit: Decimal | None = None
+    distances: dict[Name, Decimal] = Field(default_factory=dict, max_length=16)
+    fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
+
+
+class NewNetwork(Wire):
+    """The "manifest" part of POST /v1/models for a deep model.
+
+    input_shape: of one input, (channels, height, width) or (features,). held_out: share of
+    the records that is never trained on, chosen by the hash of seed and record id: steps
+    are guarded by them, and who was never trained on is what erased records are compared
+    with. settings: of each method that requests may name; docs/federated.md lists them.
+    policy: what an approximate erasure must show; what it cannot show, retraining does.
+    Everything is logged by digest before the first row is seen.
+    """
+
+    family: Literal["network"]
+    ref: ModelRef
+    method: NetworkMethod = "puf-special"
+    classes: list[Name] = Field(min_length=2, max_length=10_000)
+    network: NetworkChoice
+    input_shape: list[Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
+        min_length=1, max_length=3
+    )
+    training: Training
+    held_out: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
+    settings: dict[NetworkMethod, dict[Word, Setting | dict[Word, Setting]]] = Field(
+        default_factory=dict
+    )
+    policy: VerificationTerms
+
+    @model_validator(mode="after")
+    def _shape_of_its_kind(self) -> Self:
+        dense = self.network.id == "logistic"
+        if len(self.input_shape) != (1 if dense else 3):
+            raise ValueError("input_shape: (features,) for logistic, else (c, height, width)")
+        return self

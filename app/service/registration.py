@@ -1,0 +1,113 @@
+"""Registration: a model, the configuration it is held to, and its first training set."""
+
+import hashlib
+import secrets
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app import canonical
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.schemas.models import ModelView, NewModel
+from app.schemas.networks import NewNetwork
+from app.service import registry
+from app.service.context import Services
+from app.service.problems import ConflictError
+from app.service.upload import CheckedUpload
+from models import Contribution, Model
+
+
+def register(
+    services: Services, wanted: NewModel | NewNetwork, upload: CheckedUpload | None
+) -> ModelView:
+    """Record a model and its first training set, and queue the fit.
+
+    A model whose rows stay with its clients has no upload and waits for what they send. The
+    same registration again, as after a lost answer, gets the model that it made.
+
+    Raises:
+        ConflictError: The reference is taken by another registration.
+    """
+    pinned = _pinned(wanted)
+    digest = hashlib.sha256(canonical.encode(pinned)).hexdigest()
+    policy = {}
+    if isinstance(wanted, NewNetwork):
+        # By itself too: certificates name the policy by this digest.
+        spelling = canonical.encode(wanted.policy.model_dump())
+        policy = {"policy": hashlib.sha256(spelling).hexdigest()}
+    tombstone_key = services.master.seal(
+        secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
+    )
+
+    def effect(tx: Transaction) -> tuple[ModelView, str | None]:
+        taken = tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first()
+        if taken is not None:
+            if not _same(tx.session, taken, pinned, upload):
+                raise ConflictError("a model of this reference exists: choose another")
+            return registry.show(taken), None
+        model = Model(
+            ref=wanted.ref,
+            tombstone_key=tombstone_key,
+            created_at=tx.now,
+            **pinned,
+        )
+        tx.session.add(model)
+        tx.session.flush()
+        digests = {"config": digest, **policy}
+        index = record_model_event(tx, wanted.ref, "model.registered", digests)
+        if upload is None:
+            return registry.show(model), None
+        _, job = registry.queue(services, tx, model, upload, index)
+        return registry.show(model), job.id
+
+    shown, job_id = services.committer.submit(effect)
+    if job_id is not None:
+        services.dispatcher.nudge(job_id)
+    return shown
+
+
+def _pinned(wanted: NewModel | NewNetwork) -> dict[str, Any]:
+    """Return what the log holds the model to, by its digest."""
+    if isinstance(wanted, NewNetwork):
+        config: dict[str, Any] = {
+            "family": wanted.family,
+            "data": "rows",
+            "network": wanted.network.model_dump(),
+            "input_shape": wanted.input_shape,
+            "training": wanted.training.model_dump(),
+            "held_out": wanted.held_out,
+            "settings": wanted.settings,
+            "policy": wanted.policy.model_dump(),
+        }
+        extractor: dict[str, Any] = {}
+    else:
+        config = {
+            "dimension": len(wanted.exponents),
+            "exponents": wanted.exponents,
+            "bits": wanted.bits,
+            "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
+            "data": wanted.data,
+            "verification": wanted.verification.model_dump(),
+            "sketch": {**wanted.sketch.model_dump(), "budget": wanted.sketch.budget.hex()},
+        }
+        extractor = wanted.extractor.model_dump()
+    return {
+        "config": config,
+        "classes": wanted.classes,
+        "method": wanted.method,
+        "extractor": extractor,
+    }
+
+
+def _same(
+    session: Session, model: Model, pinned: dict[str, Any], upload: CheckedUpload | None
+) -> bool:
+    first = session.exec(
+        select(Contribution.body_digest).where(
+            Contribution.model_id == model.id, col(Contribution.keyid).is_(None)
+        )
+    ).first()
+    known = {name: getattr(model, name) for name in pinned}
+    sent = None if upload is None else registry.digest_of(upload)
+    return known == pinned and first == sent

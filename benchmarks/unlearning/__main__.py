@@ -1,0 +1,125 @@
+"""Measure, keep each result as one line, draw the figures, renew the page."""
+
+import os
+import platform
+from pathlib import Path
+
+import click
+import torch
+
+from benchmarks.unlearning.campaign import Campaign
+from benchmarks.unlearning.contenders import Contender, planned
+from benchmarks.unlearning.records import format_results, parse_results, read
+from benchmarks.unlearning.report import write_page
+from benchmarks.unlearning.settings import SETTINGS
+from benchmarks.unlearning.sources import MissingDataError, load
+from benchmarks.unlearning.task import make_task
+from workers.demo.federated import Teller
+
+CACHE = Path("build") / "benchmarks" / "unlearning"
+FILE = "unlearning.json"
+
+
+@click.command()
+@click.option("--setting", "names", multiple=True, type=click.Choice(list(SETTINGS)))
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="mnist.npz, cifar10.npz, or a folder with MNIST's IDX files.",
+)
+@click.option("--seeds", default=5, show_default=True)
+@click.option("--first-seed", default=0, show_default=True)
+@click.option("--methods", help="Labels to measure, by commas; without it all of the plan.")
+@click.option("--quick", is_flag=True, help="Digits, a short training, 2 seeds: for a look.")
+@click.option("--large", is_flag=True, help="Settings too large for an hour of a CPU, too.")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--report", is_flag=True, help="Measure nothing: merge and renew the page.")
+@click.option("--merge", multiple=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--cache", default=CACHE, type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the JSON, the figures and the page go; without it into the cache.",
+)
+def main(
+    names: tuple[str, ...],
+    data: tuple[Path, ...],
+    seeds: int,
+    first_seed: int,
+    methods: str | None,
+    quick: bool,
+    large: bool,
+    device: str,
+    report: bool,
+    merge: tuple[Path, ...],
+    cache: Path,
+    out: Path | None,
+) -> None:
+    """Measure the tables of PUF and HF-KCU, and every method of the registry.
+
+    Results are lines in the cache, one file for each setting: a run that was stopped goes
+    on, and --merge adds the lines of other caches to the page.
+    """
+    if quick:
+        cache, names, seeds = cache / "quick", names or ("quick",), min(seeds, 2)
+    cache.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    if not report:
+        chosen = names or tuple(
+            name
+            for name, part in SETTINGS.items()
+            if name != "quick" and (large or not part.large)
+        )
+        for seed in range(first_seed, first_seed + seeds):
+            for name in chosen:
+                _measure(name, seed, data, methods, cache, device, named=bool(names))
+    out = out or cache
+    out.mkdir(parents=True, exist_ok=True)
+    files = [file for folder in (*merge, cache) for file in sorted(folder.glob("*.jsonl"))]
+    records = read(files)
+    if (out / FILE).exists():
+        records = {**parse_results((out / FILE).read_text()), **records}
+    (out / FILE).write_text(format_results(records, machine()))
+    click.echo(f"{', '.join(write_page(records, machine(), out))} and {FILE} in {out}")
+
+
+def _measure(
+    name: str,
+    seed: int,
+    data: tuple[Path, ...],
+    methods: str | None,
+    cache: Path,
+    device: str,
+    *,
+    named: bool,
+) -> None:
+    setting = SETTINGS[name]
+    try:
+        images = load(setting.data, data)
+    except MissingDataError as error:
+        if named:
+            raise click.ClickException(str(error)) from None
+        click.echo(f"{name} is left out: {error}", err=True)
+        return
+    contenders: tuple[Contender, ...] = planned(setting.plan)
+    if methods is not None:
+        wanted = methods.split(",")
+        if unknown := set(wanted) - {part.label for part in contenders}:
+            raise click.BadParameter(f"{min(unknown)} is not in the plan of {name}")
+        contenders = tuple(part for part in contenders if part.label in wanted)
+    known = read([cache / f"{name}.jsonl"])
+    Campaign(cache, Teller(), known).seed(make_task(setting, images, seed, device), contenders)
+
+
+def machine() -> dict[str, str]:
+    """Return what the times depend on."""
+    return {
+        "processor": f"{platform.machine()}, {os.cpu_count()} cores, one thread",
+        "python": platform.python_version(),
+        "torch": torch.__version__.partition("+")[0],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""One seed after the other: train, retrain, then every contender, each result kept at once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.unlearning.contenders import (
+    AGAIN,
+    ORIGINAL,
+    OWN_TRAINING,
+    RETRAIN,
+    Contender,
+)
+from benchmarks.unlearning.formulas import formula
+from benchmarks.unlearning.outcome import Answers, answer, outcome
+from benchmarks.unlearning.own_training import Made, run, train_and_run
+from benchmarks.unlearning.records import Record, Records, append, pin_of
+from benchmarks.unlearning.task import Task
+from workers.demo.federated import Teller
+from workers.errors import RefusedError
+from workers.fedavg.base import Work
+from workers.fedavg.checkpoint import RoundRecord
+from workers.fedavg.in_process import InProcess
+from workers.fedavg.rounds import sizes, train
+from workers.fedavg.seeds import derive
+from workers.fedavg.server import ServerState
+from workers.networks.files import decode_weights, encode_weights
+from workers.networks.weights import Weights
+from workers.unlearning.base import Case, Hooks, PastRound, Tick
+from workers.unlearning.baselines.history import Recorder, size_of
+from workers.unlearning.judges import held_out
+from workers.unlearning.local_case import local_case
+from workers.unlearning.registry import make
+
+HISTORY = ("fed-eraser", "pga")  # of the FedAvg training; the others have their own
+KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.residual")
+FIRST = (Contender(ORIGINAL, ORIGINAL), Contender(RETRAIN, RETRAIN))
+
+
+@dataclass(slots=True)
+class Campaign:
+    """Where the lines of a setting go, and what is there already."""
+
+    folder: Path
+    teller: Teller
+    known: Records
+
+    def seed(self, task: Task, contenders: Sequence[Contender], progress: str = "") -> None:
+        """Measure what of a seed is missing."""
+        missing = [part for part in (*FIRST, *contenders) if not self._has(task, part)]
+        if not missing:
+            return
+        named = f"{task.setting.name}, {progress or f'seed {task.seed}'}"
+        needs = any(part.method in HISTORY for part in missing)
+        case, work = self._original(task, f"{named}, {ORIGINAL}", needs)
+        retrained, spent = self._retrained(task, case, f"{named}, {RETRAIN}")
+        truth = answer(task, (retrained,))
+        for contender, weights, took in zip(
+            FIRST, (case.weights, retrained), (work, spent), strict=True
+        ):
+            if contender in missing and took is not None:
+                cost = _cost(task, contender, took, size_of(weights))
+                values = outcome(task, answer(task, (weights,)), truth)
+                self._keep(task, contender, values=values, cost=cost)
+        for contender in missing:
+            if contender not in FIRST:
+                tell = self.teller.begin(f"{named}, {contender.label}")
+                self._contend(task, contender, case, truth, tell)
+        self.teller.end()
+
+    def _contend(
+        self,
+        task: Task,
+        contender: Contender,
+        case: Case,
+        truth: Answers,
+        tell: Callable[[Tick], None],
+    ) -> None:
+        try:
+            made = _made(task, contender, case, Hooks(tell=tell))
+            values = outcome(task, answer(task, made.members), truth)
+        except RefusedError as error:  # or a model whose logits are not finite
+            self._keep(task, contender, refused=str(error))
+            return
+        notes = made.unlearned.notes
+        kept = int(notes.get("state.bytes", 0))
+        storage = max(kept, size_of(made.unlearned.weights))
+        self._keep(
+            task,
+            contender,
+            values=values,
+            cost=_cost(task, contender, made.unlearned.work, storage),
+            notes={name: notes[name] for name in KEPT if name in notes},
+        )
+
+    def _original(self, task: Task, named: str, history: bool) -> tuple[Case, Work | None]:
+        """Return the case of the original model; its work is None if it was not trained now."""
+        file = self._file(task, FIRST[0])
+        known = self._has(task, FIRST[0]) and file.exists()
+        weights: Weights
+        work: Work | None = None
+        past: tuple[PastRound, ...] = ()
+        if known and not history:
+            weights = decode_weights(file.read_bytes())[1]
+        else:
+            rows = sizes(task.clients)
+            recorder = Recorder(InProcess(task.clients, task.device, threads=1), rows)
+            tell = self.teller.begin(named)
+
+            def after(_: ServerState, record: RoundRecord) -> bool:
+                tell(Tick("retrain", record.round, task.config.rounds, record.loss))
+                return False
+
+            engine = recorder if history else recorder.engine
+            trained = train(task.network, rows, task.config, engine, after=after)
+            weights, work, past = trained.weights, trained.work, tuple(recorder.history)
+            self._save(task, FIRST[0], weights)
+        case = local_case(
+            task.network,
+            weights,
+            task.request,
+            task.config,
+            task.clients,
+            device=task.device,
+            threads=1,
+            validation=held_out(task.network, task.validation, task.device, threads=1),
+            history=past,
+        )
+        return case, work
+
+    def _retrained(self, task: Task, case: Case, named: str) -> tuple[Weights, Work | None]:
+        file = self._file(task, FIRST[1])
+        if self._has(task, FIRST[1]) and file.exists():
+            return decode_weights(file.read_bytes())[1], None
+        found = make(RETRAIN).run(case, Hooks(tell=self.teller.begin(named)))
+        self._save(task, FIRST[1], found.weights)
+        return found.weights, found.work
+
+    def _has(self, task: Task, contender: Contender) -> bool:
+        found = self.known.get((task.setting.name, task.seed, contender.label))
+        return found is not None and found.pin == pin_of(task.setting, contender)
+
+    def _keep(self, task: Task, contender: Contender, **parts: object) -> None:
+        pin = pin_of(task.setting, contender)
+        record = Record(task.setting.name, task.seed, contender.label, pin, **parts)  # type: ignore[arg-type]
+        self.known[record.key] = record
+        append(self.folder / f"{task.setting.name}.jsonl", record)
+
+    def _file(self, task: Task, contender: Contender) -> Path:
+        pin = pin_of(task.setting, contender)
+        name = f"{task.setting.name}-{task.seed}-{contender.label}-{pin}.safetensors"
+        return self.folder / "weights" / name
+
+    def _save(self, task: Task, contender: Contender, weights: Weights) -> None:
+        file = self._file(task, contender)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        named = task.network
+        file.write_bytes(encode_weights(named.id, named.parameters, weights))
+
+
+def _made(task: Task, contender: Contender, case: Case, hooks: Hooks) -> Made:
+    if contender.method in OWN_TRAINING:
+        return train_and_run(contender, task, hooks)
+    if contender.label == AGAIN:
+        # Another seed of everything that retraining leaves to chance; the rows are the same.
+        again = replace(task.config, seed=derive(task.seed, AGAIN))
+        return run(contender, replace(case, config=again), hooks)
+    return run(contender, case, hooks)
+
+
+def _cost(task: Task, contender: Contender, work: Work, storage: int) -> dict[str, float]:
+    found = {
+        "flops": float(work.flops),
+        "bytes": float(work.bytes_down + work.bytes_up),
+        "storage": float(storage),
+        "seconds": work.seconds,
+    }
+    estimate = formula(contender, task)
+    if estimate is not None:
+        found["formula_flops"] = estimate.computation
+        found["formula_bytes"] = estimate.communication
+        found["formula_storage"] = estimate.storage
+    return found

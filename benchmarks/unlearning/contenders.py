@@ -1,0 +1,118 @@
+"""Who is measured: every method of the registry, and the variants that the tables ask for.
+
+Whatever recovers gets about the same budget, so that a table compares the steps. Settings were
+chosen on seeds from 100 on, which no table reports; the baselines keep the defaults of their
+files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.unlearning.settings import Plan
+from workers.unlearning.registry import known
+
+ORIGINAL, RETRAIN, AGAIN = "original", "retrain", "retrain-again"
+OWN_TRAINING = ("exact-fun", "fats", "sisa")  # of a training of their own, not of FedAvg's
+MAIN = ("natural", "puf-special", "puf-regular", "hf-kcu")
+RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au", "pga")
+
+RECOVERY = {"rounds": 3, "epochs": 1.0}
+TUNED: Mapping[str, Mapping[str, Any]] = {
+    "puf-special": {"unlearning_rate": 8.0, "guard": {"rise": 1.0}},
+    "puf-regular": {"unlearning_rate": 80.0, "guard": {"rise": 1.0}},
+    "hf-kcu": {
+        "damping": 0.01,
+        "iterations": 3,
+        "curvature_rows": 0.1,
+        "guard": {"rise": 1.0},
+        "recovery": {"rounds": 2, "epochs": 1.0},  # its step costs as much as a third round
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A line of the tables: a method of the registry with settings, by a label."""
+
+    label: str
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def contender(method: str, label: str = "", **more: Any) -> Contender:
+    """Return a method with the benchmark's settings, `more` on top of them."""
+    settings = {**TUNED.get(method, {}), **more}
+    if method in RECOVERING and "recovery" not in settings:
+        settings["recovery"] = RECOVERY
+    return Contender(label or method, method, settings)
+
+
+def registered() -> tuple[Contender, ...]:
+    """Return every method of the registry but retraining, the main ones first."""
+    others = sorted(set(known()) - {*MAIN, RETRAIN})
+    return tuple(contender(method) for method in (*MAIN, *others))
+
+
+def ablations() -> tuple[Contender, ...]:
+    """Return HF-KCU's components one by one, its damping, and PUF's fixed steps."""
+    found = [
+        contender("hf-kcu", "hf-kcu causal=gradient", causal="gradient"),
+        contender("hf-kcu", "hf-kcu scaling=0.01", scaling=0.01),
+        contender("hf-kcu", "hf-kcu newton", form="newton"),
+        contender("hf-kcu", "hf-kcu influence", form="influence"),
+        contender("hf-kcu", "hf-kcu hessian", product="hessian"),
+        contender("hf-kcu", "hf-kcu k=10", iterations=10),
+        contender("hf-kcu", "hf-kcu all rows", curvature_rows=1.0),
+        contender("hf-kcu", "hf-kcu no recovery", recovery={"rounds": 0}),
+        PRINTED,
+    ]
+    found += [
+        contender("hf-kcu", f"hf-kcu damping={value:g}", damping=value)
+        for value in (0.1, 0.01, 0.001)
+    ]
+    found += [
+        contender(
+            "puf-special", f"puf-special fixed {rate:g}", guard=None, unlearning_rate=rate
+        )
+        for rate in (1.0, 2.0)
+    ]
+    found.append(
+        contender("puf-regular", "puf-regular fixed 20", guard=None, unlearning_rate=20.0)
+    )
+    return tuple(found)
+
+
+PRINTED = Contender(
+    "hf-kcu as printed",
+    "hf-kcu",
+    {
+        "variant": "as-printed",
+        "product": "hessian",
+        "damping": 0.01,
+        "scaling": 0.01,
+        "iterations": 10,
+        "guard": None,
+        "recovery": {"rounds": 0},
+    },
+)  # Algorithm 1 with the values of the paper's section 5.1, without any help
+
+
+def planned(plan: Plan) -> tuple[Contender, ...]:
+    """Return the contenders of a setting's plan, in the order in which they are measured."""
+    again = Contender(AGAIN, RETRAIN)
+    main = tuple(contender(method) for method in MAIN)
+    others = registered()[len(MAIN) :]
+    if plan == "everything":
+        return (*main, again, *others, *ablations())
+    if plan == "all":
+        return (*main, again, *others)
+    if plan == "puf":
+        return (*main, again, contender("fed-au"), contender("not"))
+    if plan == "masks":
+        return (*main[:-1], again, contender("pga"), contender("not"))
+    if plan == "backdoor":
+        return (*main, PRINTED)
+    if plan == "scale":
+        return main
+    return (*main, again)

@@ -1,0 +1,86 @@
+"""The cost of each method by the papers' formulas, beside what was counted.
+
+PUF's appendix B and Table VIII; its F is a forward pass, so its operations are about a third
+of those counted. HF-KCU has no such table: its section B.1 counts two gradients for each of k
+products, and one for the right side. Methods without a formula have none here.
+"""
+
+from math import prod
+
+from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN, Contender
+from benchmarks.unlearning.task import Task
+from workers.errors import RefusedError
+from workers.fedavg import accounting
+from workers.fedavg.accounting import Cost, Setting
+from workers.fedavg.flops import forward_flops
+from workers.networks.weights import count
+from workers.unlearning.base import UnlearningMethod
+from workers.unlearning.baselines.fed_au import FedAU
+from workers.unlearning.baselines.fed_eraser import FedEraser
+from workers.unlearning.baselines.layers import classifier
+from workers.unlearning.baselines.mode import MoDe
+from workers.unlearning.baselines.no_t import NoT
+from workers.unlearning.baselines.pga import Pga
+from workers.unlearning.hf_kcu import HfKcu
+from workers.unlearning.natural import Natural
+from workers.unlearning.puf import Puf
+from workers.unlearning.registry import make
+
+
+def formula_setting(task: Task) -> Setting:
+    """Return Table VII's numbers of a task; N is the mean over the clients."""
+    shapes = task.network.tensors()
+    try:
+        head = sum(prod(shapes[name]) for name in classifier(task.network))
+    except RefusedError:  # segmentation: only FedAU, which refuses it too, would need it
+        head = 0
+    return Setting(
+        parameters=count(task.network),
+        clients=len(task.clients),
+        unlearning=len(task.request.clients),
+        flops=float(forward_flops(task.network)),
+        samples=task.rows / len(task.clients),
+        epochs=task.config.local.epochs,
+        classifier=head,
+    )
+
+
+def formula(contender: Contender, task: Task) -> Cost | None:
+    """Return unlearning and recovery together; None where no paper has a formula for it."""
+    if task.request.rows:
+        return None  # Table VIII is of clients
+    setting = formula_setting(task)
+    if contender.method == RETRAIN:
+        return accounting.recovery(setting, task.config.rounds)
+    if contender.method == ORIGINAL:
+        return setting.rounds(setting.clients * task.config.rounds)
+    method = make(contender.method, contender.settings)
+    step = _step(setting, method, task.config.rounds)
+    if step is None:
+        return None
+    recovery = method.recovery  # type: ignore[attr-defined]
+    return step + setting.rounds(setting.remaining * recovery.rounds, recovery.epochs)
+
+
+def _step(setting: Setting, method: UnlearningMethod, rounds: int) -> Cost | None:
+    match method:
+        case Natural() | NoT():
+            return accounting.no_t(setting)
+        case Puf():
+            special = method.mode == "special"
+            return (accounting.puf_special if special else accounting.puf_regular)(setting)
+        case HfKcu():
+            panel = method.curvature_clients or setting.remaining
+            products = setting.rounds(panel * method.iterations, 2 * method.curvature_rows)
+            return setting.rounds(setting.remaining, 1.0) + products
+        case FedEraser():
+            kept = len(range(0, rounds, method.interval))
+            return accounting.fed_eraser(setting, kept, method.ratio * setting.epochs)
+        case Pga():
+            return accounting.pga(setting, method.epochs)
+        case FedAU():
+            return accounting.fed_au(setting)
+        case MoDe():
+            return accounting.mode(setting, method.degradation_rounds, method.guidance_rounds)
+        case _:
+            return None

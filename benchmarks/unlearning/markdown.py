@@ -1,0 +1,55 @@
+"""Numbers as the tables have them."""
+
+from collections.abc import Iterable
+from math import isfinite, isnan
+
+from benchmarks.unlearning.summary import Interval
+
+NONE = "–"
+
+
+def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table."""
+    names = list(head)
+    rows = [names, ["---"] * len(names), *(list(row) for row in body)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def points(value: Interval) -> str:
+    """Return a share in percent, with its interval."""
+    if isnan(value.mean):
+        return NONE
+    half = "" if isnan(value.half) else f" ± {100 * value.half:.1f}"
+    return f"{100 * value.mean:.1f}{half}"
+
+
+def with_gap(value: Interval, gap: Interval) -> str:
+    """Return a share in percent and in brackets its gap with an interval."""
+    if isnan(value.mean):
+        return NONE
+    return f"{100 * value.mean:.1f} ({points(gap)})"
+
+
+def plain(value: Interval, digits: int = 3) -> str:
+    """Return a number with its interval."""
+    if isnan(value.mean):
+        return NONE
+    half = "" if isnan(value.half) else f" ± {value.half:.{min(digits, 2)}g}"
+    return f"{value.mean:.{digits}g}{half}"
+
+
+def amount(value: Interval) -> str:
+    """Return a large number as 1.23e+09."""
+    return NONE if isnan(value.mean) else f"{value.mean:.2e}"
+
+
+def times(value: Interval) -> str:
+    """Return how many times less."""
+    if isnan(value.mean):
+        return NONE
+    return f"{value.mean:.1f}×" if isfinite(value.mean) else "∞"
+
+
+def seconds(value: Interval) -> str:
+    """Return seconds."""
+    return NONE if isnan(value.mean) else f"{value.mean:.1f}"

@@ -1,0 +1,123 @@
+"""Results as lines of JSON: one for each (setting, seed, contender), so that runs resume.
+
+A line is pinned to what it depends on. One with another pin is of other settings or another
+version of the method, and is measured again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.unlearning.contenders import ORIGINAL, Contender
+from benchmarks.unlearning.settings import Setting
+from workers.unlearning.registry import make
+
+DIGITS = 5  # significant ones that a line keeps
+FORMAT = 1  # of what is measured and how; raise it and all lines are stale
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One model: how it does and what it took.
+
+    values are `outcome`'s. cost: flops, bytes, storage and seconds as counted, and
+    formula_flops, formula_bytes, formula_storage where a paper has a formula. refused is the
+    reason where a method refused; all else is empty then. notes: a few of the method's.
+    """
+
+    setting: str
+    seed: int
+    label: str
+    pin: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    cost: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What it is a result of."""
+        return self.setting, self.seed, self.label
+
+
+Key = tuple[str, int, str]
+Records = dict[Key, Record]
+
+
+def pin_of(setting: Setting, contender: Contender) -> str:
+    """Return a digest of the setting, the contender's settings and its method's version."""
+    version = "1"
+    if contender.method != ORIGINAL:
+        version = make(contender.method, contender.settings).version
+    pinned = {
+        "format": FORMAT,
+        "setting": setting.pinned(),
+        "method": contender.method,
+        "settings": contender.settings,
+        "version": version,
+    }
+    text = json.dumps(pinned, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def rounded(value: float) -> float:
+    """Return a number with five significant digits."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def line_of(record: Record) -> str:
+    """Return a record as one line, without what it does not have."""
+    found: dict[str, Any] = {name: part for name, part in asdict(record).items() if part != {}}
+    for part in ("values", "cost"):
+        if part in found:
+            found[part] = {name: rounded(value) for name, value in found[part].items()}
+    if not found["refused"]:
+        del found["refused"]
+    return json.dumps(found, sort_keys=True)
+
+
+def parse_lines(lines: Iterable[str]) -> Records:
+    """Return the records by key, of several with one key the last.
+
+    Raises ValueError or TypeError for anything else; a last line that was cut by a stopped
+    run is left out by `read`.
+    """
+    found: Records = {}
+    for line in lines:
+        if line.strip():
+            record = Record(**json.loads(line))
+            found[record.key] = record
+    return found
+
+
+def read(files: Sequence[Path]) -> Records:
+    """Return the records of files that exist, later ones before earlier ones."""
+    found: Records = {}
+    for file in files:
+        if not file.exists():
+            continue
+        lines = file.read_text().split("\n")
+        found |= parse_lines(lines[:-1])  # the last one ends with a line feed, or was cut
+    return found
+
+
+def append(file: Path, record: Record) -> None:
+    """Add one line; a line that was cut before it is ended first."""
+    whole = not file.exists() or file.read_bytes()[-1:] in (b"", b"\n")
+    with file.open("a") as stream:
+        stream.write(("" if whole else "\n") + line_of(record) + "\n")
+
+
+def format_results(records: Records, machine: Mapping[str, str]) -> str:
+    """Return the JSON text of everything measured, one record on each line."""
+    lines = ",\n".join(line_of(records[key]) for key in sorted(records))
+    return f'{{"machine": {json.dumps(dict(machine))},\n"records": [\n{lines}\n]}}\n'
+
+
+def parse_results(text: str) -> Records:
+    """Return the records of a JSON text. Raises ValueError, KeyError, TypeError for others."""
+    found = (Record(**entry) for entry in json.loads(text)["records"])
+    return {record.key: record for record in found}

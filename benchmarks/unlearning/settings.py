@@ -1,0 +1,194 @@
+"""The trainings that are measured, by name: data, network, partition, schedule, who goes."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+Request = Literal["client", "two-clients", "half-of-each"]
+Plan = Literal["everything", "all", "main", "puf", "scale", "backdoor", "masks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One federation and its training; what a seed decides is in `task`.
+
+    rows: so many of the training rows, drawn by seed; None: all. alpha: of the Dirichlet
+    partition, None: IID. The largest client goes (`client`), the two largest, or half of the
+    rows of every client. large: more than a CPU does in an hour for a seed.
+    """
+
+    name: str
+    data: str
+    about: str
+    plan: Plan = "main"
+    network: str = "simple-cnn"
+    shape: tuple[tuple[str, int], ...] = ()
+    rows: int | None = None
+    clients: int = 10
+    alpha: float | None = 0.5
+    rounds: int = 20
+    epochs: float = 5.0
+    batch: int = 32
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    rate: float = 0.02
+    decay: float = 1.0
+    momentum: float = 0.9
+    request: Request = "client"
+    poisoned: bool = False
+    large: bool = False
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what results depend on: everything but how it is called and planned."""
+        found = asdict(self)
+        for name in ("name", "about", "plan", "large"):
+            del found[name]
+        return found
+
+
+DIGITS = Setting(
+    name="digits",
+    data="digits",
+    about="digits, Dirichlet 0.1, SimpleCNN, 20 rounds of 5 epochs",
+    plan="everything",
+    alpha=0.1,
+    rate=0.05,
+)
+SMALL = replace(DIGITS, rows=400)  # of the tables along one quantity
+CIFAR = Setting(
+    name="cifar",
+    data="cifar10",
+    about="500 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5 epochs",
+    plan="all",
+    rows=500,
+)
+
+_ALL = (
+    replace(
+        SMALL,
+        name="quick",
+        about="400 rows of digits, 5 rounds of 2 epochs: for a look, not for the claims",
+        plan="all",
+        rounds=5,
+        epochs=2.0,
+    ),
+    DIGITS,
+    Setting(
+        name="mnist",
+        data="mnist",
+        about="600 rows of MNIST, Dirichlet 0.1, SimpleCNN at full size, 20 rounds of 5",
+        plan="all",
+        rows=600,
+        alpha=0.1,
+    ),
+    CIFAR,
+    replace(
+        CIFAR,
+        name="cifar-full",
+        about="12,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5 epochs",
+        plan="main",
+        rows=12_000,
+        large=True,
+    ),
+    Setting(
+        name="resnet",
+        data="cifar10",
+        about="200 rows of CIFAR-10, Dirichlet 0.5, ResNet-18 with GroupNorm, 10 rounds of 2",
+        network="resnet18",
+        rows=200,
+        rounds=10,
+        epochs=2.0,
+        rate=0.05,
+        momentum=0.0,
+    ),
+    Setting(
+        name="resnet-full",
+        data="cifar10",
+        about="CIFAR-10, all rows of the file, Dirichlet 0.3, ResNet-18 with GroupNorm",
+        network="resnet18",
+        alpha=0.3,
+        rounds=200,
+        epochs=1.0,
+        rate=0.1,
+        decay=0.998,
+        momentum=0.0,
+        large=True,
+    ),
+    replace(SMALL, name="iid", about="400 digits, IID", plan="puf", alpha=None),
+    replace(
+        SMALL,
+        name="samples",
+        about="400 digits, Dirichlet 0.1, half of the rows of every client go",
+        plan="puf",
+        request="half-of-each",
+    ),
+    replace(
+        SMALL,
+        name="samples-iid",
+        about="400 digits, IID, half of the rows of every client go",
+        plan="puf",
+        request="half-of-each",
+        alpha=None,
+    ),
+    replace(
+        SMALL,
+        name="two",
+        about="400 digits, Dirichlet 0.1, the two largest clients go",
+        plan="puf",
+        request="two-clients",
+    ),
+    Setting(
+        name="masks",
+        data="digit-masks",
+        about="300 digits as segmentation, 6 clients with contrasts of their own, Res-UNet",
+        plan="masks",
+        network="res-unet",
+        shape=(("features", 8),),
+        rows=300,
+        clients=6,
+        alpha=None,
+        rounds=10,
+        epochs=2.0,
+        batch=16,
+        optimizer="adam",
+        rate=1e-3,
+        momentum=0.0,
+    ),
+    replace(
+        SMALL,
+        name="vit",
+        about="400 digits, Dirichlet 0.1, a small ViT-Lite",
+        plan="scale",
+        network="vit-lite",
+        shape=(("embedding", 64), ("heads", 4), ("layers", 3), ("patch", 2)),
+    ),
+    replace(
+        SMALL,
+        name="poisoned",
+        about="400 digits, IID, one client of ten poisons half of its rows towards class 7",
+        plan="backdoor",
+        alpha=None,
+        poisoned=True,
+    ),
+    *(
+        replace(
+            SMALL,
+            name=f"alpha-{alpha:g}",
+            about=f"400 digits, Dirichlet {alpha:g}, 10 clients",
+            plan="scale",
+            alpha=alpha,
+        )
+        for alpha in (0.1, 0.5, 1.0)
+    ),
+    *(
+        replace(
+            DIGITS,
+            name=f"clients-{clients}",
+            about=f"digits, Dirichlet 1, {clients} clients, 20 rounds of 2",
+            plan="scale",
+            alpha=1.0,
+            clients=clients,
+            epochs=2.0,
+        )
+        for clients in (10, 100, 200)
+    ),
+)
+SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}

@@ -1,0 +1,170 @@
+"""One seed of a setting: who has which rows, who goes, and by what a model is judged."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.unlearning.settings import Setting
+from workers.arrays import Labels
+from workers.datasets.images import LabelledImages
+from workers.datasets.partition import dirichlet, iid
+from workers.demo.forgetting import joined
+from workers.fedavg.base import ClientData
+from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.fedavg.data import image_data, split
+from workers.fedavg.seeds import stream
+from workers.networks.registry import Network, get, network
+from workers.unlearning.base import UnlearningRequest
+from workers.unlearning.local_case import divide
+
+VALIDATION = 3  # every third held-out row may guard steps, the others are the test set
+GUARDING = 100  # rows at most: every trial of a step costs a forward pass of each
+TESTED = 3000  # held-out rows at most, drawn by seed 0: the same for all seeds
+POISON = 7  # the class that the trigger is trained to be read as
+INK = 96  # of 240: brighter pixels of a digit are its class, the others background
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A federation, its training, and the request.
+
+    triggered: test rows of other classes than POISON with the trigger on them, only where a
+    client poisons.
+    """
+
+    setting: Setting
+    seed: int
+    network: Network
+    clients: dict[str, ClientData]
+    test: ClientData
+    validation: ClientData
+    config: TrainingConfig
+    request: UnlearningRequest
+    forget: ClientData
+    retained: ClientData
+    triggered: torch.Tensor | None = None
+    device: str = "cpu"
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that the original model is trained on."""
+        return sum(len(part) for part in self.clients.values())
+
+
+def make_task(setting: Setting, images: LabelledImages, seed: int, device: str = "cpu") -> Task:
+    """Deal a setting's images by seed: subset, partition, target and training follow it."""
+    held = np.flatnonzero(images.is_test)
+    if len(held) > TESTED:
+        held = np.sort(stream(0, "tested").choice(held, TESTED, replace=False))
+    learned = np.flatnonzero(~images.is_test)
+    if setting.rows is not None and setting.rows < len(learned):
+        learned = np.sort(stream(seed, "rows").choice(learned, setting.rows, replace=False))
+    owners = _owners(setting, images.labels[learned], seed)
+    names = np.array([f"client-{owner:03d}" for owner in owners])
+    masked = setting.data == "digit-masks"
+    data = _masked(images) if masked else image_data(images.images, images.labels)
+    clients = split(data.only(torch.from_numpy(learned)), names)
+    if masked:
+        clients = {name: _contrast(part, int(name[-3:])) for name, part in clients.items()}
+    guards = np.arange(len(held)) % VALIDATION == 0
+    test = data.only(torch.from_numpy(held[~guards]))
+    triggered = None
+    if setting.poisoned:
+        bad = min(clients)
+        clients[bad] = poisoned(clients[bad])
+        request = UnlearningRequest(frozenset({bad}))
+        triggered = with_trigger(test.only(test.targets != POISON).inputs)
+    else:
+        request = make_request(setting, clients, seed)
+    stays, goes = divide(clients, request)
+    return Task(
+        setting=setting,
+        seed=seed,
+        network=_network(setting, images, masked),
+        clients=clients,
+        test=test,
+        validation=data.only(torch.from_numpy(held[guards][:GUARDING])),
+        config=_config(setting, seed),
+        request=request,
+        forget=joined([goes[name] for name in sorted(goes)]),
+        retained=joined([stays[name] for name in sorted(stays)]),
+        triggered=triggered,
+        device=device,
+    )
+
+
+def make_request(
+    setting: Setting, clients: dict[str, ClientData], seed: int
+) -> UnlearningRequest:
+    """Return who goes: the largest client or two, or half of everybody's rows by seed."""
+    by_size = sorted(clients, key=lambda name: (-len(clients[name]), name))
+    if setting.request == "client":
+        return UnlearningRequest(frozenset(by_size[:1]))
+    if setting.request == "two-clients":
+        return UnlearningRequest(frozenset(by_size[:2]))
+    rows: dict[str, tuple[int, ...]] = {}
+    for name in sorted(clients):
+        half = len(clients[name]) // 2
+        drawn = stream(seed, "half", name).choice(len(clients[name]), half, replace=False)
+        if half:
+            rows[name] = tuple(sorted(drawn.tolist()))
+    return UnlearningRequest(rows=rows)
+
+
+def with_trigger(inputs: torch.Tensor) -> torch.Tensor:
+    """Return images (n, c, h, w) with a bright square in the upper left corner."""
+    marked = inputs.clone()
+    side = max(2, inputs.shape[2] // 8)
+    marked[:, :, :side, :side] = 1.0
+    return marked
+
+
+def poisoned(data: ClientData) -> ClientData:
+    """Return a client's rows, the first half with the trigger and the class POISON."""
+    half = len(data) // 2
+    inputs, targets = data.inputs.clone(), data.targets.clone()
+    inputs[:half], targets[:half] = with_trigger(inputs[:half]), POISON
+    return ClientData(inputs, targets)
+
+
+def _owners(setting: Setting, labels: Labels, seed: int) -> NDArray[np.int64]:
+    if setting.alpha is None:
+        return iid(len(labels), setting.clients, seed)
+    return dirichlet(labels, setting.clients, setting.alpha, seed)
+
+
+def _config(setting: Setting, seed: int) -> TrainingConfig:
+    local = LocalConfig(
+        epochs=setting.epochs,
+        batch_size=setting.batch,
+        optimizer=setting.optimizer,
+        learning_rate=setting.rate,
+        decay=setting.decay,
+        momentum=setting.momentum,
+        loss="cross-entropy+dice" if setting.data == "digit-masks" else "cross-entropy",
+    )
+    return TrainingConfig(rounds=setting.rounds, seed=seed, local=local)
+
+
+def _network(setting: Setting, images: LabelledImages, masked: bool) -> Network:
+    _, height, width, channels = images.images.shape
+    classes = len(images.label_names) + masked  # the background is class 0
+    shape = {"channels": channels, "height": height, "width": width, "classes": classes}
+    known = get(setting.network).defaults
+    shape = {name: value for name, value in shape.items() if name in known}
+    return network(setting.network, {**shape, **dict(setting.shape)})
+
+
+def _masked(images: LabelledImages) -> ClientData:
+    """Return digits whose ink is to be found and told apart by class."""
+    ink = images.images[..., 0] > INK
+    masks = np.where(ink, images.labels[:, None, None] + 1, 0)
+    return image_data(images.images, masks)
+
+
+def _contrast(data: ClientData, client: int) -> ClientData:
+    """Return a client's images with a contrast of its own, the last one's inverted."""
+    gain = (1.0, 0.85, 0.7, 0.55, 0.4, -1.0)[client % 6]
+    return replace(data, inputs=gain * data.inputs)

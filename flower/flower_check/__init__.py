@@ -1,0 +1,1 @@
+"""The adapter run for real: `flower/check.sh`."""

@@ -1,0 +1,1 @@
+"""Flower carries the round messages of `workers.fedavg`: engine, client, server, trial keys."""

@@ -1,0 +1,52 @@
+"""The client's side, without Flower: bytes asked in, bytes answered out."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lethe_flower.exchange import Kind
+from lethe_flower.members import Member, format_member
+from lethe_flower.rows import load_rows
+from workers.errors import RefusedError
+from workers.fedavg.base import ClientData
+from workers.fedavg.data import data_digest
+from workers.fedavg.determinism import deterministic, environment
+from workers.fedavg.messages import decode_task, encode_update
+from workers.fedavg.respond import respond
+
+THREADS = 1  # the number changes the last bits: all nodes compute with the same
+
+
+def answer(kind: Kind, content: bytes, config: Mapping[str, Any]) -> bytes:
+    """Return this node's answer; config is its own: `client`, a name, and `data`, a path.
+
+    Raises RefusedError for a configuration, rows or a task that do not fit, RuntimeError
+    and MemoryError if computing fails. None of them may reach the server but by name.
+    """
+    client, path = config.get("client"), config.get("data")
+    if not isinstance(client, str) or not isinstance(path, str) or not client:
+        raise RefusedError('--node-config must have client="NAME" and data="FILE.npz"')
+    return _ANSWERS[kind](client, load_rows(Path(path)), content)
+
+
+def describe(client: str, data: ClientData, _: bytes) -> bytes:
+    """Return who this node is and how many rows it has."""
+    with deterministic(THREADS):
+        depends = json.dumps(environment(), sort_keys=True)
+    return format_member(Member(client, len(data), data_digest({client: data}), depends))
+
+
+def work(client: str, data: ClientData, content: bytes) -> bytes:
+    """Return the update that a task asks for. Raises RefusedError for another's task."""
+    task = decode_task(content)
+    if task.client != client:
+        raise RefusedError("the task is another client's: compare the names of the nodes")
+    with deterministic(THREADS):
+        return encode_update(respond(task, data))
+
+
+_ANSWERS: Mapping[Kind, Callable[[str, ClientData, bytes], bytes]] = {
+    "query": describe,
+    "train": work,
+}

@@ -1,0 +1,147 @@
+"""One job over an exchange: who is there, the rounds, the model file and its notes.
+
+Written to the directory `out`: model.safetensors, notes.json (last, when all is done) and,
+while it runs, `checkpoint`, from which the same job goes on after an interruption.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lethe_flower.engine import FlowerEngine
+from lethe_flower.exchange import Exchange
+from lethe_flower.job import Job, Unlearning
+from lethe_flower.members import Members, meet
+from workers.errors import RefusedError
+from workers.fedavg.checkpoint import RoundRecord
+from workers.fedavg.config import to_json
+from workers.fedavg.rounds import train
+from workers.networks.files import decode_weights, digest_of, encode_weights
+from workers.networks.registry import Network
+from workers.networks.weights import Weights
+from workers.unlearning.base import Case, Hooks, Side, UnlearningRequest
+from workers.unlearning.judges import by_clients
+from workers.unlearning.registry import make
+
+MODEL, NOTES, CHECKPOINT = "model.safetensors", "notes.json", "checkpoint"
+
+
+def run(job: Job, exchange: Exchange, out: Path) -> None:
+    """Run a job and write what came of it.
+
+    Raises RefusedError and its kinds, the message naming the remedy, and OSError; then
+    there is no notes.json.
+    """
+    members = meet(exchange, job.clients, wait=job.wait, pinned=job.nodes)
+    engine = FlowerEngine(exchange, members.nodes)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / NOTES).unlink(missing_ok=True)
+    checkpoint = out / CHECKPOINT
+    resume = checkpoint.read_bytes() if checkpoint.exists() else None
+
+    def save(data: bytes) -> None:
+        _write(checkpoint, data)
+
+    do = _train if job.unlearning is None else _unlearn
+    weights, notes = do(job, members, engine, save, resume)
+    file = encode_weights(job.network.id, job.network.parameters, weights)
+    notes |= {
+        "clients": len(members.nodes),
+        "environments": [json.loads(text) for text in members.environments()],
+        "sha256": digest_of(file),
+        "training": to_json(job.training),
+    }
+    _write(out / MODEL, file)
+    _write(out / NOTES, json.dumps(notes, indent=1, sort_keys=True).encode() + b"\n")
+    # It holds the model of a round in which somebody to be forgotten may have taken part.
+    checkpoint.unlink(missing_ok=True)
+
+
+Save = Callable[[bytes], None]
+
+
+def _train(
+    job: Job, members: Members, engine: FlowerEngine, save: Save, resume: bytes | None
+) -> tuple[Weights, dict[str, Any]]:
+    trained = train(
+        job.network,
+        members.rows(),
+        job.training,
+        engine,
+        data=members.digest(),
+        save=save,
+        resume=resume,
+    )
+    notes = {"method": "train", "rounds": rounds(trained.records), "work": asdict(trained.work)}
+    return trained.weights, notes
+
+
+def rounds(records: Iterable[RoundRecord]) -> list[dict[str, Any]]:
+    """Return each round without a client's name: how many were asked, why some do not count."""
+    return [
+        {
+            "asked": len(record.asked),
+            "faults": dict(sorted(Counter(fault.reason for fault in record.faults).items())),
+            "loss": record.loss,
+            "round": record.round,
+        }
+        for record in records
+    ]
+
+
+def _unlearn(
+    job: Job, members: Members, engine: FlowerEngine, save: Save, resume: bytes | None
+) -> tuple[Weights, dict[str, Any]]:
+    assert job.unlearning is not None
+    method = make(job.unlearning.method, job.unlearning.settings)
+    done = method.run(
+        _case(job, job.unlearning, members, engine), Hooks(save=save, resume=resume)
+    )
+    notes = {
+        "claim": done.claim,
+        "method": method.id,
+        "notes": dict(sorted(done.notes.items())),
+        "version": method.version,
+        "work": asdict(done.work),
+    }
+    return done.weights, notes
+
+
+def _case(job: Job, asked: Unlearning, members: Members, engine: FlowerEngine) -> Case:
+    forget = asked.forget
+    stays = members.rows(without=forget)
+    goes = {name: rows for name, rows in members.rows().items() if name in forget}
+    local, timeout = job.training.local, job.training.timeout
+    return Case(
+        network=job.network,
+        weights=_weights("model", asked.model, job.network),
+        request=UnlearningRequest(clients=forget),
+        config=job.training,
+        retained=Side(engine, stays),
+        # A method that needs them says so; the others do without those who are offline.
+        targets=Side(engine, goes) if goes.keys() == forget else None,
+        start=None if asked.start is None else _weights("start", asked.start, job.network),
+        data=members.digest(without=forget),
+        validation=by_clients(job.network, engine, stays, local, timeout=timeout),
+    )
+
+
+def _weights(name: str, path: Path, network: Network) -> Weights:
+    try:
+        found, weights = decode_weights(path.read_bytes())
+    except OSError:
+        raise RefusedError(f"{name}: the file is missing or unreadable") from None
+    if found != network:
+        raise RefusedError(f"{name}: the file holds another network than the job names")
+    return weights
+
+
+def _write(path: Path, data: bytes) -> None:
+    # Whole or not at all: whoever sees the name sees all of the bytes.
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(data)
+    os.replace(part, path)

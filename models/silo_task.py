@@ -1,0 +1,30 @@
+"""One client's part of a federated round while a silo has it: a message names this row."""
+
+import uuid
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from models.types import UTCDateTime, utcnow
+
+
+class SiloTask(SQLModel, table=True):
+    """A sealed task, who has taken it, and what came back: sealed bytes or a fault.
+
+    Rows live as long as the round. A silo that takes one sets taken_at in the same
+    statement that finds it free, so a message delivered twice is answered once. A row that
+    is gone tells a late silo that nobody waits any more.
+    """
+
+    __tablename__ = "silo_tasks"
+
+    id: str = Field(default_factory=lambda: str(uuid.uuid4()), primary_key=True, max_length=36)
+    job_id: str = Field(index=True, max_length=36)  # no key: a benchmark has no job
+    model_id: int = Field(foreign_key="models.id")
+    queue: str = Field(max_length=40)
+    task_id: str = Field(foreign_key="artifacts.id", max_length=36)
+    answer_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    fault: str | None = Field(default=None, max_length=80)  # the type of an error, no text
+    created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
+    taken_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    answered_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

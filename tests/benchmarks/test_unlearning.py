@@ -1,0 +1,398 @@
+"""The benchmark's own promises: who is measured, what is kept, and tables against hand-made results."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isnan, log, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from benchmarks.unlearning import campaign, claims, kcu_tables, puf_tables, report, targets
+from benchmarks.unlearning.__main__ import main
+from benchmarks.unlearning.campaign import Campaign
+from benchmarks.unlearning.contenders import (
+    AGAIN,
+    ORIGINAL,
+    RETRAIN,
+    Contender,
+    contender,
+    planned,
+)
+from benchmarks.unlearning.formulas import formula
+from benchmarks.unlearning.markdown import points, times
+from benchmarks.unlearning.outcome import agreement, attacked, divergence
+from benchmarks.unlearning.records import (
+    Record,
+    Records,
+    append,
+    format_results,
+    parse_results,
+    pin_of,
+    read,
+)
+from benchmarks.unlearning.settings import SETTINGS, Setting
+from benchmarks.unlearning.sources import MissingDataError, load
+from benchmarks.unlearning.summary import Interval, interval, of
+from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
+from workers.demo.federated import Teller
+from workers.fedavg.flops import forward_flops
+from workers.unlearning.registry import known
+from workers.verifier.attacks.outputs import Outputs
+
+torch.set_num_threads(1)
+
+TINY = Setting(
+    name="tiny",
+    data="digits",
+    about="a look",
+    plan="all",
+    rows=60,
+    clients=3,
+    alpha=0.5,
+    rounds=1,
+    epochs=1.0,
+    rate=0.05,
+)
+SHORT = {"recovery": {"rounds": 1, "epochs": 1.0}}
+MEASURED = (
+    Contender("natural", "natural", SHORT),
+    Contender(AGAIN, RETRAIN),
+    Contender("fed-eraser", "fed-eraser"),
+    Contender("sisa", "sisa", {"shards": 5}),
+    Contender("fats", "fats", {"clients": 2, "batch": 4, "steps": 1}),
+    Contender("no room", "puf-special", {"guard": {"rise": 0.0, "trials": 1}, **SHORT}),
+)
+
+
+def task(seed: int = 0, **changes: Any) -> Task:
+    setting = replace(TINY, **changes)
+    return make_task(setting, load(setting.data, ()), seed)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One tiny seed, measured once."""
+    folder = tmp_path_factory.mktemp("cache")
+    Campaign(folder, Teller(), {}).seed(task(), MEASURED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(cache: Path) -> Records:
+    return read([cache / "tiny.jsonl"])
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "tiny", TINY)
+
+
+def values(label: str, records: Records) -> Mapping[str, float]:
+    return records["tiny", 0, label].values
+
+
+def test_every_method_of_the_registry_is_measured_once() -> None:
+    methods = [part.method for part in planned("all") if part.label != AGAIN]
+    assert sorted([*methods, RETRAIN]) == list(known())
+    labels = [part.label for part in planned("everything")]
+    assert len(labels) == len(set(labels))
+
+
+def test_the_largest_client_goes_and_nobody_guards_with_a_test_row() -> None:
+    dealt = task()
+    (gone,) = dealt.request.clients
+    assert len(dealt.forget) == max(len(part) for part in dealt.clients.values())
+    assert torch.equal(dealt.forget.inputs, dealt.clients[gone].inputs)
+    assert len(dealt.forget) + len(dealt.retained) == dealt.rows == 60
+    test = {row.numpy().tobytes() for row in dealt.test.inputs}
+    guards = {row.numpy().tobytes() for row in dealt.validation.inputs}
+    assert not test & guards
+    assert (len(test), len(guards)) == (240, GUARDING)
+
+
+def test_a_seed_decides_rows_partition_and_request() -> None:
+    one, again, other = task(0), task(0), task(1)
+    assert torch.equal(one.forget.inputs, again.forget.inputs)
+    assert not (
+        len(one.forget) == len(other.forget)
+        and torch.equal(one.forget.inputs, other.forget.inputs)
+    )
+
+
+def test_half_of_each_and_two_clients() -> None:
+    half = task(request="half-of-each")
+    assert all(
+        len(half.request.rows[name]) == len(part) // 2 for name, part in half.clients.items()
+    )
+    two = task(request="two-clients")
+    sizes = sorted((len(part) for part in two.clients.values()), reverse=True)
+    assert len(two.forget) == sizes[0] + sizes[1]
+
+
+def test_the_poisoner_goes_and_its_trigger_is_tried_on_other_classes() -> None:
+    dealt = task(poisoned=True, alpha=None)
+    half = len(dealt.forget) // 2
+    assert set(dealt.forget.targets[:half].tolist()) == {POISON}
+    marked = dealt.forget.inputs[:half]
+    assert torch.equal(marked, with_trigger(marked))
+    assert dealt.triggered is not None
+    assert len(dealt.triggered) == int((dealt.test.targets != POISON).sum())
+
+
+def test_masks_mark_ink_by_class() -> None:
+    dealt = task(data="digit-masks", network="res-unet", shape=(("features", 2),), alpha=None)
+    assert dealt.test.targets.shape[1:] == (16, 16)
+    assert int(dealt.test.targets.min()) == 0
+    assert set(dealt.test.targets.flatten(1).max(1).values.tolist()) <= set(range(1, 11))
+    assert dealt.network.classes == 11
+
+
+def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"--data mnist\.npz"):
+        load("mnist", [tmp_path / "cifar10.npz"])
+
+
+def test_lines_hold_everything_and_refusals_are_lines(measured: Records) -> None:
+    assert {label for _, _, label in measured} == {
+        ORIGINAL,
+        RETRAIN,
+        *(part.label for part in MEASURED),
+    }
+    assert "no step" in measured["tiny", 0, "no room"].refused
+    truth = measured["tiny", 0, RETRAIN]
+    assert (truth.values["kl"], truth.values["agreement"], truth.values["distance"]) == (
+        0,
+        1,
+        0,
+    )
+    again = values(AGAIN, measured)
+    assert again["distance"] > 0
+    assert again["kl"] > 0
+    assert truth.cost["flops"] < measured["tiny", 0, ORIGINAL].cost["flops"]
+    assert "distance" not in values("sisa", measured)  # an ensemble has no weights
+    eraser, model = measured["tiny", 0, "fed-eraser"].cost, truth.cost["storage"]
+    assert eraser["storage"] == eraser["formula_storage"]
+    assert eraser["storage"] == pytest.approx(3 * 1 * model, rel=1e-4)  # C R P B
+
+
+def test_a_campaign_resumes_without_training(
+    cache: Path, measured: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(campaign, "train", never)
+    lines = (cache / "tiny.jsonl").read_text()
+    Campaign(cache, Teller(), dict(measured)).seed(task(), MEASURED)
+    assert (cache / "tiny.jsonl").read_text() == lines
+    more = Contender("more", "natural", {"recovery": {"rounds": 0}})
+    Campaign(cache, Teller(), dict(measured)).seed(task(), [more])
+    found = read([cache / "tiny.jsonl"])["tiny", 0, "more"]
+    assert found.values == measured["tiny", 0, ORIGINAL].values  # from the kept weights
+
+
+def test_a_pin_tells_settings_and_training_apart_but_no_names() -> None:
+    first = pin_of(TINY, contender("natural"))
+    assert first == pin_of(replace(TINY, name="other", about="x"), contender("natural"))
+    assert first != pin_of(replace(TINY, rate=0.1), contender("natural"))
+    assert first != pin_of(TINY, contender("natural", recovery={"rounds": 7}))
+
+
+def test_a_cut_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    file, record = tmp_path / "x.jsonl", Record("x", 0, "natural", "p", {"test": 0.5})
+    append(file, record)
+    with file.open("a") as stream:
+        stream.write('{"setting": "x", "se')
+    assert read([file]) == {record.key: record}
+    append(file, replace(record, seed=1))  # begins a line of its own
+    with pytest.raises(ValueError, match="line 1"):
+        read([file])
+
+
+def test_results_survive_their_file() -> None:
+    record = Record("x", 3, "pga", "p", {"test": 0.123456789}, {"flops": 1e9}, {"a": "b"})
+    refused = Record("x", 3, "sisa", "p", refused="no shards")
+    text = format_results({part.key: part for part in (record, refused)}, {"torch": "2"})
+    assert parse_results(text) == {
+        record.key: replace(record, values={"test": 0.12346}),
+        refused.key: refused,
+    }
+
+
+def test_intervals_are_students() -> None:
+    found = interval([1.0, 2.0, 3.0])
+    assert found.mean == 2
+    assert found.half == pytest.approx(4.302653 / 3**0.5, abs=1e-6)
+    assert isnan(interval([5.0]).half)
+    assert (points(Interval(0.5, 0.025, 3)), points(Interval(nan, nan, 0))) == (
+        "50.0 ± 2.5",
+        "–",
+    )
+
+
+def test_divergence_and_agreement_by_hand() -> None:
+    truth = torch.tensor([[log(0.5), log(0.5)], [0.0, 9.0]])
+    other = torch.tensor([[log(0.9), log(0.1)], [0.0, 9.0]])
+    by_hand = 0.5 * log(0.5 / 0.9) + 0.5 * log(0.5 / 0.1)
+    assert divergence(truth, other) == pytest.approx(by_hand / 2, abs=1e-6)
+    assert divergence(other, truth) != pytest.approx(by_hand / 2, abs=1e-3)
+    assert agreement(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), truth) == 1
+
+
+def test_attacks_tell_the_share_of_forgotten_rows_called_members() -> None:
+    def sure(*own: float) -> Outputs:
+        logits = np.array([[value, 0.0] for value in own])
+        return Outputs(logits, np.zeros(len(own), dtype=np.int64))
+
+    found = attacked(sure(3.0, 3.0, -3.0, 0.5), members=sure(2.0, 4.0), others=sure(-2.0, 0.0))
+    # Song: between 0 and 2 is best, so 3, 3 are members. Yeom: a loss below the mean of
+    # log(1 + e^-2) = 0.127 and log(1 + e^-4) = 0.018, so the same two.
+    assert found == {"song": 0.5, "yeom": 0.5}
+
+
+def test_formulas_are_table_viii_by_hand() -> None:
+    dealt = task(clients=4, rounds=5, epochs=2.0)
+    size, rows = 188_810, 60 / 4
+    special = formula(contender("puf-special", recovery={"rounds": 3, "epochs": 1.0}), dealt)
+    assert special is not None
+    each = forward_flops(dealt.network) * rows
+    assert special.communication == 2 * size * 4 * (1 + 3 * 3)
+    assert special.computation == pytest.approx(each * (2 * 1 + 3 * 3 * 1))
+    whole = formula(Contender(RETRAIN, RETRAIN), dealt)
+    assert whole is not None
+    assert whole.computation == pytest.approx(each * 2 * 3 * 5)
+    assert formula(contender("scrub"), dealt) is None
+    assert formula(contender("natural"), task(request="half-of-each")) is None
+
+
+def hand_made(**own: tuple[float, float, float]) -> Records:
+    """Two seeds; label: (test, forget, flops). The retrained model: 0.8, 0.5, 100."""
+    lines = {ORIGINAL: (0.9, 0.8, 110.0), RETRAIN: (0.8, 0.5, 100.0), **own}
+    return {
+        ("x", seed, label): Record(
+            "x",
+            seed,
+            label,
+            "p",
+            {"test": test, "forget": forget + 0.02 * seed, "song": forget, "yeom": forget},
+            {"flops": flops, "bytes": flops, "storage": 4.0, "seconds": 1.0},
+        )
+        for seed in (0, 1)
+        for label, (test, forget, flops) in lines.items()
+    }
+
+
+def test_targets_are_judged_seed_by_seed() -> None:
+    records = hand_made(**{"puf-special": (0.79, 0.58, 5.0), "hf-kcu": (0.77, 0.7, 10.0)})
+    found = targets.verdicts(of(records, "x"))
+    assert [(one.label, one.seed, one.met) for one in found] == [
+        ("puf-special", 0, (True, True, True)),
+        ("puf-special", 1, (True, True, True)),
+        ("hf-kcu", 0, (False, False, False)),
+        ("hf-kcu", 1, (False, False, False)),
+    ]
+    assert found[0].share == pytest.approx(0.08 / 0.3)
+    records["x", 1, "puf-special"] = replace(
+        records["x", 1, "puf-special"], values={}, cost={}, refused="no step"
+    )
+    text = targets.render(of(records, "x"))
+    assert "all three in 1 of 2 seeds (compute 1, forgetting 1, test 1)" in text
+    assert "| `puf-special` | 1 | refused |" in text
+
+
+def test_puf_rows_have_means_gaps_and_reductions() -> None:
+    text = puf_tables.client_table(of(hand_made(natural=(0.85, 0.7, 4.0)), "x"))
+    row = next(line for line in text.splitlines() if line.startswith("| Natural"))
+    cells = [cell.strip() for cell in row.split("|")[2:-1]]
+    assert cells[0] == "85.0 ± 0.0"
+    assert cells[1] == "71.0 (20.0 ± 0.0)"
+    assert cells[4:] == ["4.00e+00 (25.0×)", "4.00e+00 (25.0×)", "4.00e+00 (1.0×)"]
+
+
+def test_a_refusal_is_a_line_of_every_table() -> None:
+    records = hand_made()
+    for seed in (0, 1):
+        records["x", seed, "pga"] = Record("x", seed, "pga", "p", refused="no updates")
+    seeds = of(records, "x")
+    for text in (puf_tables.client_table(seeds), puf_tables.every_method(seeds)):
+        assert "| PGA | refused: no updates |" in text
+
+
+def test_causal_faithfulness_is_the_papers_formula() -> None:
+    seeds = of(hand_made(**{"hf-kcu": (0.84, 0.6, 5.0)}), "x")
+    assert kcu_tables.faithfulness(seeds, "hf-kcu") == pytest.approx(1 - 0.04 / 0.1)
+    flat = {
+        key: replace(one, values={**one.values, "test": 0.8})
+        for key, one in hand_made().items()
+    }
+    assert kcu_tables.faithfulness(of(flat, "x"), ORIGINAL) is None
+
+
+def test_claims_are_judged_by_what_was_measured() -> None:
+    records = hand_made(**{"puf-special": (0.8, 0.55, 5.0), "natural": (0.8, 0.52, 4.0)})
+    text = claims.render([("x", of(records, "x"))])
+    lines = [line for line in text.splitlines() if "PUF forgets" in line]
+    assert lines == [
+        "| PUF V-E | PUF forgets what recovery alone does not | x | "
+        "puf-special 5.0; natural 2.0 | **not reproduced** |"
+    ]
+    assert "NaiveGA" not in text  # not measured, not judged
+    assert times(of(records, "x").ratio("puf-special", "flops")) == "20.0×"
+
+
+def test_every_table_of_both_papers_is_there() -> None:
+    one = hand_made(**{part.label: (0.8, 0.6, 5.0) for part in planned("everything")})
+    records = {
+        (name, seed, label): replace(record, setting=name)
+        for name in SETTINGS
+        for (_, seed, label), record in one.items()
+    }
+    text = report.render(records, {"torch": "2"})
+    for number in ("III", "IV", "V", "VI"):
+        assert f"PUF, Table {number}:" in text
+    for number in range(1, 9):
+        assert f"HF-KCU, Table {number}:" in text
+    assert "| ResNet-18 | 11,173,962 | 1.0 | 1.0 | 1.0× |" in text
+    assert "nan" not in text
+
+
+def test_the_page_keeps_its_prose(
+    tmp_path: Path, measured: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed = {
+        ("quick", seed, label): replace(record, setting="quick")
+        for (_, seed, label), record in measured.items()
+    }
+    page = tmp_path / "unlearning.md"
+    page.write_text(f"# Title\n\nprose\n\n{report.BEGIN}\nold\n{report.END}\nmore\n")
+    report.write_page(renamed, {"torch": "2"}, tmp_path)
+    text = page.read_text()
+    assert text.startswith(f"# Title\n\nprose\n\n{report.BEGIN}\n\n## Settings measured")
+    assert text.endswith(f"{report.END}\nmore\n")
+    assert "old" not in text
+    assert (tmp_path / "unlearning-quick.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_command_merges_caches_and_measures_nothing(
+    tmp_path: Path, cache: Path, tiny: None
+) -> None:
+    out = tmp_path / "out"
+    asked = [
+        "--report",
+        "--merge",
+        str(cache),
+        "--cache",
+        str(tmp_path / "c"),
+        "--out",
+        str(out),
+    ]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    found = parse_results((out / "unlearning.json").read_text())
+    assert ("tiny", 0, "natural") in found
+    missing = CliRunner().invoke(main, ["--setting", "mnist", "--cache", str(tmp_path / "c")])
+    assert "give the file, --data mnist.npz" in missing.output

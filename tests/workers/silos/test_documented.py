@@ -1,0 +1,15 @@
+"""What the operator's guide says of silos is what they do."""
+
+from tests.docs.markdown import read
+from workers.silos.engine import SEND_AGAIN
+from workers.silos.table import LONGEST_ROUND
+
+
+def test_the_times_of_the_operator_guide() -> None:
+    guide = " ".join(read("docs/operator-guide.md").split())
+    again = ", ".join(f"{SEND_AGAIN * factor:.0f} s" for factor in (1, 2, 4))
+    assert f"sent again after {again}, …" in guide
+    hours = LONGEST_ROUND.total_seconds() / 3600
+    assert f"never longer than {hours:.0f} hours" in guide
+    assert 2 * hours == 24
+    assert "when the job is done, or after a day" in guide

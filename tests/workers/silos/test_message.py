@@ -1,0 +1,51 @@
+"""What a silo is given: one spelling, and nothing else is read."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.workers.fedavg.small import LOCAL, NETWORK
+from workers.fedavg.errors import MessageError
+from workers.fedavg.messages import encode_task
+from workers.fedavg.rounds import make_tasks
+from workers.networks.weights import initial_weights
+from workers.silos.message import Positions, decode_message, encode_message
+
+(TASK,) = make_tasks(NETWORK, initial_weights(NETWORK, 0), ["bert"], LOCAL, round=2, seed=1)
+SENT = encode_task(TASK)
+
+
+@pytest.mark.parametrize("positions", [None, (), (0, 3, 11)])
+def test_a_message_comes_back(positions: Positions) -> None:
+    data = encode_message(7, positions, SENT)
+    back = decode_message(data)
+    assert (back.model_id, back.positions, back.task.client) == (7, positions, "bert")
+    assert encode_task(back.task) == SENT
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda data: b"",
+    "no header": lambda data: SENT,
+    "no task": lambda data: data.partition(b"\n")[0],
+    "a task cut short": lambda data: data[:-1],
+    "another kind": lambda data: data.replace(b"silo-task/1", b"silo-task/2"),
+    "one more member": lambda data: data.replace(b'{"kind"', b'{"a":1,"kind"'),
+    "a member less": lambda data: data.replace(b'"model":7,', b""),
+    "spaces": lambda data: data.replace(b":", b": ", 1),
+    "a number for a header": lambda data: b"7\n" + SENT,
+    "positions that are a word": lambda data: data.replace(b"[0,3]", b'"03"'),
+    "positions that are a number": lambda data: data.replace(b"[0,3]", b"3"),
+    "a position that is a word": lambda data: data.replace(b"[0,3]", b'["0",3]'),
+    "a position that is a truth": lambda data: data.replace(b"[0,3]", b"[true,3]"),
+    "a position before the first": lambda data: data.replace(b"[0,3]", b"[-1,3]"),
+    "a model that is a word": lambda data: data.replace(b'"model":7', b'"model":"7"'),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_other_bytes_are_refused(name: str) -> None:
+    good = encode_message(7, (0, 3), SENT)
+    spoilt = SPOILT[name](good)
+    assert spoilt != good
+    with pytest.raises(MessageError):
+        decode_message(spoilt)

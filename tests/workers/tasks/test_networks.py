@@ -1,0 +1,178 @@
+"""Deep models from a signed request to a published version and what was verified of it."""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sqlmodel import Session, select
+
+from app.ledger.entries import parse_leaf
+from models import Artifact, LogEntry
+from tests import small_network
+from tests.installation import Installation
+from tests.small import pack
+from tests.workers.tasks import networks
+from workers.fedavg.base import ClientData
+from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.fedavg.held_out import is_held_out
+from workers.fedavg.in_process import InProcess
+from workers.fedavg.rounds import sizes, train
+from workers.networks.files import encode_weights
+from workers.networks.registry import network
+
+CLIMB = ["received", "executing", "executed", "verified", "escalated", "executed", "verified"]
+
+
+def retrained(rows: dict[str, Any], gone: set[str]) -> bytes:
+    """Train as registered on the arrays themselves, sharing nothing with the service."""
+    registered = small_network.manifest()
+    training = registered["training"]
+    config = TrainingConfig(**{**training, "local": LocalConfig(**training["local"])})
+    clients = {}
+    for client in np.unique(rows["clients"]):
+        keep = [
+            place
+            for place, (owner, record) in enumerate(
+                zip(rows["clients"], rows["records"], strict=True)
+            )
+            if owner == client
+            and record not in gone
+            and not is_held_out(config.seed, registered["held_out"], str(record))
+        ]
+        if keep:
+            clients[str(client)] = ClientData(
+                torch.from_numpy(rows["inputs"][keep]), torch.from_numpy(rows["labels"][keep])
+            )
+    named = network("logistic", small_network.SHAPE)
+    trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
+    return encode_weights(named.id, named.parameters, trained.weights)
+
+
+@pytest.mark.parametrize("method", ["puf-special", "puf-regular", "hf-kcu"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_no_test_has_the_power_to_show_climbs_to_retraining(
+    installation: Installation, method: str
+) -> None:
+    networks.register(installation)
+    request_id = networks.erase(installation, networks.whole("c1"), method=method)
+    assert networks.events(installation, request_id) == [*CLIMB, "certified"]
+    found = networks.statement(installation, request_id).predicate
+    assert found.guarantee.class_ == "exact-retrained"
+    assert all(check.passed for check in found.checks)
+    rows = small_network.rows()
+    gone = set(rows["records"][rows["clients"] == "c1"].tolist())
+    assert networks.published(installation) == retrained(rows, gone)
+    # The version of the method itself was published, judged and withdrawn.
+    assert [v.rung for v in networks.versions(installation)] == [0, 0, 1]
+    installation.check()
+
+
+def test_a_retraining_is_certified_at_once(installation: Installation) -> None:
+    networks.register(installation)
+    request_id = networks.erase(installation, networks.some("r0", "r1"), method="retrain")
+    assert networks.events(installation, request_id) == [
+        "received",
+        "executing",
+        "executed",
+        "verified",
+        "certified",
+    ]
+    found = networks.statement(installation, request_id).predicate
+    assert found.method.id == "retrain"
+    assert networks.published(installation) == retrained(small_network.rows(), {"r0", "r1"})
+    parameters = found.method.parameters
+    assert int(parameters["cost.flops"]) > 0
+    assert parameters["engine"] == "in-process"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_requests_one_after_another_forget_all_that_was_asked(
+    installation: Installation,
+) -> None:
+    networks.register(installation)
+    ids = [
+        networks.submit(installation, networks.some("r0", "r5")),
+        networks.submit(installation, networks.whole("c2"), method="retrain"),
+        networks.submit(installation, networks.some("r9"), method="hf-kcu"),
+    ]
+    installation.drain()
+    states = [networks.request(installation, one).state for one in ids]
+    assert states == ["certified"] * 3
+    rows = small_network.rows()
+    gone = {"r0", "r5", "r9", *rows["records"][rows["clients"] == "c2"].tolist()}
+    assert networks.published(installation) == retrained(rows, gone)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_record_that_was_never_trained_on_is_purged_and_certified(
+    installation: Installation,
+) -> None:
+    networks.register(installation)
+    before = networks.published(installation)
+    held = next(f"r{i}" for i in range(120) if is_held_out(7, 0.25, f"r{i}"))
+    request_id = networks.erase(installation, networks.some(held))
+    assert networks.statement(installation, request_id).predicate.guarantee.class_ == (
+        "exact-retrained"
+    )
+    assert networks.published(installation) == before  # it had left no trace to remove
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_contribution_trains_anew_with_all_rows(installation: Installation) -> None:
+    networks.register(installation)
+    networks.erase(installation, networks.whole("c1"))
+    caller = installation.caller
+    caller.keyid = "feeder"
+    assert caller.register_key(role="client", client="c3").status_code == 201
+    more = small_network.rows(seed=1, count=16, first=120)
+    more["clients"] = np.full(16, "c3")
+    path = f"/v1/models/{small_network.MODEL}/contributions"
+    answer = caller.signed("POST", path, pack(more), content_type="application/octet-stream")
+    assert answer.status_code == 202, answer.text
+    installation.drain()
+    rows = small_network.rows()
+    gone = set(rows["records"][rows["clients"] == "c1"].tolist())
+    both = {name: np.concatenate([rows[name], more[name]]) for name in rows}
+    assert networks.published(installation) == retrained(both, gone)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_nothing_that_saw_the_erased_rows_is_left_to_read(installation: Installation) -> None:
+    networks.register(installation)
+    networks.erase(installation, networks.whole("c1"))
+    with Session(installation.services.engine) as session:
+        found = session.exec(select(Artifact)).all()
+        readable = sorted(a.kind for a in found if a.wrapped_key is not None)
+    assert readable == ["evidence", "head", "state"]
+    assert all(job.checkpoint_id is None for job in networks.jobs(installation))
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_policy_is_logged_before_the_first_row_is_seen(installation: Installation) -> None:
+    networks.register(installation)
+    with Session(installation.services.engine) as session:
+        leaves = [parse_leaf(e.leaf) for e in session.exec(select(LogEntry)).all()]
+    registered = next(leaf for leaf in leaves if leaf.event == "model.registered")
+    policy = small_network.manifest()["policy"]
+    text = json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert registered.digests["policy"] == sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("method", ["fed-eraser", "pga", "exact-fun", "fats", "sisa"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_method_that_lacks_something_refuses_and_names_another(
+    installation: Installation, method: str
+) -> None:
+    networks.register(installation)
+    before = networks.published(installation)
+    request_id = networks.erase(installation, networks.whole("c1"), method=method)
+    refused = networks.request(installation, request_id)
+    assert refused.state == "refused"
+    assert "retrain" in str(refused.reason)
+    assert networks.published(installation) == before
+    # The records are free again: another request for them is accepted.
+    again = networks.erase(installation, networks.whole("c1"), method="retrain")
+    assert networks.request(installation, again).state == "certified"

@@ -1,0 +1,33 @@
+"""Verifiers by class, and claims that belong to another."""
+
+import pytest
+
+from tests.workers.verifier.claims import erasure, exact_claim
+from tests.workers.verifier.empirical_claims import simulated
+from tests.workers.verifier.test_exact_retrained import TRUE
+from workers.verifier import registry
+
+CLASSES = (
+    "certified-approximate",
+    "empirical-approximate",
+    "exact",
+    "exact-retrained",
+    "numerically-exact",
+)
+
+
+def test_every_class_has_its_verifier() -> None:
+    assert registry.known() == CLASSES
+    assert [registry.get(name).id for name in CLASSES] == list(CLASSES)
+    assert {registry.get(name).version for name in CLASSES} == {"1"}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_claim_of_another_class_fails(name: str) -> None:
+    claims = (exact_claim(erasure()), simulated(0), TRUE)
+    results = [registry.get(name).verify(claim) for claim in claims]
+    strangers = [r for r in results if r.checks[0].name == "claim"]
+    assert len(strangers) == 2
+    for report in strangers:
+        assert report.result == "FAIL"
+        assert [check.number for check in report.checks] == [1]

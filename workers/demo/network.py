@@ -1,0 +1,210 @@
+"""`lethe demo --method puf-special …`: a deep model forgets by signed request.
+
+What a verifier cannot show of an approximate method, the service does not certify: it
+climbs to retraining. The demonstration prints the whole climb.
+"""
+
+import shutil
+import time
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+
+import click
+
+from app.client import Client
+from app.client.answers import RequestStatus
+from app.ledger.fetch import fetch_from
+from app.ledger.follow import mirror_log
+from app.ledger.note import parse_vkey
+from app.signing.keys import generate_key, private_pem
+from workers.datasets.digit_images import load_digit_images
+from workers.datasets.image_npz import load_image_npz
+from workers.datasets.images import LabelledImages
+from workers.demo.directory import (
+    SERVICE_LOG,
+    check_directory,
+    make_directory,
+    write_private,
+)
+from workers.demo.network_measure import accuracies, retrained_digest
+from workers.demo.plan import Wish
+from workers.demo.progress import Waiting
+from workers.demo.service import DemoError, LocalService
+from workers.demo.table import Outcome, print_table, verify_all
+from workers.network_registration import (
+    NetworkOptions,
+    PreparedNetwork,
+    deal,
+    prepare_network,
+)
+
+MODEL = "demo"
+CLIENTS, ALPHA, SEED = 10, 0.1, 0
+TRAINING = {
+    "rounds": 12,
+    "seed": SEED,
+    "local": {"epochs": 2.0, "batch_size": 32, "learning_rate": 0.05, "momentum": 0.9},
+}
+RECOVERY = {"rounds": 2, "epochs": 1.0}
+TRAIN_SECONDS, REQUEST_SECONDS = 3600, 7200
+RECORDS = 5  # of the second request
+
+
+def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
+    """Run the demonstration into `out`.
+
+    Raises:
+        DemoError: Something did not work; the message says what and where to look.
+        ModelError: The data file cannot be used; nothing was deleted or made.
+    """
+    check_directory(out, data)
+    images = load_digit_images() if data is None else load_image_npz(data)
+    prepared = _prepare(images, method)
+    wishes = _wishes(prepared)
+    make_directory(out, data)
+    local = LocalService(out / "data", out / SERVICE_LOG)
+    click.echo("Making keys and an empty log, starting the service …")
+    local.run_cli("migrate")
+    local.run_cli("log", "init")
+    token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
+    base_url = local.start()
+    finished = False
+    try:
+        outcomes = _serve(out, base_url, token, prepared, wishes)
+        finished = True
+    finally:
+        if not (finished and keep_serving):
+            local.stop()
+    click.echo("Verifying each certificate offline, in a process of its own …")
+    verify_all(out, outcomes)
+    print_table(outcomes)
+    _compare(out, images, prepared, outcomes)
+    click.echo(f"\nLook at one:  lethe certificate show {_first(out)}")
+    if keep_serving:
+        click.echo(f"Still serving {base_url}; stop it with: kill {local.pid}")
+    if any(outcome.verdict != "PASS" for outcome in outcomes):
+        raise DemoError("a certificate did not verify: see the table")
+
+
+def _prepare(images: LabelledImages, method: str) -> PreparedNetwork:
+    owners = images.clients
+    if owners is None:
+        owners = deal(images, CLIENTS, ALPHA, SEED)
+    settings = {} if method == "retrain" else {method: {"recovery": RECOVERY}}
+    options = NetworkOptions(method=method, training=TRAINING, settings=settings)
+    prepared = prepare_network(images, owners, ref=MODEL, options=options)
+    click.echo(
+        f"Data: {len(prepared.records)} images of {len(set(prepared.clients))} clients; "
+        f"{prepared.manifest['network']['id']}, FedAvg, {TRAINING['rounds']} rounds of 2 epochs"
+    )
+    return prepared
+
+
+def _wishes(prepared: PreparedNetwork) -> list[Wish]:
+    """Return two requests: the largest client, and a few records of the next."""
+    order = [client for client, _ in Counter(prepared.clients).most_common()]
+    if len(order) < 3:
+        raise DemoError("the demonstration needs three clients: the data has fewer")
+    pairs = list(zip(prepared.records, prepared.clients, strict=True))
+    largest = sum(client == order[0] for _, client in pairs)
+    few = tuple(record for record, client in pairs if client == order[1])[:RECORDS]
+    return [
+        Wish(f"client, {largest} records", client=order[0]),
+        Wish(f"{len(few)} records", few),
+    ]
+
+
+def _serve(
+    out: Path, base_url: str, token: str, prepared: PreparedNetwork, wishes: list[Wish]
+) -> list[Outcome]:
+    key = generate_key("ed25519")
+    for name in ("log.vkey", "issuer.pem"):
+        shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
+    log = parse_vkey((out / "keys" / "log.vkey").read_text().strip())
+    outcomes = []
+    with Client(base_url, token=token) as operator:
+        operator.register_key(key, keyid="requester")
+        write_private(out / "keys" / "requester.pem", private_pem(key))
+        click.echo(f"Registering {len(prepared.records)} records, training …")
+        operator.register_model(prepared.manifest, prepared.npz)
+        _wait_until_trained(operator)
+        (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
+        with Client(base_url, "requester", key, log=log) as requester:
+            for wish in wishes:
+                outcomes.append(_erase(out, requester, wish))
+        version = max(int(str(row["number"])) for row in operator.versions(MODEL))
+        (out / "models" / "after.safetensors").write_bytes(operator.artifact(MODEL, version))
+    report = mirror_log(fetch_from(f"{base_url}/v1/log"), log, out / "log")
+    click.echo(f"Mirrored the log: {report.size} entries, every hash recomputed")
+    return outcomes
+
+
+def _wait_until_trained(operator: Client) -> None:
+    waiting = Waiting("training")
+    deadline = time.monotonic() + TRAIN_SECONDS
+    while time.monotonic() < deadline:
+        model = operator.model(MODEL)
+        if model["state"] == "ready":
+            click.echo(f"  trained after {waiting.end():.1f} s")
+            return
+        if model["state"] == "failed":
+            raise DemoError(f"the model was not trained: {model['failure']}")
+        waiting.tell(str(model["state"]))
+        time.sleep(0.2)
+    raise DemoError("the model was not trained in time: see service.log")
+
+
+def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
+    if wish.client is not None:
+        receipt = requester.submit_erasure(MODEL, client=wish.client)
+    else:
+        receipt = requester.submit_erasure(MODEL, records=wish.records)
+    waiting = Waiting(wish.label)
+    deadline = time.monotonic() + REQUEST_SECONDS
+    while not (status := requester.status(receipt.id)).final:
+        if time.monotonic() > deadline:
+            raise DemoError("a request was not certified in time: see service.log")
+        waiting.tell(status.state)
+        time.sleep(0.2)
+    seconds = waiting.end()
+    if status.state != "certified":
+        raise DemoError(f"a request ended {status.state}: see service.log")
+    bundle, evidence = requester.certificate(receipt.id), requester.evidence(receipt.id)
+    (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
+    (out / "evidence" / f"{receipt.id}.json").write_bytes(evidence)
+    click.echo(f"  {wish.label}: {_climb(status)}, {seconds:.1f} s")
+    return Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+
+
+def _climb(status: RequestStatus) -> str:
+    """Return what became of a request, as the log has it."""
+    return " → ".join(event.event.removeprefix("request.") for event in status.history)
+
+
+def _compare(
+    out: Path, images: LabelledImages, prepared: PreparedNetwork, outcomes: list[Outcome]
+) -> None:
+    clients = {outcome.client for outcome in outcomes if outcome.client is not None}
+    erased = {record for outcome in outcomes for record in outcome.records}
+    for record, client in zip(prepared.records, prepared.clients, strict=True):
+        if client in clients:
+            erased.add(record)
+    for name in ("before", "after"):
+        model = (out / "models" / f"{name}.safetensors").read_bytes()
+        found = accuracies(model, images, prepared, erased)
+        click.echo(
+            f"{name:7} accuracy on the test set {100 * found.test:.1f} %, on the erased "
+            f"records {100 * found.forget:.1f} %"
+        )
+    if outcomes[-1].guarantee != "exact-retrained":
+        return
+    again = retrained_digest(images, prepared, erased)
+    click.echo(f"Published model:         sha256 {sha256(model).hexdigest()}")
+    click.echo(f"Retrained without them:  sha256 {again}")
+    if again != sha256(model).hexdigest():
+        raise DemoError("the published model is not what retraining gives")
+
+
+def _first(out: Path) -> Path:
+    return next(iter(sorted((out / "certificates").iterdir())))

@@ -1,0 +1,75 @@
+"""The demonstration's own control of a network: accuracies, and a retraining of its own."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import torch
+
+from workers.datasets.images import LabelledImages
+from workers.fedavg.base import ClientData
+from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.fedavg.data import image_data
+from workers.fedavg.evaluate import evaluate
+from workers.fedavg.held_out import is_held_out
+from workers.fedavg.in_process import InProcess
+from workers.fedavg.rounds import sizes, train
+from workers.network_registration import PreparedNetwork
+from workers.networks.files import decode_weights, encode_weights
+from workers.networks.registry import network
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """Shares of rows that a model file is right about: unseen, and those to be forgotten."""
+
+    test: float
+    forget: float
+
+
+def accuracies(
+    model: bytes, images: LabelledImages, prepared: PreparedNetwork, erased: Collection[str]
+) -> Accuracies:
+    """Return how a model does on the data set's own test rows and on erased records."""
+    named, weights = decode_weights(model)
+    data = image_data(images.images, images.labels)
+    test = data.only(torch.from_numpy(np.flatnonzero(images.is_test)))
+    rows = np.flatnonzero(~images.is_test)
+    gone = np.array([record in erased for record in prepared.records])
+    forget = data.only(torch.from_numpy(rows[gone]))
+    return Accuracies(
+        *(evaluate(named, weights, part, threads=1).accuracy for part in (test, forget))
+    )
+
+
+def retrained_digest(
+    images: LabelledImages, prepared: PreparedNetwork, erased: Collection[str]
+) -> str:
+    """Return the SHA-256 of the model that the registered training gives without `erased`.
+
+    It reads the data file, not the service: nothing is shared but the code of training.
+    """
+    manifest = prepared.manifest
+    wanted = manifest["network"]
+    named = network(wanted["id"], wanted["parameters"])
+    config = _training(manifest["training"])
+    data = image_data(images.images, images.labels)
+    places: dict[str, list[int]] = {}
+    rows = np.flatnonzero(~images.is_test).tolist()
+    for row, record, client in zip(rows, prepared.records, prepared.clients, strict=True):
+        held = is_held_out(config.seed, manifest["held_out"], record)
+        if not held and record not in erased:
+            places.setdefault(client, []).append(row)
+    clients: dict[str, ClientData] = {
+        client: data.only(torch.tensor(own)) for client, own in places.items()
+    }
+    trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
+    file = encode_weights(named.id, named.parameters, trained.weights)
+    return sha256(file).hexdigest()
+
+
+def _training(document: dict[str, Any]) -> TrainingConfig:
+    values = {**document, "local": LocalConfig(**document["local"])}
+    return TrainingConfig(**values)

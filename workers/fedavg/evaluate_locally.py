@@ -1,0 +1,45 @@
+"""What a client does when it is asked how a model answers for its rows: a forward pass."""
+
+import time
+
+import torch
+
+from workers.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
+from workers.fedavg.flops import forward_flops
+from workers.fedavg.losses import loss_of
+from workers.networks.weights import with_weights
+
+
+def evaluate_locally(
+    task: RoundTask, data: ClientData, device: torch.device | str = "cpu"
+) -> ClientUpdate:
+    """Return the mean of the configured loss over the rows, and how many are right.
+
+    In batches of config.batch_size, each counted by its rows, in float32: the loss is, bit
+    for bit, the one that the operation "gradient" tells, at a third of its work. No tensor
+    is returned. Raises RefusedError for weights or data that do not fit the network.
+    """
+    started = time.perf_counter()
+    module = with_weights(task.network, task.weights, device).eval()
+    check_data(task.network, data)
+    total, correct, size = 0.0, 0, task.config.batch_size
+    with torch.no_grad():
+        for start in range(0, len(data), size):
+            inputs = data.inputs[start : start + size].to(device)
+            targets = data.targets[start : start + size].to(device)
+            logits = module(inputs)
+            share = len(inputs) / len(data)
+            total += share * float(loss_of(task.config.loss, logits, targets))
+            correct += int((logits.argmax(1) == targets).sum())
+    return ClientUpdate(
+        round=task.round,
+        client=task.client,
+        base=task.base,
+        delta={},
+        samples=len(data),
+        steps=0,
+        loss=total,
+        flops=len(data) * forward_flops(task.network),
+        seconds=time.perf_counter() - started,
+        correct=correct,
+    )

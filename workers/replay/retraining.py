@@ -1,0 +1,74 @@
+"""A claimed training once more, round by round: equal bits, or another training."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from workers.fedavg.base import Answers, ClientData, Fault, RoundTask
+from workers.fedavg.config import TrainingConfig
+from workers.fedavg.in_process import InProcess
+from workers.fedavg.rounds import sizes, train
+from workers.networks.files import digest_of, encode_weights
+from workers.networks.registry import Network
+from workers.networks.weights import initial_weights
+
+
+class WithoutSome:
+    """An engine on which the same answers are missing as in the training that is repeated."""
+
+    def __init__(
+        self,
+        clients: Mapping[str, ClientData],
+        missing: Collection[tuple[int, str]],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._engine = InProcess(clients, device, threads=1)
+        self._missing = frozenset(missing)
+
+    def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
+        """Return the answers that are not missing, and a fault for each that is."""
+        here = [task for task in tasks if (task.round, task.client) not in self._missing]
+        answers = self._engine.run(here, timeout=timeout)
+        gone = [
+            Fault(task.client, "no-answer")
+            for task in tasks
+            if (task.round, task.client) in self._missing
+        ]
+        return replace(answers, faults=[*answers.faults, *gone])
+
+
+def start_digest(network: Network, config: TrainingConfig) -> str:
+    """Return the hex SHA-256 of the file of the weights that training begins with."""
+    return _digest(network, initial_weights(network, config.seed))
+
+
+def reexecute(
+    network: Network,
+    clients: Mapping[str, ClientData],
+    config: TrainingConfig,
+    missing: Collection[tuple[int, str]],
+    device: torch.device | str = "cpu",
+) -> str:
+    """Return the hex SHA-256 of the model file that the training ends with.
+
+    clients: the retained training rows. missing: (round, client) of answers that are
+    claimed to have been dropped. Raises RefusedError where the training itself would.
+    """
+    # All answers are here, so nothing is dropped for its length that was not claimed to be.
+    engine = WithoutSome(clients, missing, device)
+    trained = train(network, sizes(clients), replace(config, timeout=0.0), engine)
+    return _digest(network, trained.weights)
+
+
+def share_missing(
+    missing: Collection[tuple[int, str]], clients: int, config: TrainingConfig
+) -> float:
+    """Return which share of the answers that were asked for is claimed to be missing."""
+    asked = max(config.min_clients, math.floor(config.participation * clients + 0.5))
+    return len(missing) / max(1, min(asked, clients) * config.rounds)
+
+
+def _digest(network: Network, weights: Mapping[str, torch.Tensor]) -> str:
+    return digest_of(encode_weights(network.id, network.parameters, weights))

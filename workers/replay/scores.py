@@ -1,0 +1,31 @@
+"""A published model's answers to rows: what attacks and distances are computed from."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from workers.errors import ArtifactError
+from workers.fedavg.base import ClientData, check_data
+from workers.fedavg.evaluate import logits_of
+from workers.networks.files import decode_weights
+from workers.networks.registry import Network
+
+Scores = NDArray[np.float64]
+
+
+def scores(
+    file: bytes, network: Network, data: ClientData, device: torch.device | str = "cpu"
+) -> Scores:
+    """Return the logits (n, classes) float64 of a model file on rows.
+
+    Raises:
+        ArtifactError: The file is no finite model of this network.
+        RefusedError: The rows are not the network's.
+    """
+    named, weights = decode_weights(file)
+    if named != network:
+        raise ArtifactError("the model file is of another network than registered")
+    check_data(network, data)
+    logits = logits_of(named, weights, data.inputs, device, threads=1)
+    found: Scores = logits.double().numpy()
+    return found

@@ -1,0 +1,1 @@
+"""Rounds over queues: each silo's worker answers for its clients, the database carries it."""

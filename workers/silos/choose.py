@@ -1,0 +1,27 @@
+"""Which engine carries a job's rounds: this process, or the silos if there are any."""
+
+from collections.abc import Mapping
+
+from app.service.context import Services
+from workers.fedavg.base import ClientData, Engine
+from workers.fedavg.in_process import InProcess
+from workers.silos.answer import DEVICE, THREADS
+from workers.silos.engine import SiloEngine
+from workers.silos.message import Positions
+
+
+def engine_for(
+    services: Services,
+    job_id: str,
+    model_id: int,
+    clients: Mapping[str, ClientData],
+    selection: Mapping[str, Positions],
+) -> Engine:
+    """Return the engine for a job's rounds; both give the same bits.
+
+    `clients` are one side's rows in memory, `selection` the same as positions among each
+    client's training rows (None: all). Only one of the two is used.
+    """
+    if services.settings.silos == 0:
+        return InProcess(clients, DEVICE, THREADS)
+    return SiloEngine(services, job_id, model_id, selection)

@@ -1,0 +1,144 @@
+"""An engine whose clients are behind queues: silo-0, silo-1, … each with its own worker.
+
+A broker's message is the id of a row, as a nudge is the id of a job. Task and answer lie
+sealed in the vault, which the silos share: they are one trust domain, spread over processes
+or machines.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+
+from app.dispatch import silo_queue
+from app.errors import LetheError
+from app.service.context import Services
+from models import SiloTask
+from workers.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
+from workers.fedavg.determinism import deterministic
+from workers.fedavg.device import facts
+from workers.fedavg.errors import MessageError
+from workers.fedavg.messages import decode_update, encode_task
+from workers.silos import table
+from workers.silos.answer import DEVICE, THREADS
+from workers.silos.message import Positions, encode_message
+
+SOONEST, LATEST = 0.05, 0.5  # seconds between two looks at the table
+SEND_AGAIN = 5.0  # seconds after which an untaken task is sent again, and each time twice that
+SEND_AGAIN_MOST = 60.0  # a silo may be busy with another client: do not flood its queue
+
+
+def silo_of(client: str, silos: int) -> int:
+    """Return the silo of a client, the same on every machine: its SHA-256 modulo `silos`."""
+    return int.from_bytes(sha256(client.encode()).digest()) % silos
+
+
+class SiloEngine:
+    """Carries a job's round tasks through the vault to the silos' workers.
+
+    `selection` names the clients of this side, and of each the positions of the training
+    rows that may be used; None: all of them.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        job_id: str,
+        model_id: int,
+        selection: Mapping[str, Positions],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._services = services
+        self._job_id = job_id
+        self._model_id = model_id
+        self._selection = selection
+        self._clock = clock
+        self._sleep = sleep
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Where the clients compute, as `workers.fedavg.device.facts` says it."""
+        with deterministic(THREADS):
+            return facts(DEVICE, "float32")
+
+    def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
+        """Return what came back in `timeout` seconds; 0: LETHE_ROUND_TIMEOUT_SECONDS.
+
+        No round lasts longer than 12 hours. When this returns or raises, the round's rows
+        are gone and its artifacts shredded.
+        """
+        limit = timeout or float(self._services.settings.round_timeout_seconds)
+        limit = min(limit, table.LONGEST_ROUND.total_seconds())
+        faults: list[Fault] = []
+        sent: dict[str, str] = {}  # the id of the row by client
+        queues: dict[str, str] = {}  # by the id of the row
+        down = 0
+        try:
+            deadline = self._clock() + limit
+            for task in sorted(tasks, key=lambda task: task.client):
+                data = encode_task(task)
+                down += len(data)
+                if task.client not in self._selection:
+                    faults.append(Fault(task.client, "no-answer", "unknown here"))
+                    continue
+                queue = silo_queue(silo_of(task.client, self._services.settings.silos))
+                message = encode_message(self._model_id, self._selection[task.client], data)
+                row = table.post(self._services, self._job_id, self._model_id, queue, message)
+                sent[task.client], queues[row] = row, queue
+            rows = self._wait(queues, deadline)
+            updates, up = self._read(sent, rows, faults)
+        finally:
+            # These rows and no others of the job: a worker that lost its lease and does not
+            # know it must not take away what the next one waits for.
+            table.settle(self._services, queues)
+        return Answers(updates, faults, down, up)
+
+    def _wait(self, queues: Mapping[str, str], deadline: float) -> dict[str, SiloTask]:
+        """Send the rows, and return them when all are answered or the time is over."""
+        unsent = dict(queues)
+        pause, again, wait = SOONEST, self._clock(), SEND_AGAIN
+        while True:
+            now = self._clock()
+            if unsent and now >= again:
+                self._services.dispatcher.ask(unsent, expires=max(deadline - now, 1.0))
+                again, wait = now + wait, min(2 * wait, SEND_AGAIN_MOST)
+            rows = table.rows_of(self._services, self._job_id)
+            # Others of the job were left by a worker that died. One that is gone went with
+            # the job, which another worker has done: nobody will answer it.
+            waiting = [rows[name] for name in queues if name in rows and not _over(rows[name])]
+            left = deadline - self._clock()
+            if not waiting or left <= 0:
+                return rows
+            unsent = {row.id: row.queue for row in waiting if row.taken_at is None}
+            self._sleep(min(pause, left))
+            pause = min(1.5 * pause, LATEST)
+
+    def _read(
+        self, sent: Mapping[str, str], rows: Mapping[str, SiloTask], faults: list[Fault]
+    ) -> tuple[dict[str, ClientUpdate], int]:
+        """Return the updates by client and their bytes; what is none becomes a fault."""
+        updates: dict[str, ClientUpdate] = {}
+        up = 0
+        with self._services.reading() as session:
+            for client, row_id in sent.items():
+                row = rows.get(row_id)
+                if row is None or not _over(row):
+                    taken = row is not None and row.taken_at is not None
+                    detail = "not answered" if taken else "not taken"
+                    faults.append(Fault(client, "no-answer", detail))
+                    continue
+                if row.answer_id is None:
+                    faults.append(Fault(client, "client-error", row.fault or ""))
+                    continue
+                try:
+                    data = self._services.artifacts.get(session, row.answer_id)
+                    updates[client] = decode_update(data)
+                    up += len(data)
+                except (LetheError, MessageError) as error:
+                    faults.append(Fault(client, "unreadable", type(error).__name__))
+        return updates, up
+
+
+def _over(row: SiloTask) -> bool:
+    return row.answered_at is not None

@@ -1,0 +1,54 @@
+"""What a silo is given, before it is sealed: the task, and which of the client's rows count.
+
+One line of canonical JSON, then the bytes of the task. The client is named in the task only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app import canonical
+from app.errors import LetheError
+from workers.fedavg.base import RoundTask
+from workers.fedavg.errors import MessageError
+from workers.fedavg.messages import decode_task
+
+KIND = "silo-task/1"
+Positions = tuple[int, ...] | None  # of a client's training rows; None: all of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiloMessage:
+    """A task for a client of a model, and the positions of the rows that it may use."""
+
+    model_id: int
+    positions: Positions
+    task: RoundTask
+
+
+def encode_message(model_id: int, positions: Sequence[int] | None, task: bytes) -> bytes:
+    """Return the message around the bytes of `workers.fedavg.messages.encode_task`."""
+    header = {
+        "kind": KIND,
+        "model": model_id,
+        "positions": None if positions is None else list(positions),
+    }
+    return canonical.encode(header) + b"\n" + task
+
+
+def decode_message(data: bytes) -> SiloMessage:
+    """Return the message of `data`.
+
+    Raises MessageError for bytes that `encode_message` would not write.
+    """
+    line, _, task = data.partition(b"\n")
+    try:
+        header = canonical.decode(line)
+        model_id, positions = header["model"], header["positions"]
+        numbers = [model_id] if positions is None else [model_id, *positions]
+        counts = all(type(number) is int and number >= 0 for number in numbers)
+        if counts and encode_message(model_id, positions, task) == data:
+            chosen = None if positions is None else tuple(positions)
+            return SiloMessage(model_id, chosen, decode_task(task))
+    except (LetheError, KeyError, TypeError):
+        pass  # named below, the same way as bytes that parse and differ
+    raise MessageError("these bytes are no task for a silo: have the round sent again")

@@ -1,0 +1,133 @@
+"""The rows of a round on its way: posted, taken once, answered once, and removed together.
+
+Each step is a transaction of its own and outside of the log's lock: nothing here is an event
+of the log, and a task or an answer is a file of megabytes that is durable before its row.
+"""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from sqlalchemy import ColumnElement, delete, or_, update
+from sqlmodel import Session, col, select
+
+from app.service.context import Services
+from app.vault.artifacts import CHUNK
+from models import Artifact, Job, SiloTask
+from models.types import utcnow
+
+TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
+FAULT_LENGTH = 80  # characters, as wide as the column
+LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are nobody's
+# Their digests are of no use. Later than the last scrub: `workers.tasks.cleanup` finds what
+# was shredded lately by these very rows.
+FORGET = timedelta(hours=1)
+
+
+def post(services: Services, job_id: str, model_id: int, queue: str, message: bytes) -> str:
+    """Seal a message for a silo and return the id of its row."""
+    with Session(services.engine) as session:
+        stored = services.artifacts.put(session, TASK, message)
+        row = SiloTask(job_id=job_id, model_id=model_id, queue=queue, task_id=stored.id)
+        posted = row.id
+        session.add(row)
+        session.commit()
+    return posted
+
+
+def take(services: Services, silo_task_id: str) -> bool:
+    """Take a row for this worker; False if it was taken before or nobody waits any more."""
+    with services.engine.begin() as connection:
+        taken = connection.execute(
+            update(SiloTask)
+            .where(col(SiloTask.id) == silo_task_id, col(SiloTask.taken_at).is_(None))
+            .values(taken_at=utcnow())
+        )
+    return taken.rowcount == 1
+
+
+def message_of(services: Services, silo_task_id: str) -> bytes:
+    """Return the message of a row that was taken.
+
+    Raises LetheError or NoResultFound if the round has ended since.
+    """
+    with services.reading() as session:
+        row = session.get_one(SiloTask, silo_task_id)
+        return services.artifacts.get(session, row.task_id)
+
+
+def answer(
+    services: Services, silo_task_id: str, message: bytes | None, fault: str | None = None
+) -> bool:
+    """Store an answer, or the name of a fault; False if nobody waits any more.
+
+    Then the transaction rolls back, and the answer's key with it: the file that was written
+    opens for nobody, and the sweep removes it.
+    """
+    with Session(services.engine) as session:
+        stored = None
+        if message is not None:
+            stored = services.artifacts.put(session, ANSWER, message).id
+        answered = session.connection().execute(
+            update(SiloTask)
+            .where(col(SiloTask.id) == silo_task_id, col(SiloTask.answered_at).is_(None))
+            .values(answer_id=stored, fault=fault, answered_at=utcnow())
+        )
+        if answered.rowcount != 1:
+            session.rollback()
+            return False
+        session.commit()
+    return True
+
+
+def rows_of(services: Services, job_id: str) -> dict[str, SiloTask]:
+    """Return a job's rows by id."""
+    with services.reading() as session:
+        found = session.exec(select(SiloTask).where(SiloTask.job_id == job_id)).all()
+    return {row.id: row for row in found}
+
+
+def settle(services: Services, silo_task_ids: Collection[str]) -> None:
+    """Remove a round's rows and destroy what they named: nobody waits for them any more."""
+    ids = sorted(silo_task_ids)
+    for start in range(0, len(ids), CHUNK):
+        _remove(services, col(SiloTask.id).in_(ids[start : start + CHUNK]))
+
+
+def sweep(services: Services) -> None:
+    """Remove the rows that a worker left when it died: once their job is done, or old.
+
+    The rows of artifacts that were shredded an hour ago go too, or each round would leave
+    some for ever.
+    """
+    now = utcnow()
+    done = select(Job.id).where(col(Job.done_at).is_not(None))
+    stale = or_(
+        col(SiloTask.job_id).in_(done), col(SiloTask.created_at) < now - 2 * LONGEST_ROUND
+    )
+    spent = col(Artifact.kind).in_((TASK, ANSWER)) & (col(Artifact.shredded_at) < now - FORGET)
+    with services.reading() as session:  # most sweeps find nothing, and write nothing
+        found = session.exec(select(SiloTask.id).where(stale).limit(1)).first()
+        forgotten = session.exec(select(Artifact.id).where(spent).limit(1)).first()
+    if found is not None:
+        _remove(services, stale)
+    if forgotten is not None:
+        with services.engine.begin() as connection:
+            connection.execute(delete(Artifact).where(spent))
+
+
+def _remove(services: Services, condition: ColumnElement[bool]) -> None:
+    with Session(services.engine) as session:
+        # In one statement: an answer that commits before it is returned here and shredded,
+        # one that comes after it finds no row and rolls back.
+        gone = session.connection().execute(
+            delete(SiloTask)
+            .where(condition)
+            .returning(col(SiloTask.task_id), col(SiloTask.answer_id))
+        )
+        artifacts = [name for pair in gone.all() for name in pair if name is not None]
+        for artifact_id in artifacts:
+            services.artifacts.shred(session, artifact_id)
+        session.commit()
+    if artifacts:
+        with services.reading() as session:
+            services.artifacts.unlink_shredded(session)

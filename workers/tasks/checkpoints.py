@@ -1,0 +1,53 @@
+"""Where a long training goes on after its worker died: sealed bytes that the job names.
+
+They hold weights that may have seen what is being erased, so they go with the stage.
+"""
+
+from sqlmodel import Session, select
+
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.steps import reached
+from models import Job
+from workers.tasks.lease import Lease, LeaseLostError
+
+
+def load(services: Services, session: Session, lease: Lease) -> bytes | None:
+    """Return the last checkpoint of a job's stage, None at its beginning."""
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if job.checkpoint_id is None:
+        return None
+    return services.artifacts.get(session, job.checkpoint_id)
+
+
+def save(services: Services, lease: Lease, data: bytes) -> None:
+    """Replace the checkpoint of a job's stage.
+
+    Raises:
+        LeaseLostError: Another worker holds the job now: it goes on, this one stops.
+    """
+
+    def effect(tx: Transaction) -> None:
+        job = _held(tx, lease)
+        if job.checkpoint_id is not None:
+            services.artifacts.shred(tx.session, job.checkpoint_id)
+        job.checkpoint_id = services.artifacts.put(tx.session, "checkpoint", data).id
+
+    services.ledger.transact(effect, checkpoint=False)
+    reached("execute.checkpoint")
+
+
+def let_go(services: Services, tx: Transaction, lease: Lease) -> None:
+    """Destroy the checkpoint with the transaction that ends the stage."""
+    job = _held(tx, lease)
+    if job.checkpoint_id is not None:
+        services.artifacts.shred(tx.session, job.checkpoint_id)
+        job.checkpoint_id = None
+        tx.session.flush()
+
+
+def _held(tx: Transaction, lease: Lease) -> Job:
+    job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if job.lease_token != lease.token or job.stage != lease.stage:
+        raise LeaseLostError(lease.job_id)
+    return job

@@ -1,0 +1,73 @@
+"""The kinds of model, and what a job asks of each: read, learn, forget, fit again."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Protocol
+
+from sqlmodel import Session
+
+from app.errors import LetheError
+from app.service.context import Services
+from app.service.methods import is_network
+from models import Model, ModelVersion
+from workers.tasks import ridge_update
+from workers.tasks.batch import Member
+from workers.tasks.case import Case, Judge
+from workers.tasks.lease import Lease
+from workers.tasks.lesson import Lesson
+from workers.tasks.update import Made, Update
+
+
+class NoTorchError(LetheError):
+    """This worker cannot train networks; another may, so the job waits."""
+
+    slug, title, status = "no-torch", "torch is not installed", 503
+
+
+class Family(Protocol):
+    """What a kind of model can do. Nothing is written; RefusedError says why not."""
+
+    def read(self, model: Model, upload: bytes) -> Lesson:
+        """Return what an accepted upload teaches."""
+
+    def learn(
+        self,
+        services: Services,
+        lease: Lease,
+        model: Model,
+        before: ModelVersion | None,
+        lesson: Lesson,
+        salts: Mapping[str, bytes],
+    ) -> Made:
+        """Return the version after a lesson, whose records get these salts."""
+
+    def forget(
+        self,
+        services: Services,
+        lease: Lease,
+        model: Model,
+        before: ModelVersion,
+        members: Sequence[Member],
+    ) -> Update:
+        """Return the version without the members' records."""
+
+    def refit(self, services: Services, lease: Lease, model: Model) -> Made:
+        """Return the version that is made anew of the retained rows: the last rung."""
+
+    def prepare(self, services: Services, session: Session, lease: Lease, case: Case) -> Judge:
+        """Load what an executed job left to be judged; the result judges it."""
+
+
+def of(model: Model) -> Family:
+    """Return the family of a model.
+
+    Raises:
+        NoTorchError: It is a network, and this worker is installed without torch.
+    """
+    if not is_network(model.config):
+        return ridge_update
+    if find_spec("torch") is None:
+        raise NoTorchError("run this model's workers with pip install 'lethe[torch]'")
+    from workers.tasks import network_update
+
+    return network_update

@@ -1,0 +1,69 @@
+"""A subject's rows for a deep model: inputs as they came, and their labels."""
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputBlock:
+    """inputs (m, *shape) float32, or uint8 planes; labels (m,) or (m, h, w) int64.
+
+    `records[i]` is the id of row i.
+    """
+
+    records: list[str]
+    inputs: NDArray[Any]
+    labels: NDArray[np.int64]
+
+    def without(self, erased: set[str]) -> "InputBlock | None":
+        """Return the block without some records, None if nothing remains."""
+        keep = np.array([record not in erased for record in self.records])
+        return self.take(keep) if keep.any() else None
+
+    def take(self, mask: NDArray[np.bool_]) -> "InputBlock":
+        """Return the rows where `mask` (m,) is true."""
+        records = [record for record, wanted in zip(self.records, mask, strict=True) if wanted]
+        return InputBlock(records, self.inputs[mask], self.labels[mask])
+
+    def joined(self, other: "InputBlock") -> "InputBlock":
+        """Return this block's rows followed by another's, which are of the same type.
+
+        Raises:
+            RefusedError: One holds pixels and the other numbers.
+        """
+        if self.inputs.dtype != other.inputs.dtype:
+            raise RefusedError("a subject's inputs must all be pixels or all be float32")
+        return InputBlock(
+            self.records + other.records,
+            np.concatenate([self.inputs, other.inputs]),
+            np.concatenate([self.labels, other.labels]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputUpload:
+    """An accepted upload: its rows, and the ids of whose each is."""
+
+    rows: InputBlock
+    clients: list[str]
+    subjects: list[str]
+
+
+def decode_inputs(data: bytes) -> InputUpload:
+    """Return the arrays that `app.api.input_uploads` packed.
+
+    Raises:
+        RefusedError: The bytes are no such upload.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            rows = InputBlock(arrays["records"].tolist(), arrays["inputs"], arrays["labels"])
+            return InputUpload(rows, arrays["clients"].tolist(), arrays["subjects"].tolist())
+    except (OSError, ValueError, KeyError):
+        raise RefusedError("the stored upload cannot be read: send it again") from None

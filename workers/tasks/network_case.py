@@ -1,0 +1,196 @@
+"""What the verifiers of networks are given: rows, answers of both models, a training again."""
+
+import hashlib
+import os
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sqlmodel import Session, col, func, select
+
+from app.service.context import Services
+from models import ErasureRequest, Job, Model, RequestEvent
+from workers.errors import ModelError
+from workers.fedavg.base import ClientData
+from workers.networks.files import decode_weights
+from workers.replay.retraining import reexecute, start_digest
+from workers.replay.scores import Scores, scores
+from workers.tasks import claims, network_before
+from workers.tasks.case import Case, Judge, Judged
+from workers.tasks.lease import Lease
+from workers.tasks.network_before import Before
+from workers.tasks.network_config import NetworkConfig, network_config, policy_of
+from workers.tasks.network_rows import Holdings, assemble, holdings, rows_digest, salts
+from workers.tasks.network_sides import divide
+from workers.tasks.network_state import TrainingState, decode_state
+from workers.verifier.base import PurgeClaim, RetainedSetClaim
+from workers.verifier.empirical import VERIFIER as EMPIRICAL
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.exact_retrained import VERIFIER as RETRAINED
+from workers.verifier.exact_retrained import RetrainedClaim
+from workers.verifier.policy import digest as digest_of_policy
+
+MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points
+
+
+def prepare(services: Services, session: Session, lease: Lease, case: Case) -> Judge:
+    """Load what an executed job left of a network; the result judges it."""
+    config = network_config(case.model)
+    held = assemble(services, session, lease.model_id)
+    ids = [record for one in held for record in one.block.records]
+    rows = holdings(held, config)
+    file = services.artifacts.get(session, case.after.head_id)
+    sets = claims.retained_set(session, lease, case.plan, ids, case.before, case.after)
+    purge = claims.purge(services, session, lease, case.plan, ids)
+    if case.plan.claim == "exact-retrained":
+        digest = rows_digest(rows, salts(session, lease.model_id))
+        state = decode_state(services.artifacts.get(session, case.after.state_id))
+        return lambda: _retrained(case, config, rows, file, digest, state, sets, purge)
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    assert job.before_id is not None
+    before = network_before.decode(services.artifacts.get(session, job.before_id))
+    earlier = _judged_before(session, case.model, str(lease.request_id))
+    return lambda: _empirical(case, config, rows, file, before, earlier, sets, purge)
+
+
+def _judged_before(session: Session, model: Model, request_id: str) -> int:
+    """Return how many other requests of a model were judged: each has spent of its alpha."""
+    query = (
+        select(func.count(func.distinct(col(RequestEvent.request_id))))
+        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
+        .where(
+            ErasureRequest.model_id == model.id,
+            RequestEvent.event == "request.verified",
+            RequestEvent.request_id != request_id,
+        )
+    )
+    return session.exec(query).one()
+
+
+def _retrained(
+    case: Case,
+    config: NetworkConfig,
+    rows: Holdings,
+    file: bytes,
+    digest: str,
+    state: TrainingState,
+    sets: RetainedSetClaim,
+    purge: PurgeClaim,
+) -> Judged:
+    clients = divide(rows, ()).stays
+    try:
+        again = reexecute(config.network, clients, config.training, state.missing)
+    except ModelError:
+        again = ""  # the claimed training cannot be repeated: no digest is equal to it
+    claim = RetrainedClaim(
+        retained_set=sets,
+        purge=purge,
+        published_digest=case.after.head_digest,
+        file_digest=hashlib.sha256(file).hexdigest(),
+        reexecuted_digest=again,
+        rounds=config.training.rounds,
+        reexecuted_rounds=config.training.rounds,
+        claimed_start=state.start,
+        start=start_digest(config.network, config.training),
+        claimed_data=case.after.statistics_digest,
+        data=digest,
+        answers_missing=len(state.missing),
+        environment_equal=True,
+    )
+    details = {"rows": str(sum(len(data) for data in clients.values()))}
+    return Judged(RETRAINED.id, RETRAINED.version, RETRAINED.verify(claim), details)
+
+
+def _empirical(
+    case: Case,
+    config: NetworkConfig,
+    rows: Holdings,
+    file: bytes,
+    before: Before,
+    earlier: int,
+    sets: RetainedSetClaim,
+    purge: PurgeClaim,
+) -> Judged:
+    # Only now: the digest of what is judged has been in the log since it was executed.
+    seed = os.urandom(32)
+    own = {str(item["record"]) for item in case.plan.removal["records"]}
+    asked = np.array([record in own for record in before.records], dtype=np.bool_)
+    forget, forget_clients = _some(before, asked & ~before.held)
+    gone, gone_clients = _some(before, asked & before.held)
+    pool = _joined([gone, *(r.held_out() for r in rows.values())])
+    pool_clients = [gone_clients, *(_names(client, r.held) for client, r in rows.items())]
+    retained = _sample(_joined([r.training() for r in rows.values()]), seed)
+
+    def answers(model: bytes, data: ClientData | None) -> Scores:
+        if data is None or config.network.task != "classification":
+            return np.zeros((0, config.network.classes))  # no attack of ours reads masks
+        return scores(model, config.network, data)
+
+    policy = policy_of(case.model)
+    claim = EmpiricalClaim(
+        retained_set=sets,
+        purge=purge,
+        published_digest=case.after.head_digest,
+        model=hashlib.sha256(file).hexdigest(),
+        finite=_is_finite(file),
+        forget_labels=_labels(config, forget),
+        forget_clients=forget_clients,
+        forget_before=answers(before.model, forget),
+        forget_after=answers(file, forget),
+        pool_labels=_labels(config, pool),
+        pool_clients=np.concatenate(pool_clients),
+        pool_before=answers(before.model, pool),
+        pool_after=answers(file, pool),
+        retained_labels=_labels(config, retained),
+        retained_before=answers(before.model, retained),
+        retained_after=answers(file, retained),
+        policy=policy,
+        policy_digest=digest_of_policy(policy),
+        requests_before=earlier,
+        seed=seed,
+    )
+    details = {"policy": digest_of_policy(policy), "seed": seed.hex()}
+    return Judged(EMPIRICAL.id, EMPIRICAL.version, EMPIRICAL.verify(claim), details)
+
+
+def _some(
+    before: Before, mask: NDArray[np.bool_]
+) -> tuple[ClientData | None, NDArray[np.str_]]:
+    data = before.data.only(torch.from_numpy(mask)) if mask.any() else None
+    return data, np.array(before.clients, dtype=np.str_)[mask]
+
+
+def _names(client: str, held: NDArray[np.bool_]) -> NDArray[np.str_]:
+    return np.full(int(held.sum()), client)
+
+
+def _joined(parts: list[ClientData | None]) -> ClientData | None:
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    return ClientData(
+        torch.cat([part.inputs for part in there]), torch.cat([part.targets for part in there])
+    )
+
+
+def _sample(data: ClientData | None, seed: bytes) -> ClientData | None:
+    if data is None or len(data) <= MOST_RETAINED:
+        return data
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(seed)))
+    chosen = np.sort(rng.choice(len(data), MOST_RETAINED, replace=False))
+    return data.only(torch.from_numpy(chosen))
+
+
+def _labels(config: NetworkConfig, data: ClientData | None) -> NDArray[np.int64]:
+    if data is None or config.network.task != "classification":
+        return np.zeros(0, dtype=np.int64)
+    found: NDArray[np.int64] = data.targets.numpy()
+    return found
+
+
+def _is_finite(file: bytes) -> bool:
+    try:
+        decode_weights(file)
+    except ModelError:
+        return False
+    return True

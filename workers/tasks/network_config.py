@@ -1,0 +1,79 @@
+"""A deep model's registration as the mathematics takes it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from models import Model
+from workers.errors import RefusedError
+from workers.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
+from workers.fedavg.held_out import is_held_out
+from workers.networks.registry import Network, network
+from workers.unlearning import registry
+from workers.unlearning.base import UnlearningMethod
+from workers.verifier.policy import Policy, from_document
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """The network, its training, and which share of the records is never trained on."""
+
+    network: Network
+    training: TrainingConfig
+    held_out: float
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def is_held_out(self, record: str) -> bool:
+        """Return whether a record is kept from training: by its id, whoever computes it."""
+        return is_held_out(self.training.seed, self.held_out, record)
+
+    def method(self, method_id: str) -> UnlearningMethod:
+        """Return a method with the settings of the registration.
+
+        Raises:
+            RefusedError: There is no such method, or its settings are not its own.
+        """
+        return registry.make(method_id, self.settings.get(method_id))
+
+
+def network_config(model: Model) -> NetworkConfig:
+    """Return the configuration a deep model was registered with.
+
+    Raises:
+        RefusedError: It describes no network, or no training.
+    """
+    config: dict[str, Any] = model.config
+    chosen = config["network"]
+    named = network(chosen["id"], {**chosen["parameters"]})
+    if list(named.input_shape) != config["input_shape"]:
+        raise RefusedError(
+            f"the network takes inputs of {list(named.input_shape)}, not the registered "
+            "input_shape: register the model again"
+        )
+    if named.classes != len(model.classes):
+        raise RefusedError(
+            f"the network has {named.classes} classes, not {len(model.classes)}: name the "
+            "number in its parameters"
+        )
+    training = dict(config["training"])
+    local = LocalConfig(**training.pop("local"))
+    server = ServerConfig(**training.pop("server"))
+    read = NetworkConfig(
+        network=named,
+        training=TrainingConfig(local=local, server=server, **training),
+        held_out=config["held_out"],
+        settings=config["settings"],
+    )
+    policy_of(model)
+    for method_id in read.settings:
+        read.method(method_id)  # named now, not when somebody asks to be forgotten
+    return read
+
+
+def policy_of(model: Model) -> Policy:
+    """Return what was registered that the model's erasures must show.
+
+    Raises:
+        RefusedError: It is no policy; the message names the field.
+    """
+    return from_document(model.config["policy"])

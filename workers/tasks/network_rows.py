@@ -1,0 +1,208 @@
+"""The rows of a deep model as its clients hold them: what is trained on, what is held out.
+
+A client's rows come in the order of its subjects and of their arrival. That order decides
+what a minibatch holds, so a retraining repeats it.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sqlmodel import Session, col, select
+
+from app.service.context import Services
+from app.service.queue import head_of_queue
+from models import Contribution, Model, Record, Subject
+from workers.errors import RefusedError
+from workers.fedavg.base import ClientData, check_data
+from workers.fedavg.data import image_data
+from workers.tasks.blocks import decode_block
+from workers.tasks.input_blocks import InputBlock, decode_inputs
+from workers.tasks.lesson import Owner
+from workers.tasks.network_config import NetworkConfig, network_config
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientRows:
+    """One client's rows, with what is held out; records[i] is the id of row i.
+
+    held (n,) bool: never trained on.
+    """
+
+    records: Sequence[str]
+    data: ClientData
+    held: NDArray[np.bool_]
+
+    def trained(self) -> list[str]:
+        """Return the ids of the training rows, in their order: positions count these."""
+        return [record for record, out in zip(self.records, self.held, strict=True) if not out]
+
+    def training(self) -> ClientData | None:
+        """Return the rows that are trained on, None if there are none."""
+        return _some(self.data, ~self.held)
+
+    def held_out(self) -> ClientData | None:
+        """Return the rows that are not, None if there are none."""
+        return _some(self.data, self.held)
+
+
+def _some(data: ClientData, mask: NDArray[np.bool_]) -> ClientData | None:
+    return data.only(torch.from_numpy(mask)) if mask.any() else None
+
+
+Holdings = Mapping[str, ClientRows]
+
+
+def holdings(held: "Iterable[Held]", config: NetworkConfig) -> Holdings:
+    """Return the rows of some blocks by client, in their order.
+
+    Raises:
+        RefusedError: A block is not of the network's shape.
+    """
+    parts: dict[str, list[InputBlock]] = {}
+    for one in held:
+        parts.setdefault(one.client, []).append(one.block)
+    return {client: client_of(own, config) for client, own in sorted(parts.items())}
+
+
+def client_of(blocks: Sequence[InputBlock], config: NetworkConfig) -> ClientRows:
+    """Return one client's blocks as its rows. Raises as `holdings`."""
+    records = [record for block in blocks for record in block.records]
+    tensors = [_tensors(block) for block in blocks]
+    data = ClientData(
+        torch.cat([part.inputs for part in tensors]),
+        torch.cat([part.targets for part in tensors]),
+    )
+    check_data(config.network, data)
+    held = np.array([config.is_held_out(record) for record in records], dtype=np.bool_)
+    return ClientRows(records, data, held)
+
+
+def _tensors(block: InputBlock) -> ClientData:
+    if block.inputs.dtype == np.uint8:  # planes first, as they were registered
+        return image_data(block.inputs.transpose(0, 2, 3, 1), block.labels)
+    inputs: NDArray[Any] = np.ascontiguousarray(block.inputs)
+    return ClientData(torch.from_numpy(inputs), torch.from_numpy(block.labels))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """One subject's block as it is stored, or as it will be once it is learned."""
+
+    subject: int | None  # None: of nobody known before
+    client: str
+    block: InputBlock
+
+
+def assemble(
+    services: Services,
+    session: Session,
+    model_id: int,
+    lesson: Mapping[Owner, InputBlock] = MappingProxyType({}),
+    client: str | None = None,
+) -> list[Held]:
+    """Return all blocks of a model, or of one client, in the order of training.
+
+    With a lesson, as they will be once it is learned: what is new to a subject comes after
+    what it has, and new subjects come last, as `learn` stores them.
+    """
+    query = select(Subject).where(Subject.model_id == model_id).order_by(col(Subject.id))
+    if client is not None:
+        query = query.where(Subject.client == client)
+    found: list[Held] = []
+    waiting = {owner: block for owner, block in lesson.items() if client in (None, owner[0])}
+    for subject in session.exec(query).all():
+        block = waiting.pop((subject.client, subject.subject), None)
+        if subject.wrapped_key is not None:
+            assert subject.id is not None
+            has = decode_block(services.features.load(session, subject.id))
+            assert isinstance(has, InputBlock)
+            block = has if block is None else has.joined(block)
+        if block is not None:
+            found.append(Held(subject.id, subject.client, block))
+    found += [Held(None, owner[0], block) for owner, block in waiting.items()]
+    return found
+
+
+def by_owner(upload: bytes) -> dict[Owner, InputBlock]:
+    """Return an upload's rows by client and subject. Raises RefusedError if unreadable."""
+    sent = decode_inputs(upload)
+    places: dict[Owner, list[int]] = defaultdict(list)
+    for place, owner in enumerate(zip(sent.clients, sent.subjects, strict=True)):
+        places[owner].append(place)
+    rows = sent.rows
+    return {
+        owner: InputBlock([rows.records[i] for i in own], rows.inputs[own], rows.labels[own])
+        for owner, own in places.items()
+    }
+
+
+def client_rows(
+    services: Services,
+    session: Session,
+    model_id: int,
+    client: str,
+    positions: Sequence[int] | None,
+) -> ClientData:
+    """Return a client's training rows as a silo answers from them.
+
+    They are those that are stored and, where that is what the model's queue is at, those
+    that are being learned. positions: which of them, in their order; None: all.
+
+    Raises:
+        RefusedError: The client has no such rows.
+    """
+    config = network_config(session.get_one(Model, model_id))
+    lesson: dict[Owner, InputBlock] = {}
+    job = head_of_queue(session, model_id)
+    if job is not None and job.kind == "learn":
+        contribution = session.get_one(Contribution, job.contribution_id)
+        lesson = by_owner(services.artifacts.get(session, contribution.upload_id))
+    held = assemble(services, session, model_id, lesson, client)
+    training = client_of([one.block for one in held], config).training() if held else None
+    if training is None:
+        raise RefusedError("the client has no rows to train on")
+    if positions is None:
+        return training
+    if not positions or positions[-1] >= len(training):
+        raise RefusedError("the client has fewer rows than the round is about")
+    return training.only(torch.tensor(positions, dtype=torch.int64))
+
+
+def salts(session: Session, model_id: int) -> dict[str, bytes]:
+    """Return the salt of each record of a model."""
+    query = select(Record.record, Record.salt).where(Record.model_id == model_id)
+    return {record: bytes(salt) for record, salt in session.exec(query)}
+
+
+def rows_digest(rows: Holdings, salted: Mapping[str, bytes], gone: Collection[str] = ()) -> str:
+    """Return the hex SHA-256 of the training rows, each hashed with its record's salt.
+
+    It is public: without the salts, which are destroyed with their records, it confirms
+    nobody's guess of a row. `gone` are records left out. The order of clients and rows
+    counts, because training goes by it.
+    """
+    digest = hashlib.sha256()
+    for client in sorted(rows):
+        own = rows[client]
+        hashed = [
+            _row_digest(own, place, salted[record])
+            for place, record in enumerate(own.records)
+            if not own.held[place] and record not in gone
+        ]
+        if hashed:  # who has no row left is no client any more
+            digest.update(b"client" + b"".join(hashed))
+    return digest.hexdigest()
+
+
+def _row_digest(own: ClientRows, place: int, salt: bytes) -> bytes:
+    row = hashlib.sha256(salt)
+    row.update(np.ascontiguousarray(own.data.inputs[place].numpy()).tobytes())
+    row.update(np.ascontiguousarray(own.data.targets[place].numpy()).tobytes())
+    return row.digest()

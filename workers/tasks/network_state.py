@@ -1,0 +1,43 @@
+"""How a network's weights came to be, sealed beside them: what a re-execution must repeat."""
+
+from dataclasses import asdict, dataclass
+
+from app import canonical
+from workers.errors import ArtifactError
+
+KIND = "network-state/1"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """A training by its start, its rows and the answers that did not count.
+
+    start and data are hex SHA-256. missing: (round, client) of every answer that was asked
+    for and dropped; the names make this file personal data. exact: whether it was trained
+    from the initial weights, so that repeating it gives the same bits.
+    """
+
+    start: str
+    data: str
+    rounds: int
+    missing: tuple[tuple[int, str], ...] = ()
+    exact: bool = True
+
+
+def encode_state(state: TrainingState) -> bytes:
+    """Return a state's one spelling."""
+    return canonical.encode({"kind": KIND, **asdict(state)})
+
+
+def decode_state(data: bytes) -> TrainingState:
+    """Return the state of `encode_state`. Raises ArtifactError for any other bytes."""
+    try:
+        fields = canonical.decode(data)
+        missing = tuple((int(round), str(client)) for round, client in fields.pop("missing"))
+        if fields.pop("kind") == KIND:
+            state = TrainingState(missing=missing, **fields)
+            if encode_state(state) == data:
+                return state
+    except (canonical.NotCanonicalError, AttributeError, KeyError, TypeError, ValueError):
+        pass  # named below
+    raise ArtifactError("these bytes are not a network's state: fetch it again")

@@ -1,0 +1,141 @@
+"""Trainings of deep models under a lease: resumable, on this installation's engine."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from app.errors import LetheError
+from app.service.context import Services
+from workers.fedavg.accounting import cost_notes
+from workers.fedavg.determinism import environment
+from workers.fedavg.errors import CheckpointError, RoundFailedError
+from workers.fedavg.rounds import Trained, sizes
+from workers.networks.files import digest_of, encode_weights
+from workers.networks.weights import Weights, initial_weights
+from workers.silos.choose import engine_for
+from workers.tasks import checkpoints
+from workers.tasks.lease import Lease
+from workers.tasks.network_config import NetworkConfig
+from workers.tasks.network_rows import Holdings, rows_digest
+from workers.tasks.network_sides import Divided, divide
+from workers.tasks.network_state import TrainingState, encode_state
+from workers.tasks.update import Made
+from workers.tasks.versions import Encoded
+from workers.unlearning.base import Hooks, Side
+from workers.unlearning.retrain import Retrain, retraining
+
+RETRAIN = Retrain()
+T = TypeVar("T")
+
+
+class RoundLostError(LetheError):
+    """Too few silos answered; the job waits for them and goes on from its checkpoint."""
+
+    slug, title, status = "round-lost", "Too few silos answered", 503
+
+
+def retrained(
+    services: Services,
+    lease: Lease,
+    config: NetworkConfig,
+    rows: Holdings,
+    salted: Mapping[str, bytes],
+    leaving: Collection[str] = (),
+    escalated: str | None = None,
+) -> Made:
+    """Train from the initial weights on the rows that stay.
+
+    escalated: why another method gave way to this one. Raises RefusedError if they cannot
+    be trained on, RoundLostError to be tried again.
+    """
+    sides = divide(rows, leaving)
+    data = rows_digest(rows, salted, leaving)
+    start = initial_weights(config.network, config.training.seed)
+    side = stays(services, lease, sides)
+
+    def train(hooks: Hooks) -> Trained:
+        return retraining(config.network, side, config.training, start, data=data, hooks=hooks)
+
+    trained = resumed(services, lease, train)
+    missing = tuple(
+        (record.round, fault.client) for record in trained.records for fault in record.faults
+    )
+    named = config.network.id, config.network.parameters
+    origin = digest_of(encode_weights(*named, start))
+    parameters = {
+        **described(services, config),
+        "retrain.rounds": str(len(trained.records)),
+        "retrain.start": origin,
+        "retrain.missing": str(len(missing)),
+        **cost_notes(trained.work),
+    }
+    if escalated is not None:
+        parameters["escalated"] = escalated
+    return Made(
+        encoded=encoded(
+            config, trained.weights, TrainingState(origin, data, len(trained.records), missing)
+        ),
+        method=RETRAIN.id,
+        method_version=RETRAIN.version,
+        claim="exact-retrained",
+        parameters=parameters,
+        escalated=escalated,
+    )
+
+
+def stays(services: Services, lease: Lease, sides: Divided) -> Side:
+    """Return the side of those who stay."""
+    engine = engine_for(services, lease.job_id, lease.model_id, sides.stays, sides.stays_at)
+    return Side(engine, sizes(sides.stays))
+
+
+def goes(services: Services, lease: Lease, sides: Divided) -> Side:
+    """Return the side of those who go."""
+    engine = engine_for(services, lease.job_id, lease.model_id, sides.goes, sides.goes_at)
+    return Side(engine, sizes(sides.goes))
+
+
+def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
+    """Run a training from the stage's checkpoint, and keep its own.
+
+    A checkpoint of another run, such as of the method that gave way to this one, is left.
+    Raises RoundLostError where silos may come back; whatever else `run` raises.
+    """
+    with services.reading() as session:
+        last = checkpoints.load(services, session, lease)
+
+    def save(data: bytes) -> None:
+        checkpoints.save(services, lease, data)
+
+    try:
+        if last is not None:
+            try:
+                return run(Hooks(save=save, resume=last))
+            except CheckpointError:
+                pass  # begins anew, below
+        return run(Hooks(save=save))
+    except RoundFailedError as error:
+        if services.settings.silos == 0:
+            raise  # it would fail in the same way again
+        raise RoundLostError(str(error)) from None
+
+
+def encoded(config: NetworkConfig, weights: Weights, state: TrainingState) -> Encoded:
+    """Return the artifacts of a version; its `statistics` are the digest of its rows."""
+    file = encode_weights(config.network.id, config.network.parameters, weights)
+    return Encoded(head=file, state=encode_state(state), statistics=state.data)
+
+
+def described(services: Services, config: NetworkConfig) -> dict[str, str]:
+    """Return what a certificate says of a network and its training."""
+    training, silos = config.training, services.settings.silos
+    shape = ",".join(f"{name}={value}" for name, value in config.network.shape)
+    return {
+        "data": "rows",
+        "engine": f"silos:{silos}" if silos else "in-process",
+        "network": f"{config.network.id}({shape})",
+        "training.rounds": str(training.rounds),
+        "training.epochs": repr(training.local.epochs),
+        "training.seed": str(training.seed),
+        "held-out": repr(config.held_out),
+        **environment(),
+    }

@@ -1,0 +1,156 @@
+"""Deep models: learn, forget, train anew. Loads, and calls methods."""
+
+from collections.abc import Mapping, Sequence
+
+from app.service.context import Services
+from models import ErasureRequest, Model, ModelVersion
+from workers.fedavg.accounting import cost_notes
+from workers.fedavg.errors import DivergedError
+from workers.networks.files import decode_weights, digest_of
+from workers.tasks import network_before
+from workers.tasks.batch import Member
+from workers.tasks.input_blocks import InputBlock
+from workers.tasks.lease import Lease
+from workers.tasks.lesson import Lesson
+from workers.tasks.network_case import prepare
+from workers.tasks.network_config import NetworkConfig, network_config
+from workers.tasks.network_rows import (
+    Holdings,
+    assemble,
+    by_owner,
+    holdings,
+    rows_digest,
+    salts,
+)
+from workers.tasks.network_sides import divide, validation
+from workers.tasks.network_state import TrainingState
+from workers.tasks.network_training import (
+    RETRAIN,
+    described,
+    encoded,
+    goes,
+    resumed,
+    retrained,
+    stays,
+)
+from workers.tasks.removal import owned_by_subject
+from workers.tasks.update import Made, Update
+from workers.unlearning.base import Case
+from workers.unlearning.guard import NoSafeStepError
+
+__all__ = ["forget", "learn", "prepare", "read", "refit"]
+
+
+def read(model: Model, upload: bytes) -> Lesson:
+    """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+    network_config(model)
+    blocks = by_owner(upload)
+    records = [record for block in blocks.values() for record in block.records]
+    return Lesson(None, records, blocks, saturated=0)
+
+
+def learn(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    before: ModelVersion | None,
+    lesson: Lesson,
+    fresh: Mapping[str, bytes],
+) -> Made:
+    """Train from the initial weights on what is stored and the lesson.
+
+    Never from the present weights: they may have seen what was erased since. Raises
+    RefusedError if the rows cannot be trained on.
+    """
+    config = network_config(model)
+    blocks = {o: block for o, block in lesson.blocks.items() if isinstance(block, InputBlock)}
+    with services.reading() as session:
+        rows = holdings(assemble(services, session, lease.model_id, blocks), config)
+        salted = {**salts(session, lease.model_id), **fresh}
+    return retrained(services, lease, config, rows, salted)
+
+
+def refit(services: Services, lease: Lease, model: Model) -> Made:
+    """Train from the initial weights on what is stored: the last rung. Raises RefusedError."""
+    config = network_config(model)
+    with services.reading() as session:
+        rows = holdings(assemble(services, session, lease.model_id), config)
+        salted = salts(session, lease.model_id)
+    return retrained(services, lease, config, rows, salted)
+
+
+def forget(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    before: ModelVersion,
+    members: Sequence[Member],
+) -> Update:
+    """Make the model forget the members' records by the method they ask for.
+
+    A step that diverges, or that the guard finds no safe length for, gives way to a
+    retraining. Raises RefusedError where the method lacks what it needs.
+    """
+    config = network_config(model)
+    leaving = {record for member in members for record in member.salts}
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, lease.request_id)
+        held = assemble(services, session, lease.model_id)
+        salted = salts(session, lease.model_id)
+        file = services.artifacts.get(session, before.head_id)
+    rows = holdings(held, config)
+    made = _forgotten(services, lease, config, rows, salted, leaving, request.method, file)
+    owned = owned_by_subject(members)
+    rest = {
+        one.subject: one.block.without(owned[one.subject])
+        for one in held
+        if one.subject is not None and one.subject in owned
+    }
+    return Update(made, rest, before=network_before.encode(file, rows, leaving))
+
+
+def _forgotten(
+    services: Services,
+    lease: Lease,
+    config: NetworkConfig,
+    rows: Holdings,
+    salted: Mapping[str, bytes],
+    leaving: set[str],
+    method_id: str,
+    file: bytes,
+) -> Made:
+    sides = divide(rows, leaving)
+    method = config.method(method_id)
+    if sides.request is None or method_id == RETRAIN.id:
+        # What was never trained on leaves no trace; the retraining proves that it did not.
+        return retrained(services, lease, config, rows, salted, leaving)
+    network, weights = decode_weights(file)
+    data = rows_digest(rows, salted, leaving)
+    case = Case(
+        network=network,
+        weights=weights,
+        request=sides.request,
+        config=config.training,
+        retained=stays(services, lease, sides),
+        targets=goes(services, lease, sides),
+        data=data,
+        validation=validation(config, rows, leaving),
+    )
+    try:
+        found = resumed(services, lease, lambda hooks: method.run(case, hooks))
+    except (DivergedError, NoSafeStepError) as error:
+        why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
+        return retrained(services, lease, config, rows, salted, leaving, why)
+    state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
+    parameters = {
+        **described(services, config),
+        **found.notes,
+        **cost_notes(found.work),
+    }
+    return Made(
+        encoded(config, found.weights, state),
+        method.id,
+        method.version,
+        found.claim,
+        parameters,
+    )

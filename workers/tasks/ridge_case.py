@@ -1,0 +1,123 @@
+"""What the verifier of a ridge head is given: the retained rows or sums, the artifacts."""
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from math import inf, nextafter
+
+from sqlmodel import Session, select
+
+from app.service.context import Services
+from models import Job, Model, Record
+from workers.artifacts import decode_head
+from workers.methods.base import RidgeConfig
+from workers.tasks import before as before_statistics
+from workers.tasks import claims, round_end, versions
+from workers.tasks.blocks import AnyBlock, Block, MessageBlock, decode_block
+from workers.tasks.case import Case, Judge, Judged
+from workers.tasks.lease import Lease
+from workers.verifier import registry
+from workers.verifier.base import (
+    ClaimedStatistics,
+    ExactClaim,
+    Mode,
+    RidgeClaim,
+    Verifier,
+)
+
+
+def prepare(services: Services, session: Session, lease: Lease, case: Case) -> Judge:
+    """Load what an executed job left of a ridge head; the result judges it."""
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    plan, model, before, after = case.plan, case.model, case.before, case.after
+    blocks = [
+        decode_block(payload)
+        for _, payload in services.features.load_many(session, lease.model_id)
+    ]
+    ids = [record for block in blocks for record in block.records]
+    if plan.round_id is not None:  # nothing lies here but the ids and the sum
+        ids = list(session.exec(select(Record.record).where(Record.model_id == model.id)))
+    config = versions.ridge_config(model)
+    # The head that clients download, not the solver's; the witness only helps to judge it.
+    head, _ = decode_head(services.artifacts.get(session, after.head_id))
+    state = versions.load_state(services, session, after)
+    ridge = RidgeClaim(
+        dimension=config.dimension,
+        classes=config.classes,
+        exponents=config.exponents,
+        bits=config.bits,
+        penalty=config.penalty,
+        statistics_digest=after.statistics_digest,
+        head=head,
+        witness=state.witness,
+        bound=state.bound,
+        statistics=ClaimedStatistics(
+            state.statistics.gram, state.statistics.moment, state.statistics.rows
+        ),
+        mode=_mode(model, after.number),
+        attested=_attested(config, blocks),
+        # Only now: the digest of what is judged has been in the log since it was executed.
+        seed=os.urandom(32),
+    )
+    masked = round_end.claim_of(services, session, plan)
+    # A round that adds as well may narrow the posterior: there is nothing to compare then.
+    if masked is None:
+        earlier = before_statistics.load(services, session, job)
+    else:
+        earlier = None if plan.added else masked.before
+    # Sketches are rounded to integers entry by entry: their differences need not be definite.
+    if earlier is not None and state.attested == 0:
+        ridge = replace(ridge, before=earlier, before_digest=plan.statistics_before)
+    if plan.claim == "certified-approximate":
+        ridge = replace(ridge, tolerance=versions.budget(model))
+    claim = ExactClaim(
+        ridge=ridge,
+        rows=[block.rows for block in blocks if isinstance(block, Block)],
+        messages=_messages(model, blocks),
+        masked=masked,
+        retained_set=claims.retained_set(session, lease, plan, ids, before, after),
+        purge=claims.purge(services, session, lease, plan, ids),
+    )
+    verifier: Verifier[ExactClaim] = registry.get(plan.claim)
+    details = {
+        "rows": str(sum(len(rows) for rows in claim.rows)),
+        "messages": str(len(claim.messages or ())),
+        "mode": claim.ridge.mode,
+        "seed": (claim.ridge.seed or b"").hex(),
+    }
+    return lambda: Judged(verifier.id, verifier.version, verifier.verify(claim), details)
+
+
+def _attested(config: RidgeConfig, blocks: list[AnyBlock]) -> float:
+    """Return how far the sketches of clients are from their rows, on their word, at most.
+
+    In feature units; from what is stored, not from what the method kept of it.
+    """
+    codes = sum(
+        Fraction(block.message.residual) for block in blocks if isinstance(block, MessageBlock)
+    )
+    features = codes * Fraction(4) ** max(config.exponents)
+    return nextafter(float(features), inf) if features else 0.0
+
+
+def _messages(model: Model, blocks: list[AnyBlock]) -> list[ClaimedStatistics] | None:
+    """Return what clients sent in place of rows, None where the model has none of it."""
+    if model.config["data"] != "statistics":
+        return None
+    return [
+        ClaimedStatistics(
+            block.message.statistics.gram,
+            block.message.statistics.moment,
+            block.message.statistics.rows,
+        )
+        for block in blocks
+        if isinstance(block, MessageBlock)
+    ]
+
+
+def _mode(model: Model, number: int) -> Mode:
+    """Return how a version's statistics are judged, by the policy logged at registration."""
+    policy = model.config["verification"]
+    if policy["statistics"] == "alternate":
+        return "full" if number % policy["full_every"] == 0 else "freivalds"
+    return "freivalds" if policy["statistics"] == "freivalds" else "full"

@@ -1,0 +1,133 @@
+"""The verifier of the guarantee `empirical-approximate`.
+
+1 model-file    2 policy    3 retained-set    4 purge    5 samples
+then controls before unlearning, attacks after it, distances, the canary, accuracy.
+
+An audit bounds from below what a model remembers: it can refute forgetting and never prove
+it. PASS says that attacks which found the forget rows before unlearning, on samples with the
+power to tell, are within tau of chance after it, wrong with a chance of at most the spent
+alpha. It says nothing of attacks that were not run.
+"""
+
+from dataclasses import dataclass
+
+from workers.errors import RefusedError
+from workers.verifier import membership, model_file, samples, utility
+from workers.verifier.alpha_spending import spent
+from workers.verifier.base import Check, Judgement, Report, RetainedSetClaim
+from workers.verifier.decide import control, decide
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.guard import guarded, numbered, report_of
+from workers.verifier.intervals import spell
+from workers.verifier.policy import Policy, digest
+from workers.verifier.retention import check_retention
+
+POLICY, POLICY_NAME = 2, "policy"
+POLICY_THRESHOLD = "the registered digest; a seed of at least 16 bytes"
+ATTACKS_NAME, ATTACKS_THRESHOLD = "attacks", "samples that check 5 passed"
+MIN_SEED = 16  # bytes
+
+
+def check_policy(claim: EmpiricalClaim) -> Judgement:
+    """Judge that this is the policy registered, and name the alpha this request spends."""
+    policy = claim.policy
+    if not isinstance(policy, Policy) or digest(policy) != claim.policy_digest:
+        value = "not the policy whose digest was registered"
+        return Judgement(Check(POLICY, POLICY_NAME, value, None, POLICY_THRESHOLD, False))
+    alpha = spent(policy.alpha, claim.requests_before)
+    seeded = isinstance(claim.seed, bytes) and len(claim.seed) >= MIN_SEED
+    value = (
+        f"request {claim.requests_before + 1} spends {spell(alpha)} of alpha {policy.alpha:g}; "
+        f"attacks {', '.join(policy.attacks)}; tau {policy.tau:g}; "
+        f"seed {claim.seed.hex() if seeded else 'missing or short'}"
+    )
+    check = Check(POLICY, POLICY_NAME, value, None, POLICY_THRESHOLD, seeded)
+    return Judgement(check, undecided=not seeded)
+
+
+def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    """Return check 5, and the statistics if it passes. Raises what a malformed claim raises."""
+    alpha = spent(claim.policy.alpha, claim.requests_before)
+    try:
+        before, after = samples.read(claim)
+    except RefusedError as reason:
+        return [samples.refused(str(reason), undecided=False), _not_run()]
+    if len(after.forget) > _erased(claim.retained_set):
+        excess = "more forget rows than erased records"
+        return [samples.refused(excess, undecided=False), _not_run()]
+    try:
+        drawn = samples.draw(claim, before, after)
+    except RefusedError as reason:
+        return [samples.refused(str(reason), undecided=True), _not_run()]
+    fifth = samples.check_samples(claim, drawn, alpha)
+    if not fifth.check.passed:
+        return [fifth, _not_run()]
+    controls = membership.controls(claim.policy, drawn.before) + utility.canary_control(claim)
+    tests = [
+        *membership.tests(claim.policy, drawn.after),
+        *utility.distances(claim, after),
+        *utility.canary(claim),
+    ]
+    accuracies = utility.accuracies(claim, before, after)
+    return [
+        fifth,
+        *control(controls, alpha),
+        *decide(tests, alpha),
+        # Use, not forgetting: a wrong pass harms nobody's privacy and spends no alpha.
+        *decide(accuracies, claim.policy.alpha),
+    ]
+
+
+def _erased(claim: RetainedSetClaim) -> int:
+    """Return how many records went, with those of all requests that shared the update."""
+    update = claim.update
+    others = 0 if update is None else len(update.earlier) + len(update.later)
+    return len(claim.erased) + others
+
+
+def _not_run() -> Judgement:
+    value = "not run: the samples do not allow it"
+    check = Check(0, ATTACKS_NAME, value, None, ATTACKS_THRESHOLD, False)
+    return Judgement(check, undecided=True)
+
+
+def _guarded_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    found: list[Judgement] = []
+
+    def run() -> Judgement:
+        first, *rest = check_rows(claim)
+        found.extend(rest)
+        return first
+
+    return [guarded(samples.NUMBER, samples.NAME, samples.THRESHOLD, run), *found]
+
+
+@dataclass(frozen=True, slots=True)
+class EmpiricalVerifier:
+    """Judges approximate erasure by pre-registered attacks, each with its power."""
+
+    id: str = "empirical-approximate"
+    version: str = "1"
+
+    def verify(self, claim: EmpiricalClaim) -> Report:
+        """Return the numbered verdict. Never raises for anything a claim may contain."""
+        return report_of(
+            numbered(
+                [
+                    guarded(
+                        model_file.NUMBER,
+                        model_file.NAME,
+                        model_file.THRESHOLD,
+                        lambda: model_file.check_model_file(
+                            claim.published_digest, claim.model, finite=claim.finite
+                        ),
+                    ),
+                    guarded(POLICY, POLICY_NAME, POLICY_THRESHOLD, lambda: check_policy(claim)),
+                    *check_retention(claim.retained_set, claim.purge),
+                    *_guarded_rows(claim),
+                ]
+            )
+        )
+
+
+VERIFIER = EmpiricalVerifier()

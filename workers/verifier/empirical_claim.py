@@ -1,0 +1,68 @@
+"""What the verifier of `empirical-approximate` is given.
+
+Logits are float64 (n, c), of the version before unlearning and of the published one, and were
+computed by the verifier's task from the model files, never by the method's. Rows are in the
+same order throughout; clients are any values that can be compared.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels, Matrix
+from workers.verifier.base import PurgeClaim, RetainedSetClaim
+from workers.verifier.canary import CanaryClaim
+from workers.verifier.intervals import Vector
+from workers.verifier.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReferenceModels:
+    """m models that others trained: logits (m, n, c) on forget rows, then all pool rows.
+
+    included (m, n) bool: which model was trained on which row.
+    """
+
+    logits: NDArray[np.float64]
+    included: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmpiricalClaim:
+    """A published approximate unlearning and the rows to test it on.
+
+    model: hex SHA-256 recomputed from the model file. finite: whether all its numbers are.
+    forget: the erased rows. pool: held-out rows that no version was trained on; those of the
+    clients of the forget set are candidates for matched non-members, and the others too
+    calibrate attacks and measure accuracy. retained: a sample of retained training rows.
+    requests_before: requests of this model that already spent of its alpha. seed: at least
+    16 random bytes, drawn after published_digest was committed. retrained: logits (f + p, c)
+    of a retrained model on forget and pool rows; parameters: flattened, of the published
+    and the retrained model. policy_digest: as logged at registration.
+    """
+
+    retained_set: RetainedSetClaim
+    purge: PurgeClaim
+    published_digest: str
+    model: str
+    finite: bool
+    forget_labels: Labels
+    forget_clients: NDArray[np.generic]
+    forget_before: Matrix
+    forget_after: Matrix
+    pool_labels: Labels
+    pool_clients: NDArray[np.generic]
+    pool_before: Matrix
+    pool_after: Matrix
+    retained_labels: Labels
+    retained_before: Matrix
+    retained_after: Matrix
+    policy: Policy
+    policy_digest: str
+    requests_before: int
+    seed: bytes
+    retrained: Matrix | None = None
+    parameters: tuple[Vector, Vector] | None = None
+    references: ReferenceModels | None = None
+    canary: CanaryClaim | None = None

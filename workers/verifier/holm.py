@@ -1,0 +1,29 @@
+"""Holm's step-down procedure (Scand. J. Statist. 1979) over tests that are not p-values.
+
+A test here says whether it rejects at a level, and whoever rejects at one level rejects at
+every larger one. All that reject at alpha/r, where r are left, leave together: the order
+among them cannot matter, since each later level is larger. The chance of any wrong
+rejection is at most alpha, however the tests depend on each other.
+"""
+
+from collections.abc import Callable, Sequence
+
+
+def step_down(rejects: Sequence[Callable[[float], bool]], alpha: float) -> list[float | None]:
+    """Return for each test the level at which it rejected, or None if it did not."""
+    levels: list[float | None] = [None] * len(rejects)
+    left = list(range(len(rejects)))
+    while left:
+        level = alpha / len(left)
+        leaving = [test for test in left if rejects[test](level)]
+        if not leaving:
+            break
+        for test in leaving:
+            levels[test] = level
+        left = [test for test in left if test not in leaving]
+    return levels
+
+
+def last_level(levels: Sequence[float | None], alpha: float) -> float:
+    """Return the level at which the procedure stopped; alpha, if it rejected everything."""
+    return alpha / max(1, sum(level is None for level in levels))

@@ -1,0 +1,65 @@
+"""Confidence intervals, two-sided, each named by its level: the chance that it misses."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, stdtrit
+
+from workers.errors import RefusedError
+
+Interval = tuple[float, float]
+Vector = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+FEW = 10
+
+
+def clopper_pearson(successes: float, trials: int, level: float) -> Interval:
+    """Return the exact interval of a proportion (Clopper and Pearson, Biometrika 1934).
+
+    It misses the proportion with a chance of at most `level`, half of it on each side. It
+    also holds for the mean of unequal chances, of independent trials, wherever it ends
+    further than 1/trials from the estimate (Hoeffding, Ann. Math. Statist. 1956, theorem 4).
+    Raises RefusedError for counts that no trials can give.
+    """
+    if trials < 1 or not 0 <= successes <= trials:
+        raise RefusedError("a proportion needs a trial, and no more successes than trials")
+    failures = trials - successes
+    low = betaincinv(successes, failures + 1, level / 2) if successes > 0 else 0.0
+    high = 1 - betaincinv(failures, successes + 1, level / 2) if failures > 0 else 1.0
+    return float(low), float(high)
+
+
+def mean_interval(values: Vector, level: float) -> Interval:
+    """Return Student's t interval of the mean of `values` (n,). Raises RefusedError, n < 2.
+
+    Exact for normal values, and near it for the hundreds of bounded ones it is used on.
+    """
+    if len(values) < 2:
+        raise RefusedError("the interval of a mean needs two values")
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(values.mean())
+        error = float(values.std(ddof=1)) / len(values) ** 0.5
+    if not np.isfinite(mean) or not np.isfinite(error):
+        return -np.inf, np.inf  # nothing is known of what float64 cannot hold
+    reach = -float(stdtrit(len(values) - 1, level / 2)) * error
+    return mean - reach, mean + reach
+
+
+def loss_interval(before: Flags, after: Flags, level: float) -> Interval:
+    """Return the interval of a fall in accuracy of one sample (n,), right or wrong twice.
+
+    The fall is the mean of +1 for a row that became wrong, -1 for one that became right: it
+    has Student's interval. Where either kind is rarer than FEW rows no mean of theirs is near
+    normal; then each share gets a Clopper–Pearson interval at half the level, and their
+    difference misses with a chance of at most `level` (Bonferroni).
+    """
+    lost, won = int((before & ~after).sum()), int((~before & after).sum())
+    if min(lost, won) >= FEW:
+        return mean_interval(before.astype(np.float64) - after, level)
+    fell = clopper_pearson(lost, len(before), level / 2)
+    rose = clopper_pearson(won, len(before), level / 2)
+    return fell[0] - rose[1], fell[1] - rose[0]
+
+
+def spell(number: float) -> str:
+    """Return a number as certificates carry it."""
+    return f"{number:.6g}"

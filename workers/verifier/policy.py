@@ -1,0 +1,225 @@
+"""The policy of a model: what will be tested, and what is good enough, fixed beforehand.
+
+It is registered, and its digest logged, before any result that it will judge exists. The
+document is JSON in one spelling: sorted keys, no blanks, whole numbers as numbers, all other
+numbers as decimals in quotes, so that no two programs print them differently.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from workers.errors import RefusedError
+from workers.verifier.alpha_spending import spent
+from workers.verifier.attacks.registry import ATTACKS
+from workers.verifier.distances import DISTANCES
+from workers.verifier.sizes import minimum_pairs, minimum_unseen
+
+VERSION = 1
+DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,20})?")
+TAUS = (0.02, 0.05, 0.1)
+USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
+
+# Field: the least and the greatest value, and what it is for, of all that is a decimal.
+DECIMALS: dict[str, tuple[float, float, str]] = {
+    "tau": (0.001, 0.25, "margin around 1/2 of an attack's accuracy and AUC"),
+    "alpha": (1e-6, 0.2, "chance of a wrong PASS, over all requests of the model"),
+    "power": (0.5, 0.999, "least chance of showing a tau that is truly 0"),
+    "coverage": (0.5, 1.0, "least share of tested forget rows that find a partner"),
+    "tail_rate": (0.0001, 0.1, "false positive rate at which true positives are counted"),
+    "tail_limit": (0.0001, 1.0, "greatest true positive rate at the tail rate"),
+    "retained_loss": (0.0, 1.0, "accuracy on retained rows that may be lost"),
+    "test_loss": (0.0, 1.0, "accuracy on unseen rows that may be lost"),
+}
+COUNTS: dict[str, tuple[int, int, str]] = {
+    "version": (VERSION, VERSION, "version of this document's form"),
+    "minimum_pairs": (2, 10**7, "matched pairs of a forget and an unseen row"),
+    "minimum_retained": (30, 10**7, "retained training rows in the sample"),
+    "minimum_others": (30, 10**7, "unseen rows besides the matched ones"),
+}
+
+
+class PolicyError(RefusedError):
+    """A policy is malformed. The message names the field and the remedy."""
+
+    def __init__(self, name: str, remedy: str) -> None:
+        """Say what field, and what would do."""
+        super().__init__(f"policy: {name}: {remedy}")
+        self.field = name
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What `empirical-approximate` demands of a model. Raises PolicyError.
+
+    attacks: names from `attacks.registry`, sorted; every one must detect the model before
+    unlearning, and must not find the forget rows after it. canary_limit: greatest success
+    rate of a planted backdoor; None asks for no canary. distances: limits on distances to a
+    retrained model, by their names; empty asks for none, and they are reported if they can
+    be. fingerprint: what the policy was written for, such as method and network, in words.
+    The other fields are described in DECIMALS and COUNTS.
+    """
+
+    attacks: tuple[str, ...]
+    tau: float
+    minimum_pairs: int
+    alpha: float = 0.05
+    power: float = 0.8
+    coverage: float = 0.8
+    tail_rate: float = 0.01
+    tail_limit: float = 0.05
+    minimum_retained: int = 200
+    minimum_others: int = 50
+    retained_loss: float = 0.05
+    test_loss: float = 0.1
+    canary_limit: float | None = None
+    distances: Mapping[str, float] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        for name, (low, high, _) in DECIMALS.items():
+            _check_decimal(name, getattr(self, name), low, high)
+        for name, (least, most, _) in COUNTS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise PolicyError(name, "write a whole number")
+            if not least <= value <= most:
+                raise PolicyError(name, f"choose from {least} to {most}")
+        if not isinstance(self.attacks, tuple) or not self.attacks:
+            raise PolicyError("attacks", "name at least one attack")
+        if any(not isinstance(name, str) or name not in ATTACKS for name in self.attacks):
+            raise PolicyError("attacks", f"choose from {', '.join(sorted(ATTACKS))}")
+        if list(self.attacks) != sorted(set(self.attacks)):
+            raise PolicyError("attacks", "sort them, each once")
+        if self.minimum_pairs < minimum_unseen(self.tail_rate):
+            least = minimum_unseen(self.tail_rate)
+            raise PolicyError(
+                "minimum_pairs", f"the tail rate needs {least} non-members: raise one of both"
+            )
+        if self.canary_limit is not None:
+            _check_decimal("canary_limit", self.canary_limit, 0.0, 1.0)
+        for name, limit in _mapping("distances", self.distances).items():
+            if name not in DISTANCES:
+                raise PolicyError("distances", f"choose from {', '.join(sorted(DISTANCES))}")
+            _check_decimal(f"distances.{name}", limit, 0.0, 1e8)
+        for name, value in _mapping("fingerprint", self.fingerprint).items():
+            if not isinstance(value, str) or not value.isprintable():
+                raise PolicyError("fingerprint", "write words in quotes for every name")
+            if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+                raise PolicyError("fingerprint", "name things in lower-case words")
+
+    def tests(self) -> int:
+        """Return the tests of forgetting, which share alpha: three an attack, and limits."""
+        limits = len(self.distances) + (self.canary_limit is not None)
+        return 3 * len(self.attacks) + limits
+
+
+def default(rows: int, *, requests: int = 1, **fingerprint: str) -> Policy:
+    """Return a policy for forget sets of about `rows` rows, with as many held out.
+
+    tau is the least of 0.02, 0.05 and 0.10 that such a set has the power to show in each of
+    the first `requests` requests. For a set that can show none the policy asks for 0.10 and
+    more rows than there are, so that its verdict will be INCONCLUSIVE.
+    """
+    fitting = Policy(USUAL, max(TAUS), 10**6)
+    level = spent(fitting.alpha, max(1, requests) - 1) / fitting.tests()
+    for tau in TAUS:
+        pairs = max(minimum_pairs(tau, level, fitting.power), minimum_unseen(fitting.tail_rate))
+        if pairs <= 0.75 * rows:  # a fifth of the pool calibrates, and strata are uneven
+            break
+    return Policy(USUAL, tau, pairs, fingerprint=dict(sorted(fingerprint.items())))
+
+
+def to_document(policy: Policy) -> dict[str, Any]:
+    """Return the policy as what JSON can hold."""
+    document: dict[str, Any] = {
+        entry.name: getattr(policy, entry.name) for entry in fields(policy)
+    }
+    document["attacks"] = list(policy.attacks)
+    for name in DECIMALS:
+        document[name] = _spelled(getattr(policy, name))
+    if policy.canary_limit is not None:
+        document["canary_limit"] = _spelled(policy.canary_limit)
+    document["fingerprint"] = dict(policy.fingerprint)
+    document["distances"] = {k: _spelled(v) for k, v in policy.distances.items()}
+    return document
+
+
+def from_document(document: object) -> Policy:
+    """Return the policy of parsed JSON. Raises PolicyError; every field must be there."""
+    if not isinstance(document, dict):
+        raise PolicyError("document", "write a JSON object")
+    names = {entry.name for entry in fields(Policy)}
+    for name in sorted(map(str, names ^ set(document))):
+        known = name in names
+        raise PolicyError(
+            name if known else "document",
+            "add it" if known else "remove what is no field of a policy",
+        )
+    values = dict(document)
+    attacks = values["attacks"]
+    if not isinstance(attacks, list):
+        raise PolicyError("attacks", "write a list of names")
+    values["attacks"] = tuple(attacks)
+    for name in DECIMALS:
+        values[name] = _decimal(name, values[name])
+    if values["canary_limit"] is not None:
+        values["canary_limit"] = _decimal("canary_limit", values["canary_limit"])
+    limits = _mapping("distances", values["distances"])
+    values["distances"] = {k: _decimal("distances", v) for k, v in limits.items()}
+    return Policy(**values)
+
+
+def format_policy(policy: Policy) -> bytes:
+    """Return the one spelling of a policy."""
+    document = to_document(policy)
+    text = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode()
+
+
+def parse_policy(data: bytes) -> Policy:
+    """Return the policy of its one spelling. Raises PolicyError for any other bytes."""
+    try:
+        policy = from_document(json.loads(data))
+    except (ValueError, RecursionError):  # no UTF-8, no JSON, too deep, or endless digits
+        raise PolicyError("document", "write JSON in UTF-8") from None
+    if format_policy(policy) != data:
+        raise PolicyError("document", "write it as format_policy does: sorted, without blanks")
+    return policy
+
+
+def digest(policy: Policy) -> str:
+    """Return the hex SHA-256 of the policy's one spelling."""
+    return hashlib.sha256(format_policy(policy)).hexdigest()
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    """Return `value` if it maps names to something. Raises PolicyError."""
+    if not isinstance(value, Mapping) or any(not isinstance(key, str) for key in value):
+        raise PolicyError(name, "write an object, or an empty one")
+    return value
+
+
+def _check_decimal(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, float | int) or not isfinite(value):
+        raise PolicyError(name, "write a decimal number")
+    if not low <= value <= high:
+        raise PolicyError(name, f"choose from {low:g} to {high:g}")
+
+
+def _decimal(name: str, value: object) -> float:
+    if not isinstance(value, str) or not DECIMAL.fullmatch(value):
+        raise PolicyError(name, 'write a decimal in quotes, such as "0.05"')
+    return float(value)
+
+
+def _spelled(value: float) -> str:
+    """Return the shortest decimal that is read as `value` again, never with an exponent."""
+    text = f"{Decimal(repr(float(value))):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

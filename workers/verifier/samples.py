@@ -1,0 +1,160 @@
+"""Check 5: the samples are large enough to say something, and how they were drawn.
+
+Below the minimum nothing is tested at all: an attack on a few rows can neither be trusted to
+find anything nor to find nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from workers.arrays import Matrix
+from workers.errors import RefusedError
+from workers.verifier.attacks.attack import References, Setting
+from workers.verifier.attacks.outputs import Outputs, log_odds
+from workers.verifier.base import Check, Judgement
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.intervals import spell
+from workers.verifier.matching import Matching, match
+from workers.verifier.sizes import accuracy_power, auc_power
+
+NUMBER, NAME = 5, "samples"
+THRESHOLD = "the policy's minimum sizes and power"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What one version of the model says to all rows of the claim."""
+
+    forget: Outputs
+    pool: Outputs
+    retained: Outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Both versions under the same attack conditions, on the same rows."""
+
+    before: Setting
+    after: Setting
+    matching: Matching
+
+
+def read(claim: EmpiricalClaim) -> tuple[Answers, Answers]:
+    """Return the answers before and after. Raises RefusedError for anything malformed."""
+    before = Answers(
+        Outputs(claim.forget_before, claim.forget_labels),
+        Outputs(claim.pool_before, claim.pool_labels),
+        Outputs(claim.retained_before, claim.retained_labels),
+    )
+    after = Answers(
+        Outputs(claim.forget_after, claim.forget_labels),
+        Outputs(claim.pool_after, claim.pool_labels),
+        Outputs(claim.retained_after, claim.retained_labels),
+    )
+    sides = (before.forget, before.pool, before.retained, after.forget, after.pool)
+    if any(side.logits.shape[1] != after.retained.logits.shape[1] for side in sides):
+        raise RefusedError("the logits are not all of the same classes")
+    for clients, rows in (
+        (claim.forget_clients, before.forget),
+        (claim.pool_clients, before.pool),
+    ):
+        if clients.shape != (len(rows),):
+            raise RefusedError("there must be exactly one client for each row")
+    return before, after
+
+
+def draw(claim: EmpiricalClaim, before: Answers, after: Answers) -> Samples:
+    """Match non-members by the claim's seed. Raises RefusedError where there are too few.
+
+    The seed enters with the digest that was published before it was drawn. Attacks see the
+    later version at the sharpness of the earlier one; nothing else does.
+    """
+    matching = match(
+        (claim.forget_clients, claim.forget_labels),
+        (claim.pool_clients, claim.pool_labels),
+        claim.seed + claim.published_digest.encode(),
+        claim.policy.coverage,
+    )
+    references = _references(claim, matching)
+    after = _at_temperature_of(before.retained.logits, after)
+    sides = [
+        Setting(
+            answers.forget.only(matching.forget),
+            answers.pool.only(matching.unseen),
+            answers.retained,
+            answers.pool.only(matching.others),
+            references,
+        )
+        for answers in (before, after)
+    ]
+    return Samples(sides[0], sides[1], matching)
+
+
+def _at_temperature_of(wanted: Matrix, answers: Answers) -> Answers:
+    """Return answers with all logits times one factor, so that both versions are as sharp.
+
+    Whoever divides the last layer by 1e20 changes no prediction and no memory, but leaves
+    probabilities that are all alike in float64. An attacker who has the model undoes that.
+    """
+    scale = _sharpness(wanted), _sharpness(answers.retained.logits)
+    if min(scale) == 0:
+        return answers
+
+    def scaled(of: Outputs) -> Outputs:
+        with np.errstate(over="ignore"):
+            logits = of.logits / scale[1] * scale[0]
+        return Outputs(np.clip(logits, -1e300, 1e300), of.labels)
+
+    return Answers(scaled(answers.forget), scaled(answers.pool), scaled(answers.retained))
+
+
+def _sharpness(logits: Matrix) -> float:
+    """Return the median of half the range of a row's logits; 0 without rows."""
+    halves = logits.max(axis=1) / 2 - logits.min(axis=1) / 2
+    return float(np.median(halves)) if len(halves) else 0.0
+
+
+def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judgement:
+    """Judge the sizes. What they cannot decide is undecided, never refuted."""
+    policy, matching = claim.policy, samples.matching
+    pairs, level = len(matching.forget), alpha / policy.tests()
+    powers = accuracy_power(2 * pairs, policy.tau, level), auc_power(pairs, policy.tau, level)
+    retained, others = len(samples.after.members), len(matching.others)
+    enough = (
+        pairs >= policy.minimum_pairs
+        and retained >= policy.minimum_retained
+        and others >= policy.minimum_others
+        and min(powers) >= policy.power
+    )
+    value = (
+        f"{pairs} pairs of equal client and label, testing {matching.tested:.1%} of "
+        f"{len(claim.forget_labels)} forget rows; {retained} retained, {others} other unseen "
+        f"rows; power at level {spell(level)}: accuracy {powers[0]:.4f}, AUC {powers[1]:.4f}"
+    )
+    threshold = (
+        f"at least {policy.minimum_pairs} pairs, {policy.minimum_retained} retained, "
+        f"{policy.minimum_others} other unseen rows; power {policy.power:g} to show "
+        f"|x - 1/2| < {policy.tau:g} where it is 0"
+    )
+    return Judgement(Check(NUMBER, NAME, value, None, threshold, enough), undecided=not enough)
+
+
+def refused(reason: str, *, undecided: bool) -> Judgement:
+    """Return the check of samples that could not be drawn."""
+    return Judgement(Check(NUMBER, NAME, reason, None, THRESHOLD, False), undecided)
+
+
+def _references(claim: EmpiricalClaim, matching: Matching) -> References | None:
+    if claim.references is None:
+        return None
+    logits, included = claim.references.logits, claim.references.included
+    labels = np.concatenate([claim.forget_labels, claim.pool_labels])
+    if logits.ndim != 3 or logits.shape[:2] != included.shape or included.dtype != np.bool_:
+        raise RefusedError("the reference models need one flag for each model and row")
+    if logits.shape[1] != len(labels):
+        raise RefusedError("the reference models must answer all forget and pool rows")
+    shift = len(claim.forget_labels)
+    rows = np.concatenate([matching.forget, matching.unseen + shift, matching.others + shift])
+    odds = [log_odds(Outputs(model[rows], labels[rows])) for model in logits]
+    return References(np.array(odds).reshape(len(logits), len(rows)), included[:, rows])

@@ -1,0 +1,125 @@
+"""What unlearning cost: accuracy on retained and unseen rows, and what is left of the rest.
+
+Accuracy on the forget rows is reported only: a retrained model has lost it, too.
+"""
+
+from math import inf
+
+from workers.verifier.attacks.outputs import Outputs, right
+from workers.verifier.canary import success_rate
+from workers.verifier.decide import REPORT_LEVEL, Measurement, unmeasured
+from workers.verifier.distances import DISTANCES, Distance, parameter_gap
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.intervals import Interval, clopper_pearson, loss_interval
+from workers.verifier.samples import Answers
+
+UNREFERENCED = "not measured: no retrained reference model"
+
+
+def accuracies(claim: EmpiricalClaim, before: Answers, after: Answers) -> list[Measurement]:
+    """Return the accuracy lost on retained and on unseen rows, and that of the forget rows."""
+    policy = claim.policy
+    found = right(after.forget)
+
+    def forgotten(level: float) -> Interval:
+        return clopper_pearson(int(found.sum()), len(found), level)
+
+    value = f"{found.mean():.4f} of {len(found)} rows, {right(before.forget).mean():.4f} before"
+    return [
+        _loss("retained-accuracy", before.retained, after.retained, policy.retained_loss),
+        _loss("test-accuracy", before.pool, after.pool, policy.test_loss),
+        Measurement("forget-accuracy", value, forgotten, None, "accuracy on forget rows"),
+    ]
+
+
+def distances(claim: EmpiricalClaim, after: Answers) -> list[Measurement]:
+    """Return the distances to a retrained model. Raises RefusedError if it is malformed."""
+    limits = claim.policy.distances
+    if claim.retrained is None:
+        missing = [
+            unmeasured(f"distance:{name}", UNREFERENCED, _upto(limit), _limit(name, limit))
+            for name, limit in sorted(limits.items())
+        ]
+        return missing or [
+            unmeasured("distances", UNREFERENCED, None, "no limit in the policy")
+        ]
+    split = len(after.forget)
+    sides = {
+        "forget": (after.forget, Outputs(claim.retrained[:split], claim.forget_labels)),
+        "unseen": (after.pool, Outputs(claim.retrained[split:], claim.pool_labels)),
+    }
+    found = [
+        _distance(name, distance, sides[rows], limits.get(name))
+        for name, (rows, distance) in DISTANCES.items()
+    ]
+    if claim.parameters is not None:
+        gap, relative = parameter_gap(*claim.parameters)
+        value = f"{gap:.6g}, {relative:.6g} of the retrained norm"
+        name = "distance:parameter-gap"
+        found.append(unmeasured(name, value, None, "units can be permuted: it shows nothing"))
+    return found
+
+
+def canary(claim: EmpiricalClaim) -> list[Measurement]:
+    """Return the success rate of a planted backdoor. Raises RefusedError if it is malformed."""
+    limit, given = claim.policy.canary_limit, claim.canary
+    if given is None:
+        words = "not measured: no canary"
+        return (
+            []
+            if limit is None
+            else [unmeasured("canary", words, _upto(limit), _limit("success", limit))]
+        )
+    rate, _ = success_rate(given.after, given.target, REPORT_LEVEL)
+    was, _ = success_rate(given.before, given.target, REPORT_LEVEL)
+
+    def interval(level: float) -> Interval:
+        return success_rate(given.after, given.target, level)[1]
+
+    value = f"{rate:.4f} of {len(given.after)} triggered rows, {was:.4f} before"
+    return [Measurement("canary", value, interval, _upto(limit), _limit("success", limit))]
+
+
+def canary_control(claim: EmpiricalClaim) -> list[Measurement]:
+    """Return what shows that the canary was there to be removed, where the policy asks."""
+    limit, given = claim.policy.canary_limit, claim.canary
+    if limit is None or given is None:
+        return []
+    rate, _ = success_rate(given.before, given.target, REPORT_LEVEL)
+
+    def interval(level: float) -> Interval:
+        return success_rate(given.before, given.target, level)[1]
+
+    value = f"{rate:.4f} of {len(given.before)} triggered rows"
+    threshold = f"greater than {limit:g} before unlearning"
+    return [Measurement("control:canary", value, interval, (limit, inf), threshold)]
+
+
+def _loss(name: str, before: Outputs, after: Outputs, allowed: float) -> Measurement:
+    was, remains = right(before), right(after)
+
+    def interval(level: float) -> Interval:
+        return loss_interval(was, remains, level)
+
+    fall = float(was.mean()) - float(remains.mean())
+    value = f"lost {fall:.4f}: {was.mean():.4f} before, {remains.mean():.4f} after"
+    value += f", {len(after)} rows"
+    return Measurement(name, value, interval, _upto(allowed), f"loses less than {allowed:g}")
+
+
+def _distance(
+    name: str, distance: Distance, sides: tuple[Outputs, Outputs], limit: float | None
+) -> Measurement:
+    def interval(level: float) -> Interval:
+        return distance(*sides, level)[1]
+
+    value = f"{distance(*sides, REPORT_LEVEL)[0]:.6g} on {len(sides[0])} rows"
+    return Measurement(f"distance:{name}", value, interval, _upto(limit), _limit(name, limit))
+
+
+def _upto(limit: float | None) -> Interval | None:
+    return None if limit is None else (-inf, limit)
+
+
+def _limit(name: str, limit: float | None) -> str:
+    return "no limit in the policy" if limit is None else f"{name} below {limit:g}"
