@@ -30,6 +30,8 @@ STEPS = (
     "certify.committed",  # the certificate is durable and is the only one there can be
 )
 
+NETWORK_STEPS = ("execute.checkpoint",)  # ridge heads have no rounds to be killed between
+
 Handler = Callable[[str], None]
 _handler: Handler | None = None
 

@@ -51,6 +51,18 @@ def test_a_server_given_by_url_is_used_and_left_running(
         assert given == "redis://elsewhere/3"
 
 
+def test_data_lie_in_memory_only_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(servers, "MEMORY", tmp_path)
+    monkeypatch.setattr(servers, "MEMORY_NEEDED", 1)
+    assert servers._roomy() == tmp_path
+    monkeypatch.setattr(servers, "MEMORY_NEEDED", 2**62)
+    assert servers._roomy() is None
+    monkeypatch.setattr(servers, "MEMORY", tmp_path / "absent")
+    assert servers._roomy() is None
+
+
 def test_binaries_on_the_path_serve_where_no_wheel_is_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

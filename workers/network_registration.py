@@ -1,8 +1,11 @@
 """From labelled images on disk to what POST /v1/models takes for a network."""
 
 import io
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,10 @@ from numpy.typing import NDArray
 
 from workers.datasets.images import LabelledImages
 from workers.datasets.partition import dirichlet
-from workers.errors import RefusedError
+from workers.errors import DatasetError, RefusedError
 from workers.verifier.policy import Policy, default, to_document
+
+KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +46,7 @@ class PreparedNetwork:
     clients: list[str]
 
 
-def deal(images: LabelledImages, clients: int, alpha: float, seed: int) -> NDArray[np.str_]:
+def deal_out(images: LabelledImages, clients: int, alpha: float, seed: int) -> NDArray[np.str_]:
     """Return an owner for each row, by Dirichlet(alpha) over labels (Hsu et al., 2019)."""
     owners = dirichlet(images.labels, clients, alpha, seed)
     return np.array([f"client-{owner:02d}" for owner in owners])
@@ -67,20 +72,50 @@ def prepare_network(
     if not len(learned):
         raise RefusedError("the data hold every row out: there is nothing to train on")
     planes = np.ascontiguousarray(images.images[learned].transpose(0, 3, 1, 2))
-    owners = clients[learned].astype(np.str_)
-    records = [f"record-{row}" for row in learned.tolist()]
-    packed = io.BytesIO()
-    np.savez(
-        packed,
-        allow_pickle=False,
-        inputs=planes,
-        labels=images.labels[learned].astype(np.int64),
-        clients=owners,
-        records=np.array(records),
+    return _packed(
+        {
+            "inputs": planes,
+            "labels": images.labels[learned].astype(np.int64),
+            "clients": clients[learned].astype(np.str_),
+            "records": np.array([f"record-{row}" for row in learned.tolist()]),
+        },
+        [str(name) for name in images.label_names],
+        ref,
+        options,
     )
-    _, channels, height, width = planes.shape
-    classes = [str(name) for name in images.label_names]
-    shape = {"channels": channels, "classes": len(classes), "height": height, "width": width}
+
+
+def prepare_rows(path: Path, *, ref: str, options: NetworkOptions) -> PreparedNetwork:
+    """Pack an .npz with inputs (n, ...), labels and clients; records, subjects, label_names.
+
+    Raises:
+        DatasetError: The file is no such .npz. What the arrays must be, the service says.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files if name in KNOWN}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    for name in ("inputs", "labels", "clients"):
+        if name not in arrays or arrays[name].ndim < 1 or not len(arrays[name]):
+            raise DatasetError(f"{name}: missing or empty")
+    if arrays["inputs"].ndim not in (2, 4) or arrays["labels"].dtype.kind not in "iu":
+        raise DatasetError("inputs must be (n, features) or (n, c, h, w), labels integers")
+    names = arrays.pop("label_names", None)
+    known = range(int(arrays["labels"].max()) + 1) if names is None else names.tolist()
+    arrays.setdefault("records", np.arange(len(arrays["inputs"])).astype(np.str_))
+    return _packed(arrays, [str(name) for name in known], ref, options)
+
+
+def _packed(
+    arrays: dict[str, NDArray[Any]], classes: list[str], ref: str, options: NetworkOptions
+) -> PreparedNetwork:
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    input_shape = [int(size) for size in arrays["inputs"].shape[1:]]
+    sides = ("channels", "height", "width") if len(input_shape) == 3 else ("features",)
+    shape = {**dict(zip(sides, input_shape, strict=True)), "classes": len(classes)}
+    owners = arrays["clients"].astype(np.str_)
     largest = int(np.unique(owners, return_counts=True)[1].max())
     policy = options.policy or default(int(largest * min(options.held_out, 0.5)))
     manifest = {
@@ -89,10 +124,11 @@ def prepare_network(
         "method": options.method,
         "classes": classes,
         "network": {"id": options.network, "parameters": shape},
-        "input_shape": [channels, height, width],
+        "input_shape": input_shape,
         "training": dict(options.training or {"rounds": 10}),
         "held_out": options.held_out,
         "settings": dict(options.settings or {}),
         "policy": to_document(policy),
     }
+    records = [str(record) for record in arrays["records"].tolist()]
     return PreparedNetwork(manifest, packed.getvalue(), records, owners.tolist())

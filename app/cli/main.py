@@ -22,6 +22,7 @@ _EXTRA_OF_COMMAND = {
     "demo-federated": "federated",
     "features": "worker",
     "model": "worker",
+    "policy": "worker",
     "round": "worker",
     "worker": "worker",
 }

@@ -24,7 +24,7 @@ from benchmarks.unlearning.contenders import (
 )
 from benchmarks.unlearning.formulas import formula
 from benchmarks.unlearning.markdown import points, times
-from benchmarks.unlearning.outcome import agreement, attacked, divergence
+from benchmarks.unlearning.outcome import agreement, answer, attacked, divergence, outcome
 from benchmarks.unlearning.records import (
     Record,
     Records,
@@ -40,6 +40,7 @@ from benchmarks.unlearning.summary import Interval, interval, of
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
 from workers.fedavg.flops import forward_flops
+from workers.networks.weights import initial_weights
 from workers.unlearning.registry import known
 from workers.verifier.attacks.outputs import Outputs
 
@@ -243,6 +244,18 @@ def test_divergence_and_agreement_by_hand() -> None:
     assert agreement(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), truth) == 1
 
 
+def test_a_model_is_held_to_the_retrained_one() -> None:
+    dealt = task()
+    truth, other = (answer(dealt, (initial_weights(dealt.network, seed),)) for seed in (0, 1))
+    found = outcome(dealt, other, truth)
+    assert (
+        found["kl"] == divergence(truth.test, other.test) != divergence(other.test, truth.test)
+    )
+    right = other.forget.argmax(1) == dealt.forget.targets
+    assert found["forget"] == pytest.approx(float(right.float().mean()))
+    assert found["retained"] != found["forget"]
+
+
 def test_attacks_tell_the_share_of_forgotten_rows_called_members() -> None:
     def sure(*own: float) -> Outputs:
         logits = np.array([[value, 0.0] for value in own])
@@ -352,8 +365,8 @@ def test_every_table_of_both_papers_is_there() -> None:
         for (_, seed, label), record in one.items()
     }
     text = report.render(records, {"torch": "2"})
-    for number in ("III", "IV", "V", "VI"):
-        assert f"PUF, Table {number}:" in text
+    for roman in ("III", "IV", "V", "VI"):
+        assert f"PUF, Table {roman}:" in text
     for number in range(1, 9):
         assert f"HF-KCU, Table {number}:" in text
     assert "| ResNet-18 | 11,173,962 | 1.0 | 1.0 | 1.0× |" in text

@@ -21,10 +21,11 @@ from tests.small import ROWS
 from workers.methods.base import Outcome
 from workers.methods.ridge_exact import METHOD
 
-WORKER_STEPS = [
+OF_WORKERS = [
     name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")
 ]
-API_STEPS = [name for name in steps.STEPS if name not in WORKER_STEPS]
+WORKER_STEPS = [name for name in OF_WORKERS if name not in steps.NETWORK_STEPS]
+API_STEPS = [name for name in steps.STEPS if name not in OF_WORKERS]
 PERSISTED = API_STEPS[API_STEPS.index("ledger.committed") :]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.features import extractor_options
+from workers.cli.model_network import register_network
 
 if TYPE_CHECKING:
     from app.client import Client
@@ -24,6 +25,9 @@ METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
 @click.group()
 def model() -> None:
     """Register and list models (needs an operator's token in LETHE_TOKEN)."""
+
+
+model.add_command(register_network)
 
 
 @model.command()
@@ -105,18 +109,23 @@ def register(
     manifest = {**prepared.manifest, "verification": {"statistics": verify}}
     if sketch_rank is not None:
         manifest["sketch"] = {"rank": sketch_rank}
-    with _client(url) as operator:
+    with connect(url) as operator:
         if rows != "rows":
             operator.register_model(manifest)
             click.echo(f"registered {ref}: it waits for the statistics of its clients")
             return
         operator.register_model(manifest, prepared.npz)
         click.echo(f"registered {len(prepared.records)} records, fitting …")
-        deadline = time.monotonic() + FIT_SECONDS
-        while (state := operator.model(ref))["state"] == "registered":
-            if time.monotonic() > deadline:
-                raise click.ClickException("not fitted yet: `lethe model list` shows when")
-            time.sleep(0.2)
+        wait_until_ready(operator, ref, FIT_SECONDS)
+
+
+def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
+    """Wait for a registered model's first version, and say which it is."""
+    deadline = time.monotonic() + seconds
+    while (state := operator.model(ref))["state"] == "registered":
+        if time.monotonic() > deadline:
+            raise click.ClickException("not fitted yet: `lethe model list` shows when")
+        time.sleep(0.2)
     if state["state"] != "ready":
         raise click.ClickException(f"the fit failed: {state['failure']}")
     click.echo(f"{ref} is ready at version {state['current_version']}")
@@ -127,7 +136,7 @@ def register(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_models(url: str, as_json: bool) -> None:
     """List models with their state and current version."""
-    with _client(url) as operator:
+    with connect(url) as operator:
         for row in operator.models():
             if as_json:
                 click.echo(json.dumps(row))
@@ -147,7 +156,8 @@ def _named_in(data: Path, federation: "Federation", digest: str | None) -> "Extr
     return named
 
 
-def _client(url: str) -> "Client":
+def connect(url: str) -> "Client":
+    """Return a client with the operator's token of the environment."""
     from app.client import Client
 
     return Client(url, token=os.environ.get("LETHE_TOKEN"))

@@ -35,7 +35,7 @@ from workers.demo.table import Outcome, print_table, verify_all
 from workers.network_registration import (
     NetworkOptions,
     PreparedNetwork,
-    deal,
+    deal_out,
     prepare_network,
 )
 
@@ -90,7 +90,7 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
 def _prepare(images: LabelledImages, method: str) -> PreparedNetwork:
     owners = images.clients
     if owners is None:
-        owners = deal(images, CLIENTS, ALPHA, SEED)
+        owners = deal_out(images, CLIENTS, ALPHA, SEED)
     settings = {} if method == "retrain" else {method: {"recovery": RECOVERY}}
     options = NetworkOptions(method=method, training=TRAINING, settings=settings)
     prepared = prepare_network(images, owners, ref=MODEL, options=options)

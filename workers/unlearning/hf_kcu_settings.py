@@ -15,8 +15,9 @@ from workers.unlearning.recovery import Recovery
 class Settings:
     """HF-KCU with its settings.
 
-    The defaults of form, damping, step and guard are those that came nearest to retraining on
-    digits over five seeds (docs/federated.md).
+    The defaults of form, damping, step and guard came nearest to retraining on digits: over
+    five seeds of 20 rounds they closed 0.76 of the gap in forget accuracy at 0.4 points of
+    test accuracy; after 30 rounds they forgot 18 points too much. A smaller rise forgets less.
     product: gauss-newton is positive semidefinite for every network; hessian is the paper's
     and indefinite for most. damping λ is added to it; iterations and tolerance end the
     solver. preconditioner "diagonal" spends `probes` products on an estimate of the
@@ -39,7 +40,7 @@ class Settings:
 
     variant: Literal["corrected", "as-printed"] = "corrected"
     form: Literal["auto", "influence", "newton"] = "auto"
-    newton_above: float | None = 3.0
+    newton_above: float | None = None
     product: Curvature = "gauss-newton"
     damping: float = 0.01
     iterations: int = 10

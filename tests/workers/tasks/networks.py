@@ -4,6 +4,8 @@ import base64
 import json
 from typing import Any
 
+import numpy as np
+import torch
 from sqlmodel import Session, col, select
 
 from app.certificates.statement import Statement, parse_statement
@@ -11,6 +13,13 @@ from models import Certificate, ErasureRequest, Job, Model, ModelVersion, Reques
 from tests import small_network
 from tests.installation import Installation
 from tests.small import pack
+from workers.fedavg.base import ClientData
+from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.fedavg.held_out import is_held_out
+from workers.fedavg.in_process import InProcess
+from workers.fedavg.rounds import sizes, train
+from workers.networks.files import encode_weights
+from workers.networks.registry import network
 
 
 def register(
@@ -100,3 +109,28 @@ def published(installation: Installation) -> bytes:
     answer = installation.caller.operator("GET", path)
     assert answer.status_code == 200
     return answer.content
+
+
+def retrained(rows: dict[str, Any], gone: set[str]) -> bytes:
+    """Train as registered on the arrays themselves, sharing nothing with the service."""
+    registered = small_network.manifest()
+    training = registered["training"]
+    config = TrainingConfig(**{**training, "local": LocalConfig(**training["local"])})
+    clients = {}
+    for client in np.unique(rows["clients"]):
+        keep = [
+            place
+            for place, (owner, record) in enumerate(
+                zip(rows["clients"], rows["records"], strict=True)
+            )
+            if owner == client
+            and record not in gone
+            and not is_held_out(config.seed, registered["held_out"], str(record))
+        ]
+        if keep:
+            clients[str(client)] = ClientData(
+                torch.from_numpy(rows["inputs"][keep]), torch.from_numpy(rows["labels"][keep])
+            )
+    named = network("logistic", small_network.SHAPE)
+    trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
+    return encode_weights(named.id, named.parameters, trained.weights)

@@ -2,11 +2,9 @@
 
 import json
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sqlmodel import Session, select
 
 from app.ledger.entries import parse_leaf
@@ -15,40 +13,9 @@ from tests import small_network
 from tests.installation import Installation
 from tests.small import pack
 from tests.workers.tasks import networks
-from workers.fedavg.base import ClientData
-from workers.fedavg.config import LocalConfig, TrainingConfig
 from workers.fedavg.held_out import is_held_out
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.networks.files import encode_weights
-from workers.networks.registry import network
 
 CLIMB = ["received", "executing", "executed", "verified", "escalated", "executed", "verified"]
-
-
-def retrained(rows: dict[str, Any], gone: set[str]) -> bytes:
-    """Train as registered on the arrays themselves, sharing nothing with the service."""
-    registered = small_network.manifest()
-    training = registered["training"]
-    config = TrainingConfig(**{**training, "local": LocalConfig(**training["local"])})
-    clients = {}
-    for client in np.unique(rows["clients"]):
-        keep = [
-            place
-            for place, (owner, record) in enumerate(
-                zip(rows["clients"], rows["records"], strict=True)
-            )
-            if owner == client
-            and record not in gone
-            and not is_held_out(config.seed, registered["held_out"], str(record))
-        ]
-        if keep:
-            clients[str(client)] = ClientData(
-                torch.from_numpy(rows["inputs"][keep]), torch.from_numpy(rows["labels"][keep])
-            )
-    named = network("logistic", small_network.SHAPE)
-    trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
-    return encode_weights(named.id, named.parameters, trained.weights)
 
 
 @pytest.mark.parametrize("method", ["puf-special", "puf-regular", "hf-kcu"])
@@ -64,7 +31,7 @@ def test_what_no_test_has_the_power_to_show_climbs_to_retraining(
     assert all(check.passed for check in found.checks)
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
-    assert networks.published(installation) == retrained(rows, gone)
+    assert networks.published(installation) == networks.retrained(rows, gone)
     # The version of the method itself was published, judged and withdrawn.
     assert [v.rung for v in networks.versions(installation)] == [0, 0, 1]
     installation.check()
@@ -82,7 +49,9 @@ def test_a_retraining_is_certified_at_once(installation: Installation) -> None:
     ]
     found = networks.statement(installation, request_id).predicate
     assert found.method.id == "retrain"
-    assert networks.published(installation) == retrained(small_network.rows(), {"r0", "r1"})
+    assert networks.published(installation) == networks.retrained(
+        small_network.rows(), {"r0", "r1"}
+    )
     parameters = found.method.parameters
     assert int(parameters["cost.flops"]) > 0
     assert parameters["engine"] == "in-process"
@@ -103,7 +72,7 @@ def test_requests_one_after_another_forget_all_that_was_asked(
     assert states == ["certified"] * 3
     rows = small_network.rows()
     gone = {"r0", "r5", "r9", *rows["records"][rows["clients"] == "c2"].tolist()}
-    assert networks.published(installation) == retrained(rows, gone)
+    assert networks.published(installation) == networks.retrained(rows, gone)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -136,7 +105,7 @@ def test_a_contribution_trains_anew_with_all_rows(installation: Installation) ->
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
     both = {name: np.concatenate([rows[name], more[name]]) for name in rows}
-    assert networks.published(installation) == retrained(both, gone)
+    assert networks.published(installation) == networks.retrained(both, gone)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -144,7 +144,9 @@ def test_clients_judge_as_their_rows_together_would() -> None:
     judge = by_clients(NETWORK, InProcess(CLIENTS), ROWS, LOCAL)
     judged = judge(TRAINED)
     assert judged.loss == pytest.approx(evaluate(NETWORK, TRAINED, everyone).loss, rel=1e-6)
-    assert judged.work.bytes_up > 0
+    # A forward pass and no tensor: 24 rows, a multiply and an add, 4 features, 3 classes.
+    assert (judged.work.flops, judged.work.steps) == (24 * 2 * 4 * 3, 0)
+    assert 0 < judged.work.bytes_up < 3 * 600
     with pytest.raises(RefusedError, match="stays"):
         by_clients(NETWORK, InProcess({}), {}, LOCAL)
 

@@ -1,0 +1,100 @@
+"""A network's worker dies between rounds, or anywhere else: the next one goes on."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlmodel import Session, select
+
+from app import steps
+from models import Artifact, Certificate, Record, Tombstone
+from tests import small_network
+from tests.installation import Installation, install
+from tests.workers.tasks import networks
+from workers.fedavg.in_process import InProcess
+
+OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
+# The method's version, which no test has the power to certify, and the retraining after it.
+BOTH_RUNGS = [f"{name}@{nth}" for name in OWN if name[:7] != "certify" for nth in (1, 2)]
+# PUF keeps its step and one round, the retraining three rounds.
+ROUNDS = [f"execute.checkpoint@{nth}" for nth in (3, 4, 5)]
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: what is done to either is the same, see test_in_process.py."""
+    return sqlite_url
+
+
+@pytest.fixture
+def trained(settings, ledger) -> Iterator[Installation]:  # type: ignore[no-untyped-def]
+    """An installation whose small network is trained."""
+    with install(settings) as made:
+        networks.register(made)
+        yield made
+    steps.install(None)
+
+
+def dies_and_recovers(installed: Installation, step: str) -> None:
+    steps.plant(f"{step}=raise")
+    with pytest.raises(steps.PlantedFaultError):
+        installed.drain()
+    steps.install(None)
+    installed.recover()
+
+
+@pytest.mark.parametrize("step", [*BOTH_RUNGS, *ROUNDS, "certify.signed", "certify.committed"])
+def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> None:
+    rows = small_network.rows()
+    gone = set(rows["records"][rows["clients"] == "c1"].tolist())
+    request_id = networks.submit(trained, networks.whole("c1"))
+    dies_and_recovers(trained, step)
+    trained.check()
+    assert networks.request(trained, request_id).state == "certified"
+    assert networks.published(trained) == networks.retrained(rows, gone)
+    with Session(trained.services.engine) as session:
+        assert len(session.exec(select(Certificate)).all()) == 1
+        assert len(session.exec(select(Tombstone)).all()) == len(gone)
+        assert len(session.exec(select(Record)).all()) == len(rows["records"]) - len(gone)
+        kept = session.exec(select(Artifact)).all()
+    assert sorted(a.kind for a in kept if a.wrapped_key is not None) == [
+        "evidence",
+        "head",
+        "state",
+    ]
+
+
+def test_what_was_trained_before_it_died_is_not_trained_again(
+    trained: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    honest = InProcess.run
+
+    def run(self: InProcess, tasks, *, timeout: float = 0.0):  # type: ignore[no-untyped-def]
+        asked.append(tasks[0].round)
+        return honest(self, tasks, timeout=timeout)
+
+    monkeypatch.setattr(InProcess, "run", run)
+    networks.submit(trained, networks.whole("c1"), method="retrain")
+    steps.plant("execute.checkpoint@2=raise")
+    with pytest.raises(steps.PlantedFaultError):
+        trained.drain()
+    steps.install(None)
+    assert asked == [1, 2]
+    trained.recover()
+    assert asked[2:3] == [3]  # and then the verifier's own three
+    assert asked[3:] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("step", [name for name in OWN if name.startswith("execute.")])
+def test_a_worker_that_dies_in_the_first_training(  # type: ignore[no-untyped-def]
+    settings, ledger, step: str
+) -> None:
+    with install(settings) as made:
+        steps.plant(f"{step}=raise")
+        with pytest.raises(steps.PlantedFaultError):
+            networks.register(made)
+        steps.install(None)
+        made.recover()
+        assert networks.model(made).state == "ready"
+        assert networks.published(made) == networks.retrained(small_network.rows(), set())
+        made.check()

@@ -1,0 +1,83 @@
+"""`lethe policy`: what an approximate erasure must show, written and checked beforehand."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from workers.verifier.policy import Policy
+
+
+@click.group()
+def policy() -> None:
+    """Write and check verification policies. They are part of a network's registration."""
+
+
+@policy.command()
+@click.option(
+    "--rows",
+    required=True,
+    type=click.IntRange(min=1),
+    help="Rows that a typical request erases; as many unseen ones must be held out.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Requests that alpha should still suffice for.",
+)
+def default(rows: int, requests: int) -> None:
+    """Print the default policy for requests of ROWS rows.
+
+    Where so few rows have no power, it asks for more than there are: verdicts will be
+    INCONCLUSIVE, and erasures climb to retraining.
+    """
+    from workers.verifier.policy import default as choose
+    from workers.verifier.policy import to_document
+
+    click.echo(json.dumps(to_document(choose(rows, requests=requests)), indent=2))
+
+
+@policy.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def check(file: Path) -> None:
+    """Say whether FILE is a policy; print its digest and what it asks for."""
+    from workers.cli.errors import shown
+    from workers.verifier.policy import digest
+    from workers.verifier.sizes import minimum_pairs
+
+    with shown():
+        read = load(file)
+        level = read.alpha / read.tests()
+        needed = minimum_pairs(read.tau, level, read.power)
+    click.echo(f"policy sha256 {digest(read)}")
+    click.echo(
+        f"{', '.join(read.attacks)}: within {read.tau} of chance, on at least "
+        f"{read.minimum_pairs} matched pairs"
+    )
+    if read.minimum_pairs < needed:
+        click.echo(f"Fewer than {needed} pairs rarely show that: expect INCONCLUSIVE", err=True)
+
+
+@policy.command()
+def schema() -> None:
+    """Print the JSON schema of policies."""
+    from workers.verifier.policy_schema import policy_schema
+
+    click.echo(json.dumps(policy_schema(), indent=2))
+
+
+def load(file: Path) -> "Policy":
+    """Return the policy in a file, in whatever layout its JSON has. Raises RefusedError."""
+    from workers.errors import RefusedError
+    from workers.verifier.policy import from_document
+
+    try:
+        return from_document(json.loads(file.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise RefusedError(
+            "the file is no JSON: write one with `lethe policy default`"
+        ) from None
