@@ -16,6 +16,7 @@ from workers.statistics.backend import Backend, DeviceError
 log = logging.getLogger(__name__)
 
 DEVICES = ("auto", "cpu", "cuda", "torch-cpu")
+_chosen = "cpu"
 
 
 def choose(device: str) -> Backend | None:
@@ -27,6 +28,8 @@ def choose(device: str) -> Backend | None:
     """
     if device not in DEVICES:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}")
+    global _chosen
+    _chosen = device
     backend.use(None)
     if device == "cpu" or (device == "auto" and not _has_driver()):
         return None
@@ -38,6 +41,11 @@ def choose(device: str) -> Backend | None:
     backend.use(chosen)
     log.info("computing on %s", chosen.environment["device"])
     return chosen
+
+
+def for_training() -> str:
+    """Return what this process was told to train networks on: auto, cpu or cuda."""
+    return "cpu" if _chosen == "torch-cpu" else _chosen
 
 
 def open_device(kind: Literal["cpu", "cuda"]) -> Backend:

@@ -117,6 +117,15 @@ def test_silos_are_sent_the_ids_of_rows_as_one_group_and_nothing_else(
     assert sent == ASKED
 
 
+def test_routes_to_silos_are_there_before_anybody_asks(settings: Settings) -> None:
+    make_celery(settings.model_copy(update={"silos": 2}))
+    tables = sorted((settings.data_dir / "broker-control").glob("silo-*"))
+    assert [json.loads(table.read_text()) for table in tables] == [
+        [[table.stem, "", table.stem]] for table in tables
+    ]
+    assert [table.name for table in tables] == ["silo-0.exchange", "silo-1.exchange"]
+
+
 @pytest.mark.parametrize("broker", ["files", "redis"])
 def test_a_silo_reads_its_own_queue(
     data_dir: Path, broker: str, request: pytest.FixtureRequest

@@ -112,7 +112,9 @@ def test_the_largest_client_goes_and_nobody_guards_with_a_test_row() -> None:
     test = {row.numpy().tobytes() for row in dealt.test.inputs}
     guards = {row.numpy().tobytes() for row in dealt.validation.inputs}
     assert not test & guards
-    assert (len(test), len(guards)) == (240, GUARDING)
+    learned = {row.numpy().tobytes() for part in dealt.clients.values() for row in part.inputs}
+    assert not test & learned
+    assert (len(guards), len(test), len(learned)) == (GUARDING, 240 + 1437 - 60, 60)
 
 
 def test_a_seed_decides_rows_partition_and_request() -> None:

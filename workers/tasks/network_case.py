@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from sqlmodel import Session, col, func, select
 
+from app.errors import LetheError
 from app.service.context import Services
 from models import ErasureRequest, Job, Model, RequestEvent
 from workers.errors import ModelError
@@ -23,6 +24,7 @@ from workers.tasks.network_config import NetworkConfig, network_config, policy_o
 from workers.tasks.network_rows import Holdings, assemble, holdings, rows_digest, salts
 from workers.tasks.network_sides import divide
 from workers.tasks.network_state import TrainingState, decode_state
+from workers.tasks.network_training import device_of, here
 from workers.verifier.base import PurgeClaim, RetainedSetClaim
 from workers.verifier.empirical import VERIFIER as EMPIRICAL
 from workers.verifier.empirical_claim import EmpiricalClaim
@@ -31,6 +33,12 @@ from workers.verifier.exact_retrained import RetrainedClaim
 from workers.verifier.policy import digest as digest_of_policy
 
 MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points
+
+
+class OtherMachineError(LetheError):
+    """The bits of this machine are not those of the training's; another may verify it."""
+
+    slug, title, status = "other-machine", "Another machine must verify this", 503
 
 
 def prepare(services: Services, session: Session, lease: Lease, case: Case) -> Judge:
@@ -43,14 +51,26 @@ def prepare(services: Services, session: Session, lease: Lease, case: Case) -> J
     sets = claims.retained_set(session, lease, case.plan, ids, case.before, case.after)
     purge = claims.purge(services, session, lease, case.plan, ids)
     if case.plan.claim == "exact-retrained":
+        alike = _same_machine(services, case)
+        if not alike and lease.rung > 0:
+            raise OtherMachineError("verify on a machine like the one that trained")
         digest = rows_digest(rows, salts(session, lease.model_id))
+        where = device_of(services)
         state = decode_state(services.artifacts.get(session, case.after.state_id))
-        return lambda: _retrained(case, config, rows, file, digest, state, sets, purge)
+        return lambda: _retrained(
+            case, config, rows, file, digest, state, sets, purge, alike, where
+        )
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     assert job.before_id is not None
     before = network_before.decode(services.artifacts.get(session, job.before_id))
     earlier = _judged_before(session, case.model, str(lease.request_id))
     return lambda: _empirical(case, config, rows, file, before, earlier, sets, purge)
+
+
+def _same_machine(services: Services, case: Case) -> bool:
+    """Return whether this process computes as the one that trained; silos cannot tell."""
+    said = case.plan.parameters
+    return all(said.get(name) in (value, "unknown") for name, value in here(services).items())
 
 
 def _judged_before(session: Session, model: Model, request_id: str) -> int:
@@ -76,10 +96,12 @@ def _retrained(
     state: TrainingState,
     sets: RetainedSetClaim,
     purge: PurgeClaim,
+    alike: bool,
+    device: torch.device,
 ) -> Judged:
     clients = divide(rows, ()).stays
     try:
-        again = reexecute(config.network, clients, config.training, state.missing)
+        again = reexecute(config.network, clients, config.training, state.missing, device)
     except ModelError:
         again = ""  # the claimed training cannot be repeated: no digest is equal to it
     claim = RetrainedClaim(
@@ -94,8 +116,9 @@ def _retrained(
         start=start_digest(config.network, config.training),
         claimed_data=case.after.statistics_digest,
         data=digest,
-        answers_missing=len(state.missing),
-        environment_equal=True,
+        # They are repeated as missing: nothing that a round needs is.
+        answers_missing=0,
+        environment_equal=alike,
     )
     details = {"rows": str(sum(len(data) for data in clients.values()))}
     return Judged(RETRAINED.id, RETRAINED.version, RETRAINED.verify(claim), details)

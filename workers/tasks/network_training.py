@@ -3,14 +3,19 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+import torch
+
 from app.errors import LetheError
 from app.service.context import Services
+from workers import devices
 from workers.fedavg.accounting import cost_notes
 from workers.fedavg.determinism import environment
+from workers.fedavg.device import choose, facts_of
 from workers.fedavg.errors import CheckpointError, RoundFailedError
 from workers.fedavg.rounds import Trained, sizes
 from workers.networks.files import digest_of, encode_weights
 from workers.networks.weights import Weights, initial_weights
+from workers.silos.answer import THREADS
 from workers.silos.choose import engine_for
 from workers.tasks import checkpoints
 from workers.tasks.lease import Lease
@@ -62,7 +67,7 @@ def retrained(
     named = config.network.id, config.network.parameters
     origin = digest_of(encode_weights(*named, start))
     parameters = {
-        **described(services, config),
+        **described(services, config, side),
         "retrain.rounds": str(len(trained.records)),
         "retrain.start": origin,
         "retrain.missing": str(len(missing)),
@@ -125,8 +130,8 @@ def encoded(config: NetworkConfig, weights: Weights, state: TrainingState) -> En
     return Encoded(head=file, state=encode_state(state), statistics=state.data)
 
 
-def described(services: Services, config: NetworkConfig) -> dict[str, str]:
-    """Return what a certificate says of a network and its training."""
+def described(services: Services, config: NetworkConfig, side: Side) -> dict[str, str]:
+    """Return what a certificate says of a network, its training and where that ran."""
     training, silos = config.training, services.settings.silos
     shape = ",".join(f"{name}={value}" for name, value in config.network.shape)
     return {
@@ -137,5 +142,16 @@ def described(services: Services, config: NetworkConfig) -> dict[str, str]:
         "training.epochs": repr(training.local.epochs),
         "training.seed": str(training.seed),
         "held-out": repr(config.held_out),
-        **environment(),
+        **here(services),
+        **facts_of(side.engine, training.local),
     }
+
+
+def device_of(services: Services) -> torch.device:
+    """Return where this installation trains: silos compute on processors."""
+    return torch.device("cpu") if services.settings.silos else choose(devices.for_training())
+
+
+def here(services: Services) -> dict[str, str]:
+    """Return what equal bits need to agree on, as this process would train."""
+    return {**environment(device_of(services)), "threads": str(THREADS)}

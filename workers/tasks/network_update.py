@@ -143,7 +143,7 @@ def _forgotten(
         return retrained(services, lease, config, rows, salted, leaving, why)
     state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
     parameters = {
-        **described(services, config),
+        **described(services, config, case.retained),
         **found.notes,
         **cost_notes(found.work),
     }

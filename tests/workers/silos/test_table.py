@@ -12,6 +12,7 @@ from models import Artifact, Job, SiloTask
 from models.types import utcnow
 from tests.workers.silos.conftest import JOB, Silos
 from workers.silos import answer, table
+from workers.tasks import sweep
 
 
 def post(silos: Silos, job_id: str = JOB) -> str:
@@ -148,7 +149,7 @@ def test_the_sweep_removes_what_the_dead_left_and_nothing_else(silos: Silos) -> 
     assert table.answer(silos.services, rows["done"], b"of a job that is done")
     set_times(silos, rows["old"], job_id="running", created_at=now - timedelta(hours=25))
     set_times(silos, rows["running"], created_at=now - timedelta(hours=23))
-    table.sweep(silos.services)
+    sweep.run(silos.services)
     assert {row.id for row in silos.rows()} == {rows["running"], rows["unknown"]}
     shredded = [artifact for artifact in silos.artifacts() if artifact.wrapped_key is None]
     assert len(shredded) == 3

@@ -2,9 +2,9 @@
 
 import base64
 import json
+from hashlib import sha256
 from typing import Any
 
-import numpy as np
 import torch
 from sqlmodel import Session, col, select
 
@@ -18,8 +18,12 @@ from workers.fedavg.config import LocalConfig, TrainingConfig
 from workers.fedavg.held_out import is_held_out
 from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import sizes, train
-from workers.networks.files import encode_weights
+from workers.networks.files import decode_weights, encode_weights
 from workers.networks.registry import network
+from workers.unlearning.base import UnlearningRequest
+from workers.unlearning.judges import held_out
+from workers.unlearning.local_case import local_case
+from workers.unlearning.registry import make
 
 
 def register(
@@ -111,26 +115,68 @@ def published(installation: Installation) -> bytes:
     return answer.content
 
 
-def retrained(rows: dict[str, Any], gone: set[str]) -> bytes:
-    """Train as registered on the arrays themselves, sharing nothing with the service."""
+def federated(
+    rows: dict[str, Any], gone: set[str]
+) -> tuple[TrainingConfig, dict[str, ClientData], list[int]]:
+    """Return the registered training, its rows by client, and the places of unseen rows."""
     registered = small_network.manifest()
     training = registered["training"]
     config = TrainingConfig(**{**training, "local": LocalConfig(**training["local"])})
-    clients = {}
-    for client in np.unique(rows["clients"]):
-        keep = [
-            place
-            for place, (owner, record) in enumerate(
-                zip(rows["clients"], rows["records"], strict=True)
-            )
-            if owner == client
-            and record not in gone
-            and not is_held_out(config.seed, registered["held_out"], str(record))
-        ]
-        if keep:
-            clients[str(client)] = ClientData(
-                torch.from_numpy(rows["inputs"][keep]), torch.from_numpy(rows["labels"][keep])
-            )
+    places: dict[str, list[int]] = {}
+    held: list[int] = []
+    for place, (owner, record) in enumerate(zip(rows["clients"], rows["records"], strict=True)):
+        if record in gone:
+            continue
+        if is_held_out(config.seed, registered["held_out"], str(record)):
+            held.append(place)
+        else:
+            places.setdefault(str(owner), []).append(place)
+    inputs, labels = torch.from_numpy(rows["inputs"]), torch.from_numpy(rows["labels"])
+    clients = {
+        owner: ClientData(inputs[own], labels[own]) for owner, own in sorted(places.items())
+    }
+    return config, clients, held
+
+
+def retrained(rows: dict[str, Any], gone: set[str]) -> bytes:
+    """Train as registered on the arrays themselves, sharing nothing with the service."""
+    config, clients, _ = federated(rows, gone)
     named = network("logistic", small_network.SHAPE)
     trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
     return encode_weights(named.id, named.parameters, trained.weights)
+
+
+def heads_in_process(method: str, client: str) -> list[str]:
+    """Return the digests of the versions that one process makes, of registration and erasure.
+
+    The method itself is run on the arrays; the retraining that follows it is the service's.
+    """
+    rows = small_network.rows()
+    gone = set(rows["records"][rows["clients"] == client].tolist())
+    first, last = retrained(rows, set()), retrained(rows, gone)
+    heads = [first, last]
+    if method != "retrain":
+        heads.insert(1, forgotten(rows, first, method, client))
+    return [sha256(head).hexdigest() for head in heads]
+
+
+def forgotten(rows: dict[str, Any], file: bytes, method: str, client: str) -> bytes:
+    """Run a method on the arrays themselves, sharing nothing with the service."""
+    registered = small_network.manifest()
+    config, clients, held = federated(rows, set())
+    named, weights = decode_weights(file)
+    stays = torch.tensor([place for place in held if rows["clients"][place] != client])
+    unseen = ClientData(
+        torch.from_numpy(rows["inputs"])[stays], torch.from_numpy(rows["labels"])[stays]
+    )
+    case = local_case(
+        named,
+        weights,
+        UnlearningRequest(frozenset({client})),
+        config,
+        clients,
+        threads=1,
+        validation=held_out(named, unseen, threads=1),
+    )
+    found = make(method, registered["settings"].get(method)).run(case)
+    return encode_weights(named.id, named.parameters, found.weights)
