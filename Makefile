@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo demo-federated test check fmt benchmarks-ridge lock clean
+.PHONY: demo demo-federated test check fmt benchmarks-ridge flower-check lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
@@ -29,6 +29,10 @@ fmt: $(STAMPS)/dev
 # without). Colour images need torch: `make .stamps/torch` once.
 benchmarks-ridge: $(STAMPS)/benchmarks
 	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
+flower-check:
+	PYTHON=$(PYTHON) flower/check.sh $(ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -11,12 +11,12 @@ cd "$1"
 shift
 
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 \
-    -subj "/CN=Lethe trial CA" -keyout ca.key -out ca.crt 2>openssl.log
+    -subj "/CN=Lethe trial CA" -keyout ca.key -out ca.crt
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
-    -subj "/CN=localhost" -keyout server.key -out server.csr 2>>openssl.log
+    -subj "/CN=localhost" -keyout server.key -out server.csr
 echo "subjectAltName=DNS:localhost,IP:127.0.0.1" >server.ext
 openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 \
-    -extfile server.ext -out server.crt 2>>openssl.log
+    -extfile server.ext -out server.crt
 
 for node in "$@"; do
     ssh-keygen -q -t ecdsa -b 384 -N "" -C "$node" -f "$node" # Flower takes NIST curves only

@@ -8,6 +8,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.entries import parse_leaf
+from app.service.methods import NETWORK
 from models import Artifact, LogEntry
 from tests import small_network
 from tests.installation import Installation
@@ -15,6 +16,8 @@ from tests.small import pack
 from tests.workers.tasks import networks
 from workers.fedavg.held_out import is_held_out
 
+# They need a history of the training, a training of their own, proxy data or whole clients.
+REFUSING = {"exact-fun", "fats", "fed-eraser", "mode", "pga", "sisa"}
 CLIMB = ["received", "executing", "executed", "verified", "escalated", "executed", "verified"]
 
 
@@ -145,3 +148,21 @@ def test_a_method_that_lacks_something_refuses_and_names_another(
     # The records are free again: another request for them is accepted.
     again = networks.erase(installation, networks.whole("c1"), method="retrain")
     assert networks.request(installation, again).state == "certified"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_every_method_runs_from_a_request(installation: Installation) -> None:
+    """Each is certified, by itself or after the climb, or refused with a remedy."""
+    networks.register(installation)
+    ids = {
+        method: networks.submit(installation, networks.some(f"r{place}"), method=method)
+        for place, method in enumerate(NETWORK)
+    }
+    installation.drain()
+    found = {method: networks.request(installation, one) for method, one in ids.items()}
+    refused = {m: str(r.reason) for m, r in found.items() if r.state == "refused"}
+    assert {r.state for r in found.values()} == {"certified", "refused"}
+    assert set(refused) <= REFUSING
+    assert all("retrain" in reason for reason in refused.values()), refused
+    gone = {f"r{place}" for place, method in enumerate(NETWORK) if method not in refused}
+    assert networks.published(installation) == networks.retrained(small_network.rows(), gone)
