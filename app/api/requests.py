@@ -10,14 +10,15 @@ from pydantic import ValidationError
 from app.api.deps import (
     After,
     Limit,
+    Operator,
     OperatorOrAuditor,
     ServicesDep,
     Signed,
 )
 from app.api.immutable import immutable, unkept
 from app.schemas.base import Page
-from app.schemas.requests import Accepted, NewRequest, RequestSummary, RequestView
-from app.service import certificates, listing, requests
+from app.schemas.requests import Accepted, Decision, NewRequest, RequestSummary, RequestView
+from app.service import certificates, decisions, listing, requests
 from models import BearerToken
 
 router = APIRouter(prefix="/v1/requests", tags=["requests"])
@@ -77,6 +78,17 @@ def get_request(request_id: str, services: ServicesDep) -> RequestView:
 def withdraw(request_id: str, signed: Signed, services: ServicesDep) -> RequestView:
     """Withdraw a request while no worker has begun on it; signed with the same key."""
     return requests.withdraw(services, signed.by, request_id)
+
+
+@router.post("/{request_id}/decision", operation_id="decideRequest")
+def decide(
+    request_id: str,
+    wanted: Decision,
+    services: ServicesDep,
+    token: Annotated[BearerToken, Operator],
+) -> RequestView:
+    """Decide on a request of which every rung was refuted; the log names the token."""
+    return decisions.decide(services, request_id, wanted, token.name)
 
 
 @router.get("/{request_id}/certificate", operation_id="getCertificate")

@@ -147,6 +147,34 @@ def _signing_client(
     return Client(url, fingerprint(key) if keyid is None else keyid, key, log=log)
 
 
+@request.command()
+@click.argument("request_id")
+@_url
+@click.option(
+    "--token",
+    envvar="LETHE_TOKEN",
+    required=True,
+    help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
+)
+@click.option("--why", required=True, help="For the request's history; name nobody.")
+@click.argument("decision", type=click.Choice(["retry", "abandon"]))
+@_json
+def decide(
+    request_id: str, url: str, token: str, why: str, decision: str, as_json: bool
+) -> None:
+    """Decide on a request in state awaiting-decision: every rung of it was refuted.
+
+    retry puts the model back in service and makes it anew of what is retained; abandon ends
+    the request as failed. The log names the token.
+    """
+    with Client(url, token=token) as service:
+        shown = service.decide(request_id, decision, why)
+    if as_json:
+        _print_json(dict(shown))
+    else:
+        _print_rows(("request", request_id), ("state", str(shown["state"])))
+
+
 def _read_vkey(path: Path) -> NoteVerifier:
     # A byte that is not UTF-8 is not base64 either: parse_vkey names the remedy.
     return parse_vkey(path.read_bytes().decode("utf-8", "replace").strip())

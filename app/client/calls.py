@@ -117,6 +117,13 @@ def drop_release(release: str) -> Call:
     return Call("POST", path, "token", headers={"Accept": JSON})
 
 
+def decide(request_id: str, decision: str, why: str) -> Call:
+    """POST an operator's decision on a request whose ladder is spent."""
+    path = _path("v1", "requests", request_id) + "/decision"
+    body = canonical.encode({"decision": decision, "why": why})
+    return _post(path, body, JSON, "token", None)
+
+
 def register_model(manifest: Mapping[str, Any], npz: bytes | None) -> Call:
     """POST a model as a form: a manifest and, unless clients keep theirs, its rows."""
     files: dict[str, Any] = {

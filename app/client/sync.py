@@ -174,6 +174,10 @@ class Client:
         """Decide to remove all that a silent client sent for the subject; needs a token."""
         return self._object(calls.drop_release(release))
 
+    def decide(self, request_id: str, decision: str, why: str) -> Document:
+        """Decide on a request in state awaiting-decision: retry or abandon; needs a token."""
+        return self._object(calls.decide(request_id, decision, why))
+
     def models(self) -> Iterator[Document]:
         """Iterate over all models."""
         return self._items(calls.operator_get("models"))

@@ -1,8 +1,8 @@
 """Erasure requests on the wire."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, OpaqueId, Time, Wire
 
@@ -91,6 +91,20 @@ class RequestView(Wire):
     reason: str | None
     history: list[HistoryItem]
     certificate: str | None
+
+
+class Decision(Wire):
+    """An operator's decision on a request in the state awaiting-decision.
+
+    retry: the model is back in service and made anew of what is retained. abandon: the
+    request ends as failed, the model stays out of service. `why` goes into the request's
+    history; name nobody in it.
+    """
+
+    decision: Literal["retry", "abandon"]
+    why: Annotated[
+        str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")
+    ]
 
 
 class RequestSummary(Wire):

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sqlmodel import Session, col, func, select
 
 from app.errors import LetheError
+from app.ledger.entries import parse_leaf
 from app.service.context import Services
-from models import ErasureRequest, Job, Model, RequestEvent
+from models import ErasureRequest, Job, LogEntry, Model, RequestEvent
 from workers.errors import ModelError
 from workers.fedavg.base import ClientData
 from workers.networks.files import decode_weights
@@ -30,7 +31,6 @@ from workers.verifier.empirical import VERIFIER as EMPIRICAL
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.exact_retrained import VERIFIER as RETRAINED
 from workers.verifier.exact_retrained import RetrainedClaim
-from workers.verifier.policy import digest as digest_of_policy
 
 MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points
 
@@ -63,8 +63,8 @@ def prepare(services: Services, session: Session, lease: Lease, case: Case) -> J
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     assert job.before_id is not None
     before = network_before.decode(services.artifacts.get(session, job.before_id))
-    earlier = _judged_before(session, case.model, str(lease.request_id))
-    return lambda: _empirical(case, config, rows, file, before, earlier, sets, purge)
+    earlier, logged = _judged_before(session, case.model), _logged_policy(session, case.model)
+    return lambda: _empirical(case, config, rows, file, before, earlier, logged, sets, purge)
 
 
 def _same_machine(services: Services, case: Case) -> bool:
@@ -73,18 +73,26 @@ def _same_machine(services: Services, case: Case) -> bool:
     return all(said.get(name) in (value, "unknown") for name, value in here(services).items())
 
 
-def _judged_before(session: Session, model: Model, request_id: str) -> int:
-    """Return how many other requests of a model were judged: each has spent of its alpha."""
+def _judged_before(session: Session, model: Model) -> int:
+    """Return how often the model was judged: each time was a chance of a wrong PASS."""
     query = (
-        select(func.count(func.distinct(col(RequestEvent.request_id))))
+        select(func.count())
+        .select_from(RequestEvent)
         .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
-        .where(
-            ErasureRequest.model_id == model.id,
-            RequestEvent.event == "request.verified",
-            RequestEvent.request_id != request_id,
-        )
+        .where(ErasureRequest.model_id == model.id, RequestEvent.event == "request.verified")
     )
     return session.exec(query).one()
+
+
+def _logged_policy(session: Session, model: Model) -> str:
+    """Return the digest of the policy as the log has it: nobody can change it there."""
+    query = (
+        select(LogEntry.leaf)
+        .where(LogEntry.event == "model.registered", LogEntry.ref == model.ref)
+        .order_by(col(LogEntry.index))
+    )
+    registered = session.exec(query).first()
+    return "" if registered is None else parse_leaf(registered).digests.get("policy", "")
 
 
 def _retrained(
@@ -131,6 +139,7 @@ def _empirical(
     file: bytes,
     before: Before,
     earlier: int,
+    logged: str,
     sets: RetainedSetClaim,
     purge: PurgeClaim,
 ) -> Judged:
@@ -168,11 +177,11 @@ def _empirical(
         retained_before=answers(before.model, retained),
         retained_after=answers(file, retained),
         policy=policy,
-        policy_digest=digest_of_policy(policy),
+        policy_digest=logged,
         requests_before=earlier,
         seed=seed,
     )
-    details = {"policy": digest_of_policy(policy), "seed": seed.hex()}
+    details = {"policy": logged, "seed": seed.hex()}
     return Judged(EMPIRICAL.id, EMPIRICAL.version, EMPIRICAL.verify(claim), details)
 
 

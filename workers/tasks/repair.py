@@ -12,6 +12,8 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.decisions import AWAITING
+from app.service.queue import PARKED
 from app.steps import reached
 from models import ErasureRequest, Job, Model, Verification
 from workers.tasks import checkpoints, draft, family, versions
@@ -151,4 +153,10 @@ def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> 
     model = tx.session.get_one(Model, lease.model_id)
     model.state, model.failure = "quarantined", reason
     record_model_event(tx, model.ref, "model.quarantined", {})
-    fail(services, tx, job, reason)
+    if model.config["data"] == "masked":
+        fail(services, tx, job, reason)  # there is nothing here that anybody could decide on
+        return
+    request = tx.session.get_one(ErasureRequest, lease.request_id)
+    request.state, request.reason = AWAITING, reason
+    record_request_event(tx, request, "request.awaiting-decision", {"reason": reason})
+    advance(tx, lease, PARKED)

@@ -6,6 +6,7 @@ where a few remembered ones show that no average would.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
 from workers.errors import RefusedError
@@ -29,18 +30,25 @@ TAILS = (0.01, 0.001)  # false positive rates of which papers report
 
 
 def controls(policy: Policy, before: Setting) -> list[Measurement]:
-    """Return for each attack what must be shown before unlearning: more than 1/2 + tau.
+    """Return for each attack what must be shown before unlearning: an AUC above 1/2 + tau.
 
     Then an unchanged model could not pass: the same numbers would have to lie on both sides
-    of 1/2 + tau.
+    of 1/2 + tau. No threshold has an accuracy above its AUC, so the AUC alone is tested.
     """
     margin = (0.5 + policy.tau, inf)
-    threshold = f"greater than 1/2 + {policy.tau:g} before unlearning"
-    return [
-        measured
-        for name in policy.attacks
-        for measured in _chance(f"control:{name}", _scores(name, before), margin, threshold)
-    ]
+    threshold = f"AUC greater than 1/2 + {policy.tau:g} before unlearning"
+    found: list[Measurement] = []
+    for attack in policy.attacks:
+        name, scores = f"control:{attack}", _scores(attack, before)
+        if isinstance(scores, str):
+            found.append(unmeasured(name, scores, margin, threshold))
+            continue
+        measured = _auc(name, scores, margin, threshold)
+        if scores.threshold is not None:
+            accuracy = _accuracy(name, scores, margin, threshold).value
+            measured = replace(measured, value=f"{measured.value}; accuracy {accuracy}")
+        found.append(measured)
+    return found
 
 
 def tests(policy: Policy, after: Setting) -> list[Measurement]:
@@ -64,14 +72,14 @@ def _scores(attack: str, setting: Setting) -> Scores | str:
 
 
 def _chance(
-    label: str, scores: Scores | str, margin: Interval, threshold: str
+    attack: str, scores: Scores | str, margin: Interval, threshold: str
 ) -> list[Measurement]:
     """Return accuracy, where a threshold is fixed beforehand, and AUC."""
     if isinstance(scores, str):
-        return [unmeasured(f"{label}:auc", scores, margin, threshold)]
-    found = [_auc(f"{label}:auc", scores, margin, threshold)]
+        return [unmeasured(f"{attack}:auc", scores, margin, threshold)]
+    found = [_auc(f"{attack}:auc", scores, margin, threshold)]
     if scores.threshold is not None:
-        found.insert(0, _accuracy(f"{label}:accuracy", scores, margin, threshold))
+        found.insert(0, _accuracy(f"{attack}:accuracy", scores, margin, threshold))
     return found
 
 

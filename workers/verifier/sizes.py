@@ -49,7 +49,7 @@ def minimum_guesses(tau: float, level: float, power: float = 0.8) -> int:
     Raises RefusedError where two million guesses would not do.
     """
     root = float(-ndtri(level / 2) + ndtri((1 + power) / 2)) / (2 * tau)
-    start = 2 * int(0.48 * min(root**2, LARGEST))  # the exact n is above the normal one
+    start = 2 * int(0.48 * min(root**2, 3 * LARGEST))  # exactly it is above the normal n
     while start < LARGEST:
         sizes = np.arange(start, start + BLOCK, 2)
         short = _accuracy_power(sizes, tau, level) < power
@@ -90,9 +90,8 @@ def _accuracy_power(
     guesses: np.ndarray[tuple[int], np.dtype[np.int64]], tau: float, level: float
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     # The most that may be right: Clopper–Pearson's upper end is inside if and only if so few
-    # are improbable at 1/2 + tau. The least is its mirror image.
+    # are improbable at 1/2 + tau. The least is its mirror image. NaN: none is improbable.
     most = np.floor(bdtrik(level / 2, guesses, 0.5 + tau))
-    most = np.where(bdtr(np.maximum(most, 0), guesses, 0.5 + tau) < level / 2, most, most - 1)
     least = guesses - most
     possible = most >= least
     upto = np.where(possible, most, 0)

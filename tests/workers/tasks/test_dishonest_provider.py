@@ -186,14 +186,15 @@ def test_damage_that_a_refit_cannot_mend_quarantines_the_model(
     later = ready.caller.erase_records("r2").json()["id"]
     ready.drain()
     shown = ready.caller.http.get(f"/v1/requests/{request}").json()
-    assert shown["state"] == "failed"
+    assert shown["state"] == "awaiting-decision"
     assert "also after a refit" in shown["reason"]
     with Session(ready.services.engine) as session:
         assert not session.exec(select(Certificate)).all()
         report = session.exec(select(Verification)).one().report
         assert session.exec(select(Model)).one().state == "quarantined"
         drafts = session.exec(select(Artifact).where(Artifact.kind == "draft")).all()
-        assert [artifact.wrapped_key for artifact in drafts] == [None, None]
+        # Whoever retries goes on from the second draft.
+        assert [artifact.wrapped_key is None for artifact in drafts] == [True, False]
     failed = [check["number"] for check in report["checks"] if not check["passed"]]
     assert number in failed, report
     # What was acknowledged waits: nothing is done to a model that nobody understands.

@@ -41,7 +41,7 @@ def test_an_honest_claim_passes_and_says_what_was_tested() -> None:
     assert "power at level 0.0025" in samples.value
     assert "at least 320 pairs" in samples.threshold
     for attack in POLICY.attacks:
-        for part in (f"control:{attack}:accuracy", f"{attack}:accuracy", f"{attack}:auc"):
+        for part in (f"control:{attack}", f"{attack}:accuracy", f"{attack}:auc"):
             check = named(report, part)
             assert check.interval is not None
             low, high = map(float, check.interval)
@@ -53,6 +53,15 @@ def test_an_honest_claim_passes_and_says_what_was_tested() -> None:
 
 def test_the_verdict_can_be_repeated() -> None:
     assert VERIFIER.verify(HONEST) == VERIFIER.verify(simulated(1))
+
+
+def test_the_sample_is_of_the_seed_and_of_the_published_digest() -> None:
+    def measured(claim: EmpiricalClaim) -> str:
+        return named(VERIFIER.verify(claim), "shokri:auc").value
+
+    assert measured(replace(HONEST, seed=HONEST.seed[::-1])) != measured(HONEST)
+    other = replace(HONEST, published_digest="0" * 64, model="0" * 64)
+    assert measured(other) != measured(HONEST)
 
 
 def refuted(claim: EmpiricalClaim) -> set[str]:
@@ -91,8 +100,8 @@ def test_without_memory_before_nothing_can_be_shown() -> None:
 def test_small_samples_are_refused() -> None:
     assert undecided(simulated(4, World(rows=(100, 120, 300)))) == {"samples", "attacks"}
     assert undecided(simulated(4, World(rows=(500, 600, 150)))) == {"samples", "attacks"}
-    few = under(replace(POLICY, minimum_others=300))
-    assert undecided(few) == {"samples", "attacks"}
+    for more in ({"minimum_others": 300}, {"minimum_pairs": 500}, {"power": 0.999}):
+        assert undecided(under(replace(POLICY, **more))) == {"samples", "attacks"}
 
 
 def test_a_later_request_needs_larger_samples() -> None:
@@ -177,9 +186,9 @@ def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> Non
 def test_attacks_by_reference_models() -> None:
     policy = replace(POLICY, attacks=("lira", "rmia"))
     assert undecided(under(policy)) == {
-        f"{prefix}{name}:{part}"
+        label
         for name in policy.attacks
-        for prefix, part in (("control:", "auc"), ("", "auc"), ("", "tail"))
+        for label in (f"control:{name}", f"{name}:auc", f"{name}:tail")
     }
     # Twenty models, trained on half of the rows each: LiRA is online.
     labels = np.concatenate([HONEST.forget_labels, HONEST.pool_labels])
@@ -190,7 +199,9 @@ def test_attacks_by_reference_models() -> None:
     references = ReferenceModels(logits + 0.3 * rng.normal(size=logits.shape), included)
     report = VERIFIER.verify(under(policy, references=references))
     assert report.result == "PASS"
-    assert float(named(report, "control:lira:accuracy").value.split()[0]) > 0.95
+    assert float(named(report, "control:lira").value.split()[0]) > 0.95
+    assert "; accuracy 1.0000 (920 of 920" in named(report, "control:lira").value
+    assert "; accuracy" not in named(report, "control:rmia").value
     assert refuted(noop(under(policy, references=references))) >= {"lira:auc", "rmia:auc"}
 
 

@@ -9,6 +9,7 @@ from scipy import optimize, stats
 
 from workers.errors import RefusedError
 from workers.verifier.attacks.attack import References, Setting, best_threshold
+from workers.verifier.attacks.lira import ENOUGH as MANY
 from workers.verifier.attacks.lira import likelihood_ratio, lira
 from workers.verifier.attacks.outputs import Outputs, log_odds, losses
 from workers.verifier.attacks.registry import ATTACKS
@@ -134,6 +135,16 @@ def test_lira_online_and_offline_by_scipy() -> None:
         / np.sqrt(((reference - reference.mean(axis=0)) ** 2).sum() / 6)
     )
     assert likelihood_ratio(target, reference, included, online=False) == pytest.approx(offline)
+
+
+def test_lira_with_many_models_has_a_variance_for_each_row() -> None:
+    reference = np.random.default_rng(6).normal(size=(2 * MANY, 3)) * [1.0, 2.0, 5.0]
+    included = np.repeat([[True], [False]], MANY, axis=0).repeat(3, axis=1)
+    target = np.array([0.5, 1.0, -2.0])
+    sides = reference[:MANY], reference[MANY:]
+    logs = [stats.norm.logpdf(target, x.mean(axis=0), x.std(axis=0, ddof=1)) for x in sides]
+    found = likelihood_ratio(target, reference, included, online=True)
+    assert found == pytest.approx(logs[0] - logs[1])
 
 
 def test_rmia_by_its_definition() -> None:
