@@ -162,7 +162,7 @@ def _signing_client(
 def decide(
     request_id: str, url: str, token: str, why: str, decision: str, as_json: bool
 ) -> None:
-    """Decide on a request in state awaiting-decision: every rung of it was refuted.
+    """Decide on a request in state needs-decision: every rung of it was refuted.
 
     retry puts the model back in service and makes it anew of what is retained; abandon ends
     the request as failed. The log names the token.

@@ -168,7 +168,7 @@ class AsyncClient:
         return await self._object(calls.drop_release(release))
 
     async def decide(self, request_id: str, decision: str, why: str) -> Document:
-        """Decide on a request in state awaiting-decision: retry or abandon; needs a token."""
+        """Decide on a request in state needs-decision: retry or abandon; needs a token."""
         return await self._object(calls.decide(request_id, decision, why))
 
     def models(self) -> AsyncIterator[Document]:

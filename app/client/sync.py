@@ -175,7 +175,7 @@ class Client:
         return self._object(calls.drop_release(release))
 
     def decide(self, request_id: str, decision: str, why: str) -> Document:
-        """Decide on a request in state awaiting-decision: retry or abandon; needs a token."""
+        """Decide on a request in state needs-decision: retry or abandon; needs a token."""
         return self._object(calls.decide(request_id, decision, why))
 
     def models(self) -> Iterator[Document]:

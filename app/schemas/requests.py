@@ -94,7 +94,7 @@ class RequestView(Wire):
 
 
 class Decision(Wire):
-    """An operator's decision on a request in the state awaiting-decision.
+    """An operator's decision on a request in the state needs-decision.
 
     retry: the model is back in service and made anew of what is retained. abandon: the
     request ends as failed, the model stays out of service. `why` goes into the request's

@@ -17,7 +17,7 @@ from app.service.releases import close_releases
 from app.service.requests import close, find, view
 from models import Job, Model
 
-AWAITING = "awaiting-decision"
+AWAITING = "needs-decision"
 
 
 def decide(services: Services, request_id: str, wanted: Decision, operator: str) -> RequestView:

@@ -16,7 +16,7 @@ FULL = ("cifar-full", "cifar", "mnist", "digits", "quick")  # judged, drawn and 
 TABLE3 = (*FULL, "iid", "resnet-full", "resnet")
 SMALL = {"channels": 1, "height": 8, "width": 8, "classes": 10}
 SIZES: tuple[tuple[str, str, Mapping[str, int]], ...] = (
-    ("alpha-0.1", "SimpleCNN", SMALL),
+    ("digits", "SimpleCNN", SMALL),
     ("vit", "ViT-Lite", SMALL),
     ("resnet", "ResNet-18", {}),
 )
@@ -110,7 +110,7 @@ def _kcu(known: Mapping[str, Seeds]) -> str:
     if "digits" in known:
         text += f"## HF-KCU, Table 4: components\n\n{kcu_tables.table4(known['digits'])}\n"
         text += f"## HF-KCU, Table 5: damping\n\n{kcu_tables.table5(known['digits'])}\n"
-    if alphas := pick("alpha-0.1", "alpha-0.5", "alpha-1"):
+    if alphas := pick("digits", "alpha-0.5", "alpha-1"):
         text += f"## HF-KCU, Table 6: skew\n\n{kcu_tables.sweep('α', alphas)}\n"
     if clients := pick("clients-10", "clients-100", "clients-200"):
         text += f"## HF-KCU, Table 7: clients\n\n{kcu_tables.sweep('clients', clients)}\n"

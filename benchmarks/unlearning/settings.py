@@ -47,12 +47,12 @@ class Setting:
 DIGITS = Setting(
     name="digits",
     data="digits",
-    about="digits, Dirichlet 0.1, SimpleCNN, 20 rounds of 5 epochs",
+    about="400 digits, Dirichlet 0.1, SimpleCNN, 20 rounds of 5 epochs",
     plan="everything",
+    rows=400,
     alpha=0.1,
     rate=0.05,
 )
-SMALL = replace(DIGITS, rows=400)  # of the tables along one quantity
 CIFAR = Setting(
     name="cifar",
     data="cifar10",
@@ -63,7 +63,7 @@ CIFAR = Setting(
 
 _ALL = (
     replace(
-        SMALL,
+        DIGITS,
         name="quick",
         about="400 rows of digits, 5 rounds of 2 epochs: for a look, not for the claims",
         plan="all",
@@ -112,16 +112,16 @@ _ALL = (
         momentum=0.0,
         large=True,
     ),
-    replace(SMALL, name="iid", about="400 digits, IID", plan="puf", alpha=None),
+    replace(DIGITS, name="iid", about="400 digits, IID", plan="puf", alpha=None),
     replace(
-        SMALL,
+        DIGITS,
         name="samples",
         about="400 digits, Dirichlet 0.1, half of the rows of every client go",
         plan="puf",
         request="half-of-each",
     ),
     replace(
-        SMALL,
+        DIGITS,
         name="samples-iid",
         about="400 digits, IID, half of the rows of every client go",
         plan="puf",
@@ -129,7 +129,7 @@ _ALL = (
         alpha=None,
     ),
     replace(
-        SMALL,
+        DIGITS,
         name="two",
         about="400 digits, Dirichlet 0.1, the two largest clients go",
         plan="puf",
@@ -153,7 +153,7 @@ _ALL = (
         momentum=0.0,
     ),
     replace(
-        SMALL,
+        DIGITS,
         name="vit",
         about="400 digits, Dirichlet 0.1, a small ViT-Lite",
         plan="scale",
@@ -161,7 +161,7 @@ _ALL = (
         shape=(("embedding", 64), ("heads", 4), ("layers", 3), ("patch", 2)),
     ),
     replace(
-        SMALL,
+        DIGITS,
         name="poisoned",
         about="400 digits, IID, one client of ten poisons half of its rows towards class 7",
         plan="backdoor",
@@ -170,21 +170,22 @@ _ALL = (
     ),
     *(
         replace(
-            SMALL,
+            DIGITS,
             name=f"alpha-{alpha:g}",
             about=f"400 digits, Dirichlet {alpha:g}, 10 clients",
             plan="scale",
             alpha=alpha,
         )
-        for alpha in (0.1, 0.5, 1.0)
+        for alpha in (0.5, 1.0)
     ),
     *(
         replace(
             DIGITS,
             name=f"clients-{clients}",
-            about=f"digits, Dirichlet 1, {clients} clients, 20 rounds of 2",
+            about=f"all digits, Dirichlet 1, {clients} clients, 20 rounds of 2",
             plan="scale",
             alpha=1.0,
+            rows=None,
             clients=clients,
             epochs=2.0,
         )

@@ -32,7 +32,7 @@ class Verdict:
         """Whether the three targets are met: compute, forgetting, test accuracy."""
         if self.refused:
             return False, False, False
-        return self.cheaper >= CHEAPER, self.share >= CLOSED, self.test >= -LOST
+        return self.cheaper >= CHEAPER, self.share <= CLOSED, self.test >= -LOST
 
 
 def verdicts(seeds: Seeds, labels: tuple[str, ...] = JUDGED) -> list[Verdict]:

@@ -22,6 +22,7 @@ from workers.unlearning.local_case import divide
 VALIDATION = 3  # every third held-out row may guard steps, the others are the test set
 GUARDING = 100  # rows at most: every trial of a step costs a forward pass of each
 TESTED = 3000  # held-out rows at most, drawn by seed 0: the same for all seeds
+FEW = 1000  # where fewer are held out, training rows that were not drawn are test rows, too
 POISON = 7  # the class that the trigger is trained to be read as
 INK = 96  # of 240: brighter pixels of a digit are its class, the others background
 
@@ -59,8 +60,12 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
     if len(held) > TESTED:
         held = np.sort(stream(0, "tested").choice(held, TESTED, replace=False))
     learned = np.flatnonzero(~images.is_test)
+    spare = learned[:0]
     if setting.rows is not None and setting.rows < len(learned):
-        learned = np.sort(stream(seed, "rows").choice(learned, setting.rows, replace=False))
+        drawn = np.sort(stream(seed, "rows").choice(learned, setting.rows, replace=False))
+        if len(held) < FEW:
+            spare = np.setdiff1d(learned, drawn)
+        learned = drawn
     owners = _owners(setting, images.labels[learned], seed)
     names = np.array([f"client-{owner:03d}" for owner in owners])
     masked = setting.data == "digit-masks"
@@ -69,7 +74,7 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
     if masked:
         clients = {name: _contrast(part, int(name[-3:])) for name, part in clients.items()}
     guards = np.arange(len(held)) % VALIDATION == 0
-    test = data.only(torch.from_numpy(held[~guards]))
+    test = data.only(torch.from_numpy(np.concatenate([held[~guards], spare])))
     triggered = None
     if setting.poisoned:
         bad = min(clients)

@@ -158,5 +158,5 @@ def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> 
         return
     request = tx.session.get_one(ErasureRequest, lease.request_id)
     request.state, request.reason = AWAITING, reason
-    record_request_event(tx, request, "request.awaiting-decision", {"reason": reason})
+    record_request_event(tx, request, "request.needs-decision", {"reason": reason})
     advance(tx, lease, PARKED)

@@ -445,7 +445,7 @@ def test_a_chain_that_does_not_lead_to_the_version_is_not_certified(
     monkeypatch.setattr(batch, "prove", prove)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
-    assert states(three, *requests) == ["certified", "awaiting-decision", "verifying"]
+    assert states(three, *requests) == ["certified", "needs-decision", "verifying"]
     with Session(three.services.engine) as session:
         assert len(session.exec(select(Certificate)).all()) == 1
         assert session.exec(select(Model)).one().state == "quarantined"

@@ -27,7 +27,7 @@ def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(erase, "_rewrite", leave_in)
     request = ready.caller.erase_records("r1", "r6").json()["id"]
     ready.drain()
-    assert state(ready, request) == "awaiting-decision"
+    assert state(ready, request) == "needs-decision"
     monkeypatch.undo()
     return str(request)
 
@@ -52,13 +52,13 @@ def test_a_retry_is_logged_and_judged_again(ready: Installation, spent: str) -> 
     assert decide(ready, spent, "retry") == 200
     ready.drain()
     # The rows are still in their block: the verifier is not talked round by a decision.
-    assert state(ready, spent) == "awaiting-decision"
+    assert state(ready, spent) == "needs-decision"
     events = history(ready, spent)
     assert events[-4:] == [
         "request.decided",
         "request.executed",
         "request.verified",
-        "request.awaiting-decision",
+        "request.needs-decision",
     ]
     with Session(ready.services.engine) as session:
         said = session.exec(

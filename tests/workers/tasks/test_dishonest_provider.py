@@ -186,7 +186,7 @@ def test_damage_that_a_refit_cannot_mend_quarantines_the_model(
     later = ready.caller.erase_records("r2").json()["id"]
     ready.drain()
     shown = ready.caller.http.get(f"/v1/requests/{request}").json()
-    assert shown["state"] == "awaiting-decision"
+    assert shown["state"] == "needs-decision"
     assert "also after a refit" in shown["reason"]
     with Session(ready.services.engine) as session:
         assert not session.exec(select(Certificate)).all()

@@ -141,5 +141,5 @@ def test_statistics_before_that_are_others_are_noticed(
     accepted = installation.caller.erase_records("r0")
     installation.drain()
     shown = installation.caller.http.get(f"/v1/requests/{accepted.json()['id']}").json()
-    assert shown["state"] == "awaiting-decision"
+    assert shown["state"] == "needs-decision"
     assert "5 posterior" in shown["reason"]

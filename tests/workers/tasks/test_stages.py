@@ -213,7 +213,7 @@ def test_a_verifier_notices_rows_of_the_client_that_remain(
     monkeypatch.setattr("workers.tasks.batch.meant", leave_one)
     request = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
     ready.drain()
-    assert state(ready, request) == "awaiting-decision"
+    assert state(ready, request) == "needs-decision"
 
 
 def test_a_failed_fit_leaves_no_upload_behind(

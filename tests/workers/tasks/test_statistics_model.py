@@ -275,7 +275,7 @@ def test_a_block_that_was_left_in_is_noticed(
 
     monkeypatch.setattr(FeatureVault, "rewrite", lambda *_: None)
     request_id = erase(installation, {"level": "client", "client": "c1"})
-    assert state(installation, request_id) == "awaiting-decision"
+    assert state(installation, request_id) == "needs-decision"
     with Session(installation.services.engine) as session:
         assert session.get(Certificate, request_id) is None
         request = session.get_one(ErasureRequest, request_id)
