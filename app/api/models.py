@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.api.deps import (
     MAX_NUMBER,
@@ -80,7 +80,7 @@ def register(
 ) -> ModelView:
     """Register a ridge head or a network; a worker fits it and it becomes ready."""
     try:
-        wanted = MANIFEST.validate_json(sent.manifest)
+        wanted = _read(sent.manifest)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
     shown = registration.register(services, wanted, _first_rows(services, wanted, sent.data))
@@ -88,17 +88,17 @@ def register(
     return shown
 
 
-def _family(manifest: Any) -> str:
-    """Return which manifest is meant; those written before there were networks say nothing."""
-    return str(manifest.get("family", "ridge")) if isinstance(manifest, dict) else "ridge"
+class _Family(BaseModel):
+    """Which manifest is meant; those written before there were networks say nothing."""
+
+    family: Any = "ridge"
 
 
-MANIFEST: TypeAdapter[NewModel | NewNetwork] = TypeAdapter(
-    Annotated[
-        Annotated[NewModel, Tag("ridge")] | Annotated[NewNetwork, Tag("network")],
-        Discriminator(_family),
-    ]
-)
+def _read(manifest: bytes) -> NewModel | NewNetwork:
+    """Return a manifest of either kind. Raises ValidationError in the words of its kind."""
+    if _Family.model_validate_json(manifest).family == "network":
+        return NewNetwork.model_validate_json(manifest)
+    return NewModel.model_validate_json(manifest)
 
 
 def _first_rows(

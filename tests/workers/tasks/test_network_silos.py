@@ -11,6 +11,7 @@ from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
 from tests.workers.tasks import networks
+from workers.fedavg.base import ClientData
 from workers.silos.engine import silo_of
 from workers.tasks.network_rows import client_rows
 
@@ -101,5 +102,5 @@ def test_the_small_network_uses_both_silos() -> None:
     assert {silo_of(client, 2) for client in clients} == {0, 1}
 
 
-def _gone(*_: object) -> None:
+def _gone(*_: object) -> ClientData:
     raise OSError

@@ -2,19 +2,26 @@
 
 import json
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pytest
 from sqlmodel import Session, select
 
 from app.ledger.entries import parse_leaf
+from app.ledger.sequencer import Ledger
+from app.schemas.networks import NetworkChoice, VerificationTerms
 from app.service.methods import NETWORK
+from app.settings import Settings
 from models import Artifact, LogEntry
 from tests import small_network
-from tests.installation import Installation
+from tests.installation import Installation, install
 from tests.small import pack
 from tests.workers.tasks import networks
 from workers.fedavg.held_out import is_held_out
+from workers.networks import registry as architectures
+from workers.unlearning import registry as unlearning
+from workers.verifier.attacks.registry import ATTACKS
 
 # They need a history of the training, a training of their own, proxy data or whole clients.
 REFUSING = {"exact-fun", "fats", "fed-eraser", "mode", "pga", "sisa"}
@@ -166,3 +173,115 @@ def test_every_method_runs_from_a_request(installation: Installation) -> None:
     assert all("retrain" in reason for reason in refused.values()), refused
     gone = {f"r{place}" for place, method in enumerate(NETWORK) if method not in refused}
     assert networks.published(installation) == networks.retrained(small_network.rows(), gone)
+
+
+def test_the_names_that_the_api_knows_are_those_there_are() -> None:
+    assert sorted(NETWORK) == list(unlearning.known())
+    named = NetworkChoice.model_json_schema()["properties"]["id"]["enum"]
+    assert sorted(named) == list(architectures.known())
+    attacks = VerificationTerms.model_json_schema()["properties"]["attacks"]["items"]["enum"]
+    assert sorted(attacks) == sorted(ATTACKS)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log(
+    installation: Installation,
+) -> None:
+    never = {"rise": 0.0, "trials": 1}  # one step of sixteen times the paper's, at no cost
+    networks.register(installation, settings={"puf-special": {"guard": never}})
+    request_id = networks.erase(installation, networks.whole("c1"))
+    assert networks.events(installation, request_id) == [
+        "received",
+        "executing",
+        "escalated",
+        "executed",
+        "verified",
+        "certified",
+    ]
+    method = networks.statement(installation, request_id).predicate.method
+    assert method.id == "retrain"
+    assert method.parameters["escalated"] == "puf-special: NoSafeStep"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_requests_that_wait_for_one_another_are_forgotten_in_one_step(
+    settings: Settings, ledger: Ledger
+) -> None:
+    waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
+    with install(settings.model_copy(update=waiting)) as made:
+        networks.register(made)
+        scopes = [networks.whole("c1"), networks.some("r0"), networks.some("r2", "r3")]
+        ids = [networks.submit(made, scope) for scope in scopes]
+        made.drain()
+        assert [networks.request(made, one).state for one in ids] == ["certified"] * 3
+        # Registration, one update for all, one retraining for all.
+        assert [version.rung for version in networks.versions(made)] == [0, 0, 1]
+        counts = [networks.statement(made, one).predicate.scope.records for one in ids]
+        assert counts == [30, 1, 2]
+        rows = small_network.rows()
+        gone = {"r0", "r2", "r3", *rows["records"][rows["clients"] == "c1"].tolist()}
+        assert networks.published(made) == networks.retrained(rows, gone)
+        made.check()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_masks_are_learned_and_forgotten_too(installation: Installation) -> None:
+    rng = np.random.default_rng(0)
+    masks = rng.integers(2, size=(12, 16, 16))
+    rows = {
+        "inputs": (masks[:, None] * 200).astype(np.uint8),
+        "labels": masks,
+        "clients": np.array([f"c{place % 3}" for place in range(12)]),
+        "records": np.array([f"r{place}" for place in range(12)]),
+    }
+    shape = {"channels": 1, "height": 16, "width": 16, "classes": 2, "features": 8}
+    networks.register(
+        installation,
+        rows,
+        classes=["background", "object"],
+        network={"id": "res-unet", "parameters": shape},
+        input_shape=[1, 16, 16],
+        training={"rounds": 1, "local": {"loss": "cross-entropy+dice", "learning_rate": 0.01}},
+        settings={},
+    )
+    request_id = networks.erase(installation, networks.whole("c1"), method="retrain")
+    asked = networks.request(installation, request_id)
+    assert asked.state == "certified", asked.reason
+    found = networks.statement(installation, request_id).predicate
+    assert found.guarantee.class_ == "exact-retrained"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"input_shape": [7]}, "input_shape"),
+        (
+            {"network": {"id": "logistic", "parameters": {"features": 6, "classes": 4}}},
+            "4 clas",
+        ),
+        ({"network": {"id": "logistic", "parameters": {"depth": 2}}}, "parameters"),
+        ({"settings": {"puf-special": {"speed": 2}}}, "puf-special: unknown settings"),
+        ({"policy": {**small_network.manifest()["policy"], "tau": "9"}}, "tau"),
+    ],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_registration_that_makes_no_model_fails_and_says_why(
+    installation: Installation, changes: dict[str, Any], reason: str
+) -> None:
+    caller = installation.caller
+    arrays = small_network.rows()
+    if "input_shape" in changes:
+        arrays["inputs"] = np.zeros((120, 7), np.float32)
+    answer = caller.operator(
+        "POST",
+        "/v1/models",
+        files={"data": ("rows.npz", pack(arrays))},
+        data={"manifest": json.dumps(small_network.manifest(**changes))},
+    )
+    assert answer.status_code == 201, answer.text
+    installation.drain()
+    failed = networks.model(installation)
+    assert failed.state == "failed"
+    assert reason in str(failed.failure)
+    with Session(installation.services.engine) as session:
+        assert [a.wrapped_key for a in session.exec(select(Artifact))] == [None]
