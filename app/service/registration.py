@@ -30,7 +30,7 @@ def register(
         ConflictError: The reference is taken by another registration.
     """
     pinned = _pinned(wanted)
-    digest = hashlib.sha256(canonical.encode(pinned)).hexdigest()
+    digest = digest_of(pinned)
     policy = {}
     if isinstance(wanted, NewNetwork):
         # By itself too: certificates name the policy by this digest.
@@ -65,6 +65,16 @@ def register(
     if job_id is not None:
         services.dispatcher.nudge(job_id)
     return shown
+
+
+def pinned_of(model: Model) -> dict[str, Any]:
+    """Return what a model was registered with, as its row has it now."""
+    return {name: getattr(model, name) for name in ("config", "classes", "method", "extractor")}
+
+
+def digest_of(pinned: dict[str, Any]) -> str:
+    """Return the digest by which the log holds a model to its registration."""
+    return hashlib.sha256(canonical.encode(pinned)).hexdigest()
 
 
 def _pinned(wanted: NewModel | NewNetwork) -> dict[str, Any]:
@@ -108,6 +118,5 @@ def _same(
             Contribution.model_id == model.id, col(Contribution.keyid).is_(None)
         )
     ).first()
-    known = {name: getattr(model, name) for name in pinned}
     sent = None if upload is None else registry.digest_of(upload)
-    return known == pinned and first == sent
+    return pinned_of(model) == pinned and first == sent

@@ -11,8 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from workers.errors import RefusedError
 from workers.networks.base import Architecture, divides, image, positive
 from workers.networks.initial import transformer
+
+DEEPEST = 256  # each layer takes time to make before its weights can be counted
 
 
 class Layer(nn.Module):
@@ -66,6 +69,8 @@ class ViTLite(nn.Module):
         heads: int,
     ) -> None:
         positive(channels=channels, classes=classes, patch=patch, layers=layers, heads=heads)
+        if layers > DEEPEST:
+            raise RefusedError(f"layers must be at most {DEEPEST}")
         divides(patch, height=height, width=width)
         divides(heads, embedding=embedding)
         super().__init__()

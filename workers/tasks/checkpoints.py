@@ -3,6 +3,8 @@
 They hold weights that may have seen what is being erased, so they go with the stage.
 """
 
+import os
+
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Transaction
@@ -26,7 +28,13 @@ def save(services: Services, lease: Lease, data: bytes) -> None:
     Raises:
         LeaseLostError: Another worker holds the job now: it goes on, this one stops.
     """
+    _keep(services, lease, data)
+    reached("execute.checkpoint")
+    with services.reading() as session:
+        services.artifacts.unlink_shredded(session)
 
+
+def _keep(services: Services, lease: Lease, data: bytes) -> None:
     def effect(tx: Transaction) -> None:
         job = _held(tx, lease)
         if job.checkpoint_id is not None:
@@ -34,7 +42,24 @@ def save(services: Services, lease: Lease, data: bytes) -> None:
         job.checkpoint_id = services.artifacts.put(tx.session, "checkpoint", data).id
 
     services.ledger.transact(effect, checkpoint=False)
-    reached("execute.checkpoint")
+
+
+def discard(services: Services, lease: Lease) -> None:
+    """Destroy the checkpoint of a stage that must begin anew. Raises LeaseLostError."""
+    services.ledger.transact(lambda tx: let_go(services, tx, lease), checkpoint=False)
+
+
+def draw_once(services: Services, lease: Lease) -> bytes:
+    """Return the stage's 32 random bytes: drawn when it first began, the same ever after.
+
+    Were they drawn anew, who kills a judge before an unwelcome verdict could try another.
+    """
+    with services.reading() as session:
+        drawn = load(services, session, lease)
+    if drawn is None:
+        drawn = os.urandom(32)
+        _keep(services, lease, drawn)
+    return drawn
 
 
 def let_go(services: Services, tx: Transaction, lease: Lease) -> None:

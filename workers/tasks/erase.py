@@ -152,6 +152,7 @@ def _commit(
             artifacts=shredded,
             blocks=[rewritten[subject] for subject in member.owned()],
             feature_rows=len(member.salts),
+            rows_gone=list(update.rows_gone),
         )
         drafts.append(draft.store(services, session, plan))
     reached("execute.written")

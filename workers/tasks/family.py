@@ -54,8 +54,13 @@ class Family(Protocol):
     def refit(self, services: Services, lease: Lease, model: Model) -> Made:
         """Return the version that is made anew of the retained rows: the last rung."""
 
-    def prepare(self, services: Services, session: Session, lease: Lease, case: Case) -> Judge:
-        """Load what an executed job left to be judged; the result judges it."""
+    def prepare(
+        self, services: Services, session: Session, lease: Lease, case: Case, seed: bytes
+    ) -> Judge:
+        """Load what an executed job left to be judged; the result judges it.
+
+        seed: 32 random bytes that nobody knew when the job was executed.
+        """
 
 
 def of(model: Model) -> Family:

@@ -5,37 +5,47 @@ certificate, as the statistics before are for ridge heads.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from workers.fedavg.base import ClientData
-from workers.tasks.network_rows import Holdings
+from workers.tasks.network_rows import ClientRows, Holdings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Before:
-    """The model file before, and the rows that went with their ids, clients and use.
+    """The model file before, and the rows that went, with their clients, ids and salts.
 
-    held (n,) bool: those that were never trained on.
+    What is held out among them is not said: whoever reads this computes it.
     """
 
     model: bytes
     records: list[str]
     clients: list[str]
-    held: NDArray[np.bool_]
+    salts: list[bytes]
     data: ClientData
 
+    def holdings(self, is_held_out: Callable[[str], bool]) -> Holdings:
+        """Return the rows as their clients held them."""
+        found = {}
+        for client in sorted(set(self.clients)):
+            own = [place for place, name in enumerate(self.clients) if name == client]
+            records = [self.records[place] for place in own]
+            held = np.array([is_held_out(record) for record in records], dtype=np.bool_)
+            found[client] = ClientRows(records, self.data.only(torch.tensor(own)), held)
+        return found
 
-def encode(model: bytes, rows: Holdings, leaving: Collection[str]) -> bytes:
+
+def encode(
+    model: bytes, rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str]
+) -> bytes:
     """Return the file of a model and of those of `rows` that leave."""
     records: list[str] = []
     clients: list[str] = []
-    held: list[bool] = []
     parts: list[ClientData] = []
     for client, own in rows.items():
         out = [place for place, record in enumerate(own.records) if record in leaving]
@@ -43,15 +53,18 @@ def encode(model: bytes, rows: Holdings, leaving: Collection[str]) -> bytes:
             continue
         records += [own.records[place] for place in out]
         clients += [client] * len(out)
-        held += [bool(own.held[place]) for place in out]
         parts.append(own.data.only(torch.tensor(out, dtype=torch.int64)))
     arrays = {
-        "held": np.array(held, dtype=np.uint8),
         "inputs": torch.cat([part.inputs for part in parts]).numpy(),
         "model": np.frombuffer(model, dtype=np.uint8),
         "targets": torch.cat([part.targets for part in parts]).numpy(),
     }
-    return save(arrays, {"clients": json.dumps(clients), "records": json.dumps(records)})
+    words = {
+        "clients": clients,
+        "records": records,
+        "salts": [salted[r].hex() for r in records],
+    }
+    return save(arrays, {name: json.dumps(value) for name, value in words.items()})
 
 
 def decode(data: bytes) -> Before:
@@ -63,6 +76,6 @@ def decode(data: bytes) -> Before:
         arrays["model"].tobytes(),
         json.loads(metadata["records"]),
         json.loads(metadata["clients"]),
-        arrays["held"].astype(np.bool_),
+        [bytes.fromhex(salt) for salt in json.loads(metadata["salts"])],
         ClientData(torch.from_numpy(arrays["inputs"]), torch.from_numpy(arrays["targets"])),
     )

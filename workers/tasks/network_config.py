@@ -1,7 +1,7 @@
 """A deep model's registration as the mathematics takes it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models import Model
@@ -26,6 +26,11 @@ class NetworkConfig:
     def is_held_out(self, record: str) -> bool:
         """Return whether a record is kept from training: by its id, whoever computes it."""
         return is_held_out(self.training.seed, self.held_out, record)
+
+    def training_of(self, clients: Collection[str]) -> TrainingConfig:
+        """Return the training for these clients: of fewer than the minimum, all must answer."""
+        least = min(self.training.min_clients, max(1, len(clients)))
+        return replace(self.training, min_clients=least)
 
     def method(self, method_id: str) -> UnlearningMethod:
         """Return a method with the settings of the registration.

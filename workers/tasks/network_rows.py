@@ -6,7 +6,7 @@ what a minibatch holds, so a retraining repeats it.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -181,28 +181,32 @@ def salts(session: Session, model_id: int) -> dict[str, bytes]:
     return {record: bytes(salt) for record, salt in session.exec(query)}
 
 
-def rows_digest(rows: Holdings, salted: Mapping[str, bytes], gone: Collection[str] = ()) -> str:
-    """Return the hex SHA-256 of the training rows, each hashed with its record's salt.
+def row_digests(rows: Holdings, salted: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the SHA-256 of each row, trained on or not, with its record's salt, by record.
 
-    It is public: without the salts, which are destroyed with their records, it confirms
-    nobody's guess of a row. `gone` are records left out. The order of clients and rows
-    counts, because training goes by it.
+    Without the salts, which are destroyed with their records, a digest confirms nobody's
+    guess of a row. A record without a salt has none: its digest fits nowhere.
     """
-    digest = hashlib.sha256()
-    for client in sorted(rows):
-        own = rows[client]
-        hashed = [
-            _row_digest(own, place, salted[record])
-            for place, record in enumerate(own.records)
-            if not own.held[place] and record not in gone
-        ]
-        if hashed:  # who has no row left is no client any more
-            digest.update(b"client" + b"".join(hashed))
-    return digest.hexdigest()
+    return {
+        record: _row_digest(client, own, place, salted.get(record, b""))
+        for client, own in rows.items()
+        for place, record in enumerate(own.records)
+    }
 
 
-def _row_digest(own: ClientRows, place: int, salt: bytes) -> bytes:
-    row = hashlib.sha256(salt)
+def rows_digest(digests: Iterable[bytes]) -> str:
+    """Return the hex SHA-256 over the sorted digests of rows: what a version was made from.
+
+    Their order is not in it: training goes by the order in which they are stored, and a
+    re-execution shows it.
+    """
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def _row_digest(client: str, own: ClientRows, place: int, salt: bytes) -> bytes:
+    row = hashlib.sha256(salt + hashlib.sha256(client.encode()).digest())
+    row.update(hashlib.sha256(own.records[place].encode()).digest())
+    row.update(b"held-out" if own.held[place] else b"trained")
     row.update(np.ascontiguousarray(own.data.inputs[place].numpy()).tobytes())
     row.update(np.ascontiguousarray(own.data.targets[place].numpy()).tobytes())
     return row.digest()

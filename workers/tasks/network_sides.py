@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 
-from workers.errors import RefusedError
 from workers.fedavg.base import ClientData
 from workers.tasks.network_config import NetworkConfig
 from workers.tasks.network_rows import Holdings
@@ -30,11 +29,7 @@ class Divided:
 
 
 def divide(rows: Holdings, leaving: Collection[str]) -> Divided:
-    """Divide the training rows of all clients by the ids of the records that leave.
-
-    Raises:
-        RefusedError: No training row would stay.
-    """
+    """Divide the training rows of all clients by the ids of the records that leave."""
     stays: dict[str, ClientData] = {}
     goes: dict[str, ClientData] = {}
     stays_at: Places = {}
@@ -57,8 +52,6 @@ def divide(rows: Holdings, leaving: Collection[str]) -> Divided:
             stays[client], stays_at[client] = _at(training, rest), rest
             goes[client], goes_at[client] = _at(training, out), out
             some[client] = out
-    if not stays:
-        raise RefusedError("no training rows would stay: delete the model instead")
     request = UnlearningRequest(frozenset(whole), some) if goes else None
     return Divided(stays, stays_at, goes, goes_at, request)
 

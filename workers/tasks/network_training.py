@@ -13,19 +13,22 @@ from workers.fedavg.determinism import environment
 from workers.fedavg.device import choose, facts_of
 from workers.fedavg.errors import CheckpointError, RoundFailedError
 from workers.fedavg.rounds import Trained, sizes
+from workers.fedavg.server import initial_state
 from workers.networks.files import digest_of, encode_weights
 from workers.networks.weights import Weights, initial_weights
+from workers.replay.retraining import most_missing
 from workers.silos.answer import THREADS
 from workers.silos.choose import engine_for
 from workers.tasks import checkpoints
 from workers.tasks.lease import Lease
 from workers.tasks.network_config import NetworkConfig
-from workers.tasks.network_rows import Holdings, rows_digest
+from workers.tasks.network_rows import Holdings, row_digests, rows_digest
 from workers.tasks.network_sides import Divided, divide
 from workers.tasks.network_state import TrainingState, encode_state
 from workers.tasks.update import Made
 from workers.tasks.versions import Encoded
-from workers.unlearning.base import Hooks, Side
+from workers.unlearning.base import Hooks, Side, TargetError
+from workers.unlearning.hf_kcu_products import NobodyAnsweredError
 from workers.unlearning.retrain import Retrain, retraining
 
 RETRAIN = Retrain()
@@ -53,17 +56,22 @@ def retrained(
     be trained on, RoundLostError to be tried again.
     """
     sides = divide(rows, leaving)
-    data = rows_digest(rows, salted, leaving)
+    data = data_of(rows, salted, leaving)
     start = initial_weights(config.network, config.training.seed)
-    side = stays(services, lease, sides)
+    side, training = stays(services, lease, sides), config.training_of(sides.stays)
 
     def train(hooks: Hooks) -> Trained:
-        return retraining(config.network, side, config.training, start, data=data, hooks=hooks)
+        if not sides.stays:  # a training on nothing ends where it began
+            return Trained(initial_state(start, training.server), ())
+        return retraining(config.network, side, training, start, data=data, hooks=hooks)
 
     trained = resumed(services, lease, train)
     missing = tuple(
         (record.round, fault.client) for record in trained.records for fault in record.faults
     )
+    if len(missing) > most_missing(training, len(sides.stays)) and services.settings.silos:
+        checkpoints.discard(services, lease)
+        raise RoundLostError("most answers of silos were missing: it is trained once more")
     named = config.network.id, config.network.parameters
     origin = digest_of(encode_weights(*named, start))
     parameters = {
@@ -74,7 +82,7 @@ def retrained(
         **cost_notes(trained.work),
     }
     if escalated is not None:
-        parameters["escalated"] = escalated
+        parameters |= {"asked": escalated.partition(":")[0], "climb": escalated}
     return Made(
         encoded=encoded(
             config, trained.weights, TrainingState(origin, data, len(trained.records), missing)
@@ -85,6 +93,12 @@ def retrained(
         parameters=parameters,
         escalated=escalated,
     )
+
+
+def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str] = ()) -> str:
+    """Return the digest of all rows but those that leave."""
+    digests = row_digests(rows, salted)
+    return rows_digest(digest for record, digest in digests.items() if record not in leaving)
 
 
 def stays(services: Services, lease: Lease, sides: Divided) -> Side:
@@ -121,6 +135,10 @@ def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
     except RoundFailedError as error:
         if services.settings.silos == 0:
             raise  # it would fail in the same way again
+        raise RoundLostError(str(error)) from None
+    except (TargetError, NobodyAnsweredError) as error:
+        if services.settings.silos == 0 or lease.attempt >= services.settings.max_attempts:
+            raise  # it names another method
         raise RoundLostError(str(error)) from None
 
 

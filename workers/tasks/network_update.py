@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from app.service.context import Services
 from models import ErasureRequest, Model, ModelVersion
+from workers.errors import RefusedError
 from workers.fedavg.accounting import cost_notes
 from workers.fedavg.errors import DivergedError
 from workers.networks.files import decode_weights, digest_of
@@ -19,13 +20,14 @@ from workers.tasks.network_rows import (
     assemble,
     by_owner,
     holdings,
-    rows_digest,
+    row_digests,
     salts,
 )
 from workers.tasks.network_sides import divide, validation
 from workers.tasks.network_state import TrainingState
 from workers.tasks.network_training import (
     RETRAIN,
+    data_of,
     described,
     encoded,
     goes,
@@ -37,6 +39,8 @@ from workers.tasks.removal import owned_by_subject
 from workers.tasks.update import Made, Update
 from workers.unlearning.base import Case
 from workers.unlearning.guard import NoSafeStepError
+
+EMPIRICAL = "empirical-approximate"
 
 __all__ = ["forget", "learn", "prepare", "read", "refit"]
 
@@ -106,7 +110,12 @@ def forget(
         for one in held
         if one.subject is not None and one.subject in owned
     }
-    return Update(made, rest, before=network_before.encode(file, rows, leaving))
+    digests = row_digests(rows, salted)
+    kept = None
+    if made.claim == EMPIRICAL:  # a retraining is repeated, and compared with nothing
+        kept = network_before.encode(file, rows, salted, leaving)
+    gone = tuple(sorted(digests[record].hex() for record in leaving))
+    return Update(made, rest, before=kept, rows_gone=gone)
 
 
 def _forgotten(
@@ -121,30 +130,37 @@ def _forgotten(
 ) -> Made:
     sides = divide(rows, leaving)
     method = config.method(method_id)
-    if sides.request is None or method_id == RETRAIN.id:
+    if sides.request is None or not sides.stays or method_id == RETRAIN.id:
         # What was never trained on leaves no trace; the retraining proves that it did not.
         return retrained(services, lease, config, rows, salted, leaving)
     network, weights = decode_weights(file)
-    data = rows_digest(rows, salted, leaving)
+    data = data_of(rows, salted, leaving)
+    judge = validation(config, rows, leaving)
+    if judge is None:
+        why = f"{method_id}: no held-out rows are left to guard its step"
+        return retrained(services, lease, config, rows, salted, leaving, why)
+    training = config.training_of(sides.stays)
     case = Case(
         network=network,
         weights=weights,
         request=sides.request,
-        config=config.training,
+        config=training,
         retained=stays(services, lease, sides),
         targets=goes(services, lease, sides),
         data=data,
-        validation=validation(config, rows, leaving),
+        validation=judge,
     )
     try:
         found = resumed(services, lease, lambda hooks: method.run(case, hooks))
     except (DivergedError, NoSafeStepError) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
         return retrained(services, lease, config, rows, salted, leaving, why)
+    if found.claim != EMPIRICAL:
+        raise RefusedError(f"{method_id}: its promise is not one that is verified here")
     state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
     parameters = {
+        **found.notes,  # first: a method's words do not replace the service's
         **described(services, config, case.retained),
-        **found.notes,
         **cost_notes(found.work),
     }
     return Made(

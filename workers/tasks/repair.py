@@ -13,6 +13,7 @@ from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
+from app.service.methods import is_network
 from app.service.queue import PARKED
 from app.steps import reached
 from models import ErasureRequest, Job, Model, Verification
@@ -61,7 +62,7 @@ def run(services: Services, lease: Lease) -> None:
                 parameters={
                     **made.parameters,
                     **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
-                    "escalated": "verification failed",
+                    **_climbed(session.get(Verification, job.request_id), plan),
                 },
                 bounds=dict(made.bounds),
                 artifacts=[*plan.artifacts, *shredded],
@@ -84,6 +85,29 @@ def run(services: Services, lease: Lease) -> None:
         advance(tx, lease, "verify", draft_id=drafts[0])
 
     services.ledger.transact(effect)
+
+
+def _climbed(found: Verification | None, plan: Draft) -> dict[str, str]:
+    """Return what a certificate says of the rung before: whose, what was found, its cost.
+
+    found: None where the request was executed with the one that was refuted.
+    """
+    said = f"{plan.method}: not judged by itself"
+    if found is not None:
+        failed = [
+            f"{check['name']}: {check['value']}"
+            for check in found.report["checks"]
+            if not check["passed"]
+        ]
+        said = f"{plan.method}: {found.result} ({'; '.join(failed)})"
+    earlier = plan.parameters.get("climb")
+    cost = plan.parameters.get("climb.flops", "0"), plan.parameters.get("cost.flops", "0")
+    climbed = {
+        "asked": plan.parameters.get("asked", plan.method),
+        "climb": said if earlier is None else f"{earlier} | {said}",
+    }
+    flops = sum(int(part) for part in cost)
+    return {**climbed, "climb.flops": str(flops)} if flops else climbed
 
 
 def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:
@@ -127,6 +151,8 @@ def climb(services: Services, tx: Transaction, lease: Lease, found: Verification
         _give_up(services, tx, lease, reason)
         return
     if lease.rung == 0:
+        if is_network(session.get_one(Model, lease.model_id).config):
+            _let_before_go(services, session, lease)
         request.state = "escalated"
         record_request_event(
             tx, request, "request.escalated", {"result": found.result, "checks": failed}
@@ -135,6 +161,17 @@ def climb(services: Services, tx: Transaction, lease: Lease, found: Verification
         advance(tx, lease, "execute", rung=1)
         return
     _give_up(services, tx, lease, f"verification {found.result} also after a refit: {failed}")
+
+
+def _let_before_go(services: Services, session: Session, lease: Lease) -> None:
+    """Destroy what an approximate network was compared with: a retraining needs none of it."""
+    before_id = session.exec(select(Job.before_id).where(Job.id == lease.job_id)).one()
+    if before_id is None:
+        return
+    for job in session.exec(select(Job).where(Job.before_id == before_id)):
+        job.before_id = None
+    session.flush()
+    services.artifacts.shred(session, before_id)
 
 
 def give_up(services: Services, lease: Lease, reason: str) -> None:

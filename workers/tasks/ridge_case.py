@@ -1,6 +1,5 @@
 """What the verifier of a ridge head is given: the retained rows or sums, the artifacts."""
 
-import os
 from dataclasses import replace
 from fractions import Fraction
 from math import inf, nextafter
@@ -26,7 +25,9 @@ from workers.verifier.base import (
 )
 
 
-def prepare(services: Services, session: Session, lease: Lease, case: Case) -> Judge:
+def prepare(
+    services: Services, session: Session, lease: Lease, case: Case, seed: bytes
+) -> Judge:
     """Load what an executed job left of a ridge head; the result judges it."""
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, before, after = case.plan, case.model, case.before, case.after
@@ -56,8 +57,7 @@ def prepare(services: Services, session: Session, lease: Lease, case: Case) -> J
         ),
         mode=_mode(model, after.number),
         attested=_attested(config, blocks),
-        # Only now: the digest of what is judged has been in the log since it was executed.
-        seed=os.urandom(32),
+        seed=seed,
     )
     masked = round_end.claim_of(services, session, plan)
     # A round that adds as well may narrow the posterior: there is nothing to compare then.

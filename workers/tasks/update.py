@@ -30,10 +30,12 @@ class Update:
 
     rest: what stays of each block, by its subject's id; None if nothing does. dropped: ids
     of records that go with a block though nobody asked. before: what the verifier compares
-    with, to be sealed until the last certificate; it may hold what is erased.
+    with, to be sealed until the last certificate; it may hold what is erased. rows_gone: the
+    salted digests of a network's rows that go.
     """
 
     made: Made
     rest: Mapping[int, AnyBlock | None]
     dropped: frozenset[str] = frozenset()
     before: bytes | None = None
+    rows_gone: tuple[str, ...] = ()

@@ -16,10 +16,12 @@ from workers.unlearning.baselines import (
     scrub,
     wood_fisher,
 )
+from workers.unlearning.certified import method as certified
 from workers.unlearning.guard import StepGuard
 from workers.unlearning.recovery import Recovery
 
 _METHODS: dict[str, Callable[..., UnlearningMethod]] = {
+    **certified.METHODS,
     **federated.METHODS,
     **finetune.METHODS,
     **hf_kcu.METHODS,

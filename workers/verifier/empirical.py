@@ -16,6 +16,7 @@ from workers.verifier import membership, model_file, samples, utility
 from workers.verifier.alpha_spending import spent
 from workers.verifier.base import Check, Judgement, Report, RetainedSetClaim
 from workers.verifier.decide import control, decide
+from workers.verifier.digests import check_pairs
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.intervals import spell
@@ -125,6 +126,13 @@ class EmpiricalVerifier:
                     guarded(POLICY, POLICY_NAME, POLICY_THRESHOLD, lambda: check_policy(claim)),
                     *check_retention(claim.retained_set, claim.purge),
                     *_guarded_rows(claim),
+                    *check_pairs(
+                        {
+                            "rows-before": claim.rows_before,
+                            "rows-after": claim.rows_after,
+                            "model-before": claim.model_before,
+                        }
+                    ),
                 ]
             )
         )

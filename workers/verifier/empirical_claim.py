@@ -39,7 +39,9 @@ class EmpiricalClaim:
     requests_before: requests of this model that already spent of its alpha. seed: at least
     16 random bytes, drawn after published_digest was committed. retrained: logits (f + p, c)
     of a retrained model on forget and pool rows; parameters: flattened, of the published
-    and the retrained model. policy_digest: as logged at registration.
+    and the retrained model. policy_digest: as logged at registration. rows_before,
+    rows_after, model_before: hex SHA-256 as published and as recomputed, of all rows of the
+    versions and of the model file before: what is tested is what was there.
     """
 
     retained_set: RetainedSetClaim
@@ -62,6 +64,9 @@ class EmpiricalClaim:
     policy_digest: str
     requests_before: int
     seed: bytes
+    rows_before: tuple[str, str]
+    rows_after: tuple[str, str]
+    model_before: tuple[str, str]
     retrained: Matrix | None = None
     parameters: tuple[Vector, Vector] | None = None
     references: ReferenceModels | None = None

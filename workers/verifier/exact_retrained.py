@@ -1,6 +1,7 @@
 """The verifier of the guarantee `exact-retrained`.
 
 1 model-file    2 data    3 retained-set    4 purge    5 start    6 re-execution
+7 rows-before
 
 A model that never saw the erased rows is one that is made again, bit for bit, from initial
 weights drawn without data and from the retained rows alone. The run itself is made outside;
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from workers.verifier import model_file
 from workers.verifier.base import Check, Judgement, PurgeClaim, Report, RetainedSetClaim
+from workers.verifier.digests import check_digests, check_pairs
 from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.model_file import SHA256
 from workers.verifier.retention import check_retention
@@ -30,8 +32,10 @@ class RetrainedClaim:
     as the training says and as the registered seed makes them. reexecuted_digest: of the
     model that the verifier's own run of the last reexecuted_rounds of all `rounds` ended
     with; None where the hardware would not repeat it. answers_missing: messages of clients
-    without which a round cannot be repeated. environment_equal: whether that run had the
-    versions and the hardware of the training.
+    that are claimed not to have come and were left out again; answers_allowed: how many may
+    be. environment_equal: whether that run had the versions and the hardware of the
+    training. rows_before: digests of all rows of the version before, as published, and of
+    those that are stored with those that went.
     """
 
     retained_set: RetainedSetClaim
@@ -47,24 +51,15 @@ class RetrainedClaim:
     data: str
     answers_missing: int
     environment_equal: bool
-
-
-def check_digests(kind: tuple[int, str, str], claimed: str, found: str) -> Judgement:
-    """Judge two hex SHA-256 digests, of which one was claimed and one recomputed."""
-    number, name, threshold = kind
-    if not SHA256.fullmatch(claimed) or not SHA256.fullmatch(found):
-        value, passed = "a digest is not SHA-256 in lower-case hex", False
-    else:
-        passed = claimed == found
-        value = f"sha256 {found}" if passed else "the digest claimed is not the one found"
-    return Judgement(Check(number, name, value, None, threshold, passed))
+    answers_allowed: int
+    rows_before: tuple[str, str]
 
 
 def check_rerun(claim: RetrainedClaim) -> Judgement:
     """Judge the re-execution: another result on equal hardware refutes, its lack does not."""
     number, name, threshold = RERUN
     total, again = claim.rounds, claim.reexecuted_rounds
-    counts = (total, again, claim.answers_missing)
+    counts = (total, again, claim.answers_missing, claim.answers_allowed)
     if any(isinstance(count, bool) or not isinstance(count, int) for count in counts):
         raise TypeError("rounds are counted in whole numbers")
     found, refuted = claim.reexecuted_digest, False
@@ -73,8 +68,11 @@ def check_rerun(claim: RetrainedClaim) -> Judgement:
         problem, refuted = "the counts of rounds are impossible", True
     elif found is not None and not SHA256.fullmatch(found):
         problem, refuted = "a digest is not SHA-256 in lower-case hex", True
-    elif claim.answers_missing:
-        problem = f"{claim.answers_missing} answers of clients are missing"
+    elif claim.answers_missing > claim.answers_allowed:
+        problem = (
+            f"{claim.answers_missing} answers of clients are missing, "
+            f"{claim.answers_allowed} may be"
+        )
     elif found is None:
         problem = "the rounds could not be repeated: the hardware is not deterministic"
     elif found != claim.published_digest and claim.environment_equal is True:
@@ -86,7 +84,11 @@ def check_rerun(claim: RetrainedClaim) -> Judgement:
             f"only {ran}: one forged round escapes with a chance of {1 - again / total:.4f}"
         )
     else:
-        check = Check(number, name, f"{ran}, sha256 {found}", None, threshold, True)
+        left_out = (
+            f", {claim.answers_missing} answers left out" if claim.answers_missing else ""
+        )
+        value = f"{ran}{left_out}, sha256 {found}"
+        check = Check(number, name, value, None, threshold, True)
         return Judgement(check)
     return Judgement(Check(number, name, problem, None, threshold, False), not refuted)
 
@@ -121,6 +123,7 @@ class ExactRetrainedVerifier:
                         lambda: check_digests(START, claim.claimed_start, claim.start),
                     ),
                     guarded(*RERUN, lambda: check_rerun(claim)),
+                    *check_pairs({"rows-before": claim.rows_before}),
                 ]
             )
         )

@@ -33,7 +33,7 @@ def controls(policy: Policy, before: Setting) -> list[Measurement]:
     """Return for each attack what must be shown before unlearning: an AUC above 1/2 + tau.
 
     Then an unchanged model could not pass: the same numbers would have to lie on both sides
-    of 1/2 + tau. No threshold has an accuracy above its AUC, so the AUC alone is tested.
+    of 1/2 + tau. That rests on the AUC alone, so the AUC alone is tested.
     """
     margin = (0.5 + policy.tau, inf)
     threshold = f"AUC greater than 1/2 + {policy.tau:g} before unlearning"

@@ -16,6 +16,8 @@ CLASSES, CLIENTS = 5, 2
 PUBLISHED = hashlib.sha256(b"model").hexdigest()
 POLICY = Policy(USUAL, tau=0.1, minimum_pairs=320)
 
+SAME = "ab" * 32
+
 
 @dataclass(frozen=True)
 class World:
@@ -82,6 +84,9 @@ def simulated(seed: int, world: World | None = None, policy: Policy = POLICY) ->
         policy_digest=digest(policy),
         requests_before=0,
         seed=hashlib.sha256(str(seed).encode()).digest(),
+        rows_before=(SAME, SAME),
+        rows_after=(SAME, SAME),
+        model_before=(SAME, SAME),
     )
 
 

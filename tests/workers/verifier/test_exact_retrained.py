@@ -31,6 +31,8 @@ TRUE = RetrainedClaim(
     claimed_data=sha("data"),
     data=sha("data"),
     answers_missing=0,
+    answers_allowed=0,
+    rows_before=("cd" * 32, "cd" * 32),
     environment_equal=True,
 )
 
@@ -38,7 +40,7 @@ TRUE = RetrainedClaim(
 def test_a_true_claim_passes() -> None:
     report = VERIFIER.verify(TRUE)
     assert report.result == "PASS"
-    assert [check.number for check in report.checks] == [1, 2, 3, 4, 5, 6]
+    assert [check.number for check in report.checks] == [1, 2, 3, 4, 5, 6, 7]
     assert "20 of 20 rounds" in report.checks[5].value
 
 
@@ -92,4 +94,4 @@ def test_odd_claims_never_pass_and_never_raise(name: str, odd: Any) -> None:
         return
     report = VERIFIER.verify(replace(TRUE, **{name: odd}))
     assert report.result != "PASS"
-    assert [check.number for check in report.checks] == [1, 2, 3, 4, 5, 6]
+    assert [check.number for check in report.checks] == [1, 2, 3, 4, 5, 6, 7]

@@ -1,0 +1,136 @@
+"""Tables against hand-made results: intervals, targets, claims, both papers' shapes."""
+
+from dataclasses import replace
+from math import isnan, nan
+from pathlib import Path
+
+import pytest
+
+from benchmarks.unlearning import claims, kcu_tables, puf_tables, report, targets
+from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN, planned
+from benchmarks.unlearning.markdown import points, times
+from benchmarks.unlearning.records import Record, Records
+from benchmarks.unlearning.settings import SETTINGS
+from benchmarks.unlearning.summary import Interval, interval, of
+
+
+def test_intervals_are_students() -> None:
+    found = interval([1.0, 2.0, 3.0])
+    assert found.mean == 2
+    assert found.half == pytest.approx(4.302653 / 3**0.5, abs=1e-6)
+    assert isnan(interval([5.0]).half)
+    assert (points(Interval(0.5, 0.025, 3)), points(Interval(nan, nan, 0))) == (
+        "50.0 ± 2.5",
+        "–",
+    )
+
+
+def hand_made(**own: tuple[float, float, float]) -> Records:
+    """Two seeds; label: (test, forget, flops). The retrained model: 0.8, 0.5, 100."""
+    lines = {ORIGINAL: (0.9, 0.8, 110.0), RETRAIN: (0.8, 0.5, 100.0), **own}
+    return {
+        ("x", seed, label): Record(
+            "x",
+            seed,
+            label,
+            "p",
+            {"test": test, "forget": forget + 0.02 * seed, "song": forget, "yeom": forget},
+            {"flops": flops, "bytes": flops, "storage": 4.0, "seconds": 1.0},
+        )
+        for seed in (0, 1)
+        for label, (test, forget, flops) in lines.items()
+    }
+
+
+def test_targets_are_judged_seed_by_seed() -> None:
+    records = hand_made(**{"puf-special": (0.79, 0.58, 5.0), "hf-kcu": (0.77, 0.7, 10.0)})
+    found = targets.verdicts(of(records, "x"))
+    assert [(one.label, one.seed, one.met) for one in found] == [
+        ("puf-special", 0, (True, True, True)),
+        ("puf-special", 1, (True, True, True)),
+        ("hf-kcu", 0, (False, False, False)),
+        ("hf-kcu", 1, (False, False, False)),
+    ]
+    assert found[0].share == pytest.approx(0.08 / 0.3)
+    records["x", 1, "puf-special"] = replace(
+        records["x", 1, "puf-special"], values={}, cost={}, refused="no step"
+    )
+    text = targets.render(of(records, "x"))
+    assert "all three in 1 of 2 seeds (compute 1, forgetting 1, test 1)" in text
+    assert "| `puf-special` | 1 | refused |" in text
+    noisy = targets.render(of(hand_made(**{AGAIN: (0.82, 0.45, 100.0)}), "x"))
+    assert "their seed alone are 5.0 ± 0.0 points apart there, and 2.0 ± 0.0 in test" in noisy
+
+
+def test_puf_rows_have_means_gaps_and_reductions() -> None:
+    text = puf_tables.client_table(of(hand_made(natural=(0.85, 0.7, 4.0)), "x"))
+    row = next(line for line in text.splitlines() if line.startswith("| Natural"))
+    cells = [cell.strip() for cell in row.split("|")[2:-1]]
+    assert cells[0] == "85.0 ± 0.0"
+    assert cells[1] == "71.0 (20.0 ± 0.0)"
+    assert cells[4:] == ["4.00e+00 (25.0×)", "4.00e+00 (25.0×)", "4.00e+00 (1.0×)"]
+
+
+def test_a_refusal_is_a_line_of_every_table() -> None:
+    records = hand_made()
+    for seed in (0, 1):
+        records["x", seed, "pga"] = Record("x", seed, "pga", "p", refused="no updates")
+    seeds = of(records, "x")
+    for text in (puf_tables.client_table(seeds), puf_tables.every_method(seeds)):
+        assert "| PGA | refused: no updates |" in text
+
+
+def test_causal_faithfulness_is_the_papers_formula() -> None:
+    seeds = of(hand_made(**{"hf-kcu": (0.84, 0.6, 5.0)}), "x")
+    assert kcu_tables.faithfulness(seeds, "hf-kcu") == pytest.approx(1 - 0.04 / 0.1)
+    flat = {
+        key: replace(one, values={**one.values, "test": 0.8})
+        for key, one in hand_made().items()
+    }
+    assert kcu_tables.faithfulness(of(flat, "x"), ORIGINAL) is None
+
+
+def test_claims_are_judged_by_what_was_measured() -> None:
+    records = hand_made(**{"puf-special": (0.8, 0.55, 5.0), "natural": (0.8, 0.52, 4.0)})
+    text = claims.render([("x", of(records, "x"))])
+    lines = [line for line in text.splitlines() if "PUF forgets" in line]
+    assert lines == [
+        "| PUF V-E | PUF forgets what recovery alone does not | x | "
+        "puf-special 5.0; natural 2.0 | **not reproduced** |"
+    ]
+    assert "NaiveGA" not in text  # not measured, not judged
+    assert times(of(records, "x").ratio("puf-special", "flops")) == "20.0×"
+
+
+def test_every_table_of_both_papers_is_there() -> None:
+    one = hand_made(**{part.label: (0.8, 0.6, 5.0) for part in planned("everything")})
+    records = {
+        (name, seed, label): replace(record, setting=name)
+        for name in SETTINGS
+        for (_, seed, label), record in one.items()
+    }
+    text = report.render(records, {"torch": "2"})
+    for roman in ("III", "IV", "V", "VI"):
+        assert f"PUF, Table {roman}:" in text
+    for number in range(1, 9):
+        assert f"HF-KCU, Table {number}:" in text
+    assert "| ResNet-18 | 11,173,962 | 1.0 | 1.0 | 1.0× |" in text
+    assert "nan" not in text
+
+
+def test_the_page_keeps_its_prose(tmp_path: Path) -> None:
+    records = {
+        ("quick", seed, label): replace(record, setting="quick")
+        for (_, seed, label), record in hand_made(natural=(0.85, 0.7, 4.0)).items()
+    }
+    page = tmp_path / "unlearning.md"
+    page.write_text(f"# Title\n\nprose\n\n{report.BEGIN}\nold\n{report.END}\nmore\n")
+    report.write_page(records, {"torch": "2"}, tmp_path)
+    text = page.read_text()
+    assert text.startswith(f"# Title\n\nprose\n\n{report.BEGIN}\n\n## Settings measured")
+    assert text.endswith(f"{report.END}\nmore\n")
+    assert "old" not in text
+    assert (tmp_path / "unlearning-quick.png").read_bytes()[:4] == b"\x89PNG"
+    page.write_text("no markers")
+    with pytest.raises(ValueError, match="no markers"):
+        report.write_page(records, {"torch": "2"}, tmp_path)

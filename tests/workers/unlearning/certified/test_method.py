@@ -1,0 +1,230 @@
+"""certified-newton on small federations; the oracle is a dense refit in float64."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.workers.unlearning.hf_kcu_small import (
+    CONFIG,
+    EXACT,
+    NETWORK,
+    PENALTY,
+    POISONED,
+    case_of,
+    refit,
+    spoil,
+    without,
+)
+from tests.workers.unlearning.small import KilledError, Silent, equal, killed_after
+from workers.errors import RefusedError
+from workers.fedavg.errors import CheckpointError
+from workers.networks.registry import network
+from workers.networks.weights import initial_weights, norm, to_vector
+from workers.unlearning.base import Case, Hooks, Side, Unlearned
+from workers.unlearning.certified.bound import with_bound
+from workers.unlearning.certified.budget import (
+    Budget,
+    BudgetSpentError,
+    LooseResidualError,
+)
+from workers.unlearning.certified.method import CertifiedNewton, LooseBoundError, power_above
+from workers.unlearning.certified.newton import minimise
+from workers.unlearning.certified.noise import commitment
+from workers.unlearning.certified.objective import NotConvexError
+from workers.unlearning.certified.release import Release
+from workers.unlearning.hf_kcu_products import Asking, NobodyAnsweredError
+from workers.unlearning.recovery import Step
+from workers.unlearning.registry import make
+
+KEY = bytes(range(32))
+DATA = "ab" * 32
+METHOD = CertifiedNewton(row_norm=12.0)
+NOISY = replace(METHOD, sigma=0.01, releases=4, tolerance=0.1)
+OPTIMUM = refit(without(POISONED, "ben"))
+
+
+def case(**more: Any) -> Case:
+    return replace(case_of("ben"), data=DATA, **more)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Release:
+    return METHOD.release(case(), None)
+
+
+@pytest.fixture(scope="module")
+def noised() -> Release:
+    return NOISY.release(case(), KEY)
+
+
+def distance(weights: Any) -> float:
+    return float(np.linalg.norm(to_vector(weights).double().numpy() - OPTIMUM))
+
+
+def test_it_ends_at_the_optimum_of_those_who_stay(plain: Release) -> None:
+    assert distance(plain.weights) < 1e-6 * norm(plain.weights)
+    assert distance(case().weights) > 0.1
+    assert distance(plain.weights) <= plain.bound < 1e-3
+    assert plain.bound == plain.residual
+    assert equal(plain.weights, plain.centre)
+    assert plain.notes["certified.bound"] == repr(plain.bound)
+    assert int(plain.notes["certified.steps"]) >= 2
+    assert float(plain.notes["certified.first-step-gradient"]) <= float(
+        plain.notes["certified.first-step-predicted"]
+    )
+    assert plain.work.steps > 0
+    assert plain.work.seconds > 0
+
+
+def test_from_far_away_steps_are_halved_and_the_end_is_the_same() -> None:
+    far = 3 * np.random.default_rng(1).normal(size=15)
+    away = case_of("ben", theta=far)
+    asking = Asking(NETWORK, away.weights, CONFIG.local, 0)
+    reached = minimise(asking, away.retained, PENALTY, 12.0, steps=20, iterations=60)
+    assert distance(reached.weights) < 1e-5
+    # One gradient at the start, the products, and more trials than steps: some were halved.
+    assert asking.questions - 1 - reached.products > reached.steps
+
+
+def test_noise_lies_between_the_published_and_the_centre(noised: Release) -> None:
+    assert noised.key == KEY
+    assert distance(noised.centre) <= noised.residual <= Budget(0.01, 1.0, 1e-5, 4).allowance
+    assert 0.01 < distance(noised.weights) < 0.1
+    assert distance(noised.weights) <= noised.bound == power_above(noised.bound * 0.9)
+    assert noised.notes["noise.commitment"] == commitment(KEY)
+    assert noised.notes["noise.release"] == "1 of 4"
+
+
+def test_what_is_said_beside_noisy_weights_does_not_depend_on_the_rows(noised: Release) -> None:
+    other = replace(NOISY, before=0).release(replace(case_of("cyd"), data="cd" * 32), KEY)
+    assert not equal(other.weights, noised.weights)
+    assert other.notes == noised.notes
+
+
+def test_run_saves_the_secret_and_goes_on_from_it_without_asking_anybody(
+    noised: Release,
+) -> None:
+    kept, save = killed_after(1)
+    with pytest.raises(KilledError):
+        NOISY.run(case(), Hooks(save=save))
+    given = case()
+    asleep = replace(given, retained=Side(Silent(), given.retained.rows))
+    ticks: list[Any] = []
+    found = NOISY.run(asleep, Hooks(resume=kept[0], tell=ticks.append))
+    assert NOISY.run(asleep, Hooks(resume=kept[0])).notes == found.notes
+    assert [(tick.phase, tick.done, tick.total) for tick in ticks] == [("step", 1, 1)]
+    assert str(found.claim) == "certified-approximate"
+    # A fresh key each time: nobody gets two noises of one key by running it again.
+    assert found.notes["noise.commitment"] != noised.notes["noise.commitment"]
+    assert KEY.hex() not in str(found.notes)
+    with pytest.raises(CheckpointError, match="another unlearning"):
+        replace(NOISY, before=1).run(asleep, Hooks(resume=kept[0]))
+    for bad in (
+        b"",
+        kept[0][:-4],
+        kept[0].replace(b"certified-release/1", b"certified-release/2"),
+    ):
+        with pytest.raises(CheckpointError, match="damaged"):
+            NOISY.run(asleep, Hooks(resume=bad))
+
+
+def test_a_release_is_its_bytes(plain: Release, noised: Release) -> None:
+    for release in (plain, noised):
+        again = Release.decode(release.encode("pin"), NETWORK, "pin")
+        assert equal(again.weights, release.weights)
+        assert equal(again.centre, release.centre)
+        assert (again.key, again.bound, again.residual) == (
+            release.key,
+            release.bound,
+            release.residual,
+        )
+        assert (again.work, again.notes) == (release.work, release.notes)
+        assert again.encode("pin") == release.encode("pin")
+
+
+def changed(**local: Any) -> Case:
+    return case(config=replace(CONFIG, local=replace(CONFIG.local, **local)))
+
+
+def refused() -> Iterator[tuple[Case, CertifiedNewton, bytes | None, type[Exception], str]]:
+    yield changed(optimizer="adamw"), METHOD, None, NotConvexError, "optimizer sgd or adam"
+    yield changed(weight_decay=0.0), METHOD, None, NotConvexError, "weight_decay"
+    yield changed(loss="cross-entropy+dice"), METHOD, None, NotConvexError, "only a logistic"
+    lost, _ = spoil(case(), lambda task, found: None if task.client == "eve" else found)
+    yield lost, METHOD, None, NobodyAnsweredError, "1 of 4 clients"
+    yield case(), replace(METHOD, tolerance=1e-9), None, LooseBoundError, "weight decay"
+    yield case(), replace(METHOD, steps=1, iterations=1), None, LooseBoundError, "more steps"
+    yield case(), replace(NOISY, sigma=1e-6), KEY, LooseResidualError, "larger sigma"
+    yield case(), NOISY, None, RefusedError, "noise key"
+    yield case(), METHOD, KEY, RefusedError, "noise key"
+    yield replace(case(), data=""), NOISY, KEY, RefusedError, "digest of those who stay"
+
+
+@pytest.mark.parametrize("given", list(refused()), ids=lambda one: one[-1])
+def test_refusals_name_the_remedy_and_nobody(given: Any) -> None:
+    of, method, key, kind, words = given
+    with pytest.raises(kind, match=words) as caught:
+        method.release(of, key)
+    assert "eve" not in str(caught.value)
+
+
+def test_nobody_is_asked_for_a_release_that_the_noise_cannot_hide() -> None:
+    given = case()
+    asleep = replace(given, retained=Side(Silent(), given.retained.rows))
+    with pytest.raises(BudgetSpentError):
+        replace(NOISY, before=4).release(asleep, KEY)
+
+
+def test_another_network_has_no_certificate() -> None:
+    net = network("simple-cnn", {})
+    of = replace(case(), network=net, weights=initial_weights(net, 0))
+    with pytest.raises(NotConvexError, match="use retrain"):
+        METHOD.release(of, None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 0}, {"iterations": True}, {"tolerance": 0.0}, {"tolerance": 1.0},
+        {"row_norm": 0.5}, {"sigma": -1.0}, {"sigma": float("nan")}, {"before": -1},
+        {"before": 1.0}, {"sigma": 1.0, "epsilon": 0.0}, {"sigma": 1.0, "releases": 0},
+    ],
+)  # fmt: skip
+def test_settings_out_of_range(settings: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        make("certified-newton", settings)
+    assert make("certified-newton") == CertifiedNewton()
+
+
+def stepped(claim: Any = "empirical-approximate") -> Unlearned:
+    given = case()
+    direction = torch.from_numpy(OPTIMUM) - to_vector(given.weights).double()
+    assert float(direction.norm()) > 0.1
+    step = EXACT._step(given)
+    assert isinstance(step, Step)
+    return Unlearned(step.weights, step.work, claim, step.notes)
+
+
+def test_hf_kcu_on_a_logistic_head_gets_the_bound() -> None:
+    found = stepped()
+    bounded = with_bound(case(), found, row_norm=12.0)
+    bound = float(bounded.notes["certified.bound"])
+    assert 1e-3 < distance(found.weights) <= bound
+    assert bounded.claim == found.claim  # one step was not close enough
+    assert bounded.work.steps > found.work.steps
+    wide = with_bound(case(), found, row_norm=12.0, tolerance=1.1 * bound / norm(found.weights))
+    assert str(wide.claim) == "certified-approximate"
+    assert equal(wide.weights, found.weights)
+
+
+def test_where_nothing_is_proven_nothing_is_said() -> None:
+    found = Unlearned(
+        case().weights, METHOD.release(case(), None).work, "empirical-approximate", {}
+    )
+    lost, _ = spoil(case(), lambda task, update: None)
+    for of in (changed(weight_decay=0.0), lost):
+        assert with_bound(of, found, row_norm=12.0) is found
