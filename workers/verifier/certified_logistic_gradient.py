@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels, Matrix
+from workers.blas_threads import threads_for
 
 Single = NDArray[np.float32]
 
@@ -43,7 +44,7 @@ def distance_above(
     total, drift, terms = np.zeros_like(theta), 0.0, 0.0
     logit_error = _gamma(inputs + 1) + 2 * UNIT * sqrt(classes)
     fixed = 2.0**-46 + (classes + 3) * 2.0**-52
-    with np.errstate(all="ignore"):
+    with threads_for(2 * min(rows, BLOCK) * theta.size), np.errstate(all="ignore"):
         for start in range(0, rows, BLOCK):
             part = features[start : start + BLOCK].astype(np.float64)
             slope, errors = _slopes(part, labels[start : start + BLOCK], theta)

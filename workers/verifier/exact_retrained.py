@@ -55,6 +55,10 @@ class RetrainedClaim:
     rows_before: tuple[str, str]
 
 
+def _few(claim: RetrainedClaim) -> bool:
+    return claim.answers_missing >= 0 and 0 <= claim.answers_allowed < 1 << 32
+
+
 def check_rerun(claim: RetrainedClaim) -> Judgement:
     """Judge the re-execution: another result on equal hardware refutes, its lack does not."""
     number, name, threshold = RERUN
@@ -64,7 +68,7 @@ def check_rerun(claim: RetrainedClaim) -> Judgement:
         raise TypeError("rounds are counted in whole numbers")
     found, refuted = claim.reexecuted_digest, False
     ran = f"{again} of {total} rounds"
-    if total < 1 or not 0 <= again <= total or claim.answers_missing < 0:
+    if total < 1 or not 0 <= again <= total or not _few(claim):
         problem, refuted = "the counts of rounds are impossible", True
     elif found is not None and not SHA256.fullmatch(found):
         problem, refuted = "a digest is not SHA-256 in lower-case hex", True

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from tests.workers.verifier.claims import ERASED, N, purge_claim, retained_set_claim
+from workers.blas_threads import threads_for
 from workers.verifier.certified_logistic import LogisticClaim
 from workers.verifier.certified_logistic_noise import NoiseClaim
 
@@ -59,9 +60,10 @@ def optimum(features: Array, labels: Array, penalty: float, classes: int) -> Arr
     """Return θ* (c, 1 + p) float64, by a minimiser of SciPy's and steps that polish it."""
     given = features, labels, penalty, classes
     start = np.zeros(classes * (1 + features.shape[1]))
-    flat = minimize(slope, start, given, jac=True, method="L-BFGS-B").x
-    for _ in range(4):
-        flat = flat - np.linalg.solve(hessian(flat, *given), slope(flat, *given)[1])
+    with threads_for(1):
+        flat = minimize(slope, start, given, jac=True, method="L-BFGS-B").x
+        for _ in range(4):
+            flat = flat - np.linalg.solve(hessian(flat, *given), slope(flat, *given)[1])
     found: Array = flat.reshape(classes, -1)
     return found
 
