@@ -31,6 +31,7 @@ from workers.unlearning.base import (
     Side,
     TargetError,
     Unlearned,
+    UnmetNeedError,
     check_needs,
 )
 from workers.unlearning.guard import StepGuard, take_step
@@ -115,8 +116,13 @@ class Puf:
         if self.mode == "regular":
             # A target keeps its other rows out of this round (section IV-C, sample unlearning).
             others = case.retained.rows.keys() - set(case.request.targets)
-            asked = sample(others, case.config, case.config.rounds + 1)
             minimum = case.config.min_clients
+            if len(others) < minimum:
+                raise UnmetNeedError(
+                    "too few clients are no targets for a regular round: use puf-special, "
+                    "hf-kcu or retrain"
+                )
+            asked = sample(others, case.config, case.config.rounds + 1)
             stay = _ask(case, case.retained, asked, None, minimum)
             work = replace(work + stay.work, rounds=1)
         base, backward = self._directions(case.weights, left, stay)

@@ -16,10 +16,11 @@ from tests.workers.tasks import networks
 from workers.fedavg.base import Work
 from workers.networks.files import decode_weights, encode_weights
 from workers.networks.weights import initial_weights
-from workers.tasks import family, network_before, network_training, network_update, versions
+from workers.tasks import network_before, network_training, network_update, versions
 from workers.tasks.draft import ShreddedArtifact
 from workers.tasks.input_blocks import InputBlock
-from workers.tasks.network_config import NetworkConfig
+from workers.tasks.network_config import NetworkConfig, network_config
+from workers.tasks.network_rows import assemble, holdings, salts
 from workers.unlearning.base import Case, Hooks, Unlearned
 from workers.unlearning.retrain import retraining
 
@@ -67,7 +68,7 @@ def state_is_garbage(patch: Patch) -> None:
 
 
 def one_record_left_in(patch: Patch) -> None:
-    honest = network_update.retrained
+    honest = network_training.retrained
 
     def retrained(
         services: Any, lease: Any, config: Any, rows: Any, salted: Any, *more: Any
@@ -79,7 +80,7 @@ def one_record_left_in(patch: Patch) -> None:
 
 
 def one_round_more(patch: Patch) -> None:
-    honest = network_training.retraining
+    honest = retraining
 
     def longer(network: Any, side: Any, config: Any, *more: Any, **named: Any) -> Any:
         return honest(network, side, replace(config, rounds=config.rounds + 1), *more, **named)
@@ -105,7 +106,7 @@ def nothing_trained_and_all_missing(patch: Patch) -> None:
 
 def trained_on_one_client(patch: Patch) -> None:
     """With the answers of all others claimed missing, where nobody can be away."""
-    honest = network_training.retraining
+    honest = retraining
 
     def alone(network: Any, side: Any, config: Any, *more: Any, **named: Any) -> Any:
         rows = {"c3": side.rows["c3"]}
@@ -144,17 +145,17 @@ def trained_on_what_was_kept(patch: Patch) -> None:
 
     def forget(services: Any, lease: Any, model: Any, before: Any, members: Any) -> Any:
         update = honest(services, lease, model, before, members)
-        config = network_update.network_config(model)
+        config = network_config(model)
         gone = set(GONE)
         with services.reading() as session:
-            held = network_update.assemble(services, session, lease.model_id)
-            salted = network_update.salts(session, lease.model_id)
+            held = assemble(services, session, lease.model_id)
+            salted = salts(session, lease.model_id)
         kept = [
             replace(one, block=rest)
             for one in held
             if (rest := one.block.without(gone)) is not None
         ]
-        rows = network_update.holdings(kept, config)
+        rows = holdings(kept, config)
         made = network_training.retrained(services, lease, config, rows, salted)
         return replace(update, made=made)
 
@@ -344,10 +345,7 @@ def test_a_worker_without_torch_leaves_networks_to_others(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation)
-    honest = family.find_spec
-    monkeypatch.setattr(
-        family, "find_spec", lambda name: None if name == "torch" else honest(name)
-    )
+    monkeypatch.setattr("workers.tasks.family.find_spec", lambda _: None)
     request_id = networks.erase(installation, networks.some("r0"), method="retrain")
     assert networks.request(installation, request_id).state == "executing"
     monkeypatch.undo()

@@ -358,3 +358,11 @@ def test_equal_cases_give_equal_bits() -> None:
 def test_odd_settings_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedError, match=message):
         Puf(**{"mode": "special", "unlearning_rate": 2.0, **fields})
+
+
+def test_a_regular_round_needs_clients_that_are_no_targets() -> None:
+    all_of_them = UnlearningRequest(rows={client: (0,) for client in CLIENTS})
+    given = case(all_of_them)
+    with pytest.raises(UnmetNeedError, match="puf-special"):
+        regular(guard=None, recovery=NONE).run(given)
+    assert special(guard=None, recovery=NONE).run(given).weights.keys() == TRAINED.keys()

@@ -208,14 +208,14 @@ def stepped(request: UnlearningRequest) -> tuple[Case, Unlearned]:
 
 
 def test_hf_kcu_on_a_logistic_head_gets_the_bound() -> None:
-    of, found = stepped(UnlearningRequest(rows={"ben": (0, 1, 2)}))
+    of, found = stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
     bounded = with_bound(of, found, row_norm=12.0)
     assert found.claim == "empirical-approximate"
     assert str(bounded.claim) == "certified-approximate"
     assert equal(bounded.weights, found.weights)
     assert bounded.work.steps > found.work.steps
-    data = POISONED["ben"].only(torch.arange(3, 60))
-    best = refit({**POISONED, "ben": data})
+    left = torch.tensor([row for row in range(60) if row not in (50, 51, 52)])
+    best = refit({**POISONED, "ben": POISONED["ben"].only(left)})
     moved = to_vector(found.weights).double().numpy()
     bound = float(bounded.notes["certified.bound"])
     assert np.linalg.norm(moved - best) <= bound < 2.0**-7 * norm(found.weights)
