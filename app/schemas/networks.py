@@ -20,7 +20,6 @@ NetworkMethod = Literal[
     "puf-regular",
     "hf-kcu",
     "retrain",
-    "certified-newton",
     "exact-fun",
     "fats",
     "fed-au",

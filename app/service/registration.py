@@ -23,6 +23,8 @@ def register(
 ) -> ModelView:
     """Record a model and its first training set, and queue the fit.
 
+    Where a registration failed before it had any version, another takes its place.
+
     A model whose rows stay with its clients has no upload and waits for what they send. The
     same registration again, as after a lost answer, gets the model that it made.
 
@@ -42,16 +44,20 @@ def register(
 
     def effect(tx: Transaction) -> tuple[ModelView, str | None]:
         taken = tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first()
-        if taken is not None:
-            if not _same(tx.session, taken, pinned, upload):
-                raise ConflictError("a model of this reference exists: choose another")
+        if taken is not None and _same(tx.session, taken, pinned, upload):
             return registry.show(taken), None
-        model = Model(
-            ref=wanted.ref,
-            tombstone_key=tombstone_key,
-            created_at=tx.now,
-            **pinned,
-        )
+        if taken is None:
+            model = Model(
+                ref=wanted.ref, tombstone_key=tombstone_key, created_at=tx.now, **pinned
+            )
+        elif taken.state == "failed" and taken.current_version is None:
+            # It never was a model: what was wrong with its registration can be put right.
+            model = taken
+            model.state, model.failure, model.created_at = "registered", None, tx.now
+            for name, value in pinned.items():
+                setattr(model, name, value)
+        else:
+            raise ConflictError("a model of this reference exists: choose another")
         tx.session.add(model)
         tx.session.flush()
         digests = {"config": digest, **policy}
@@ -114,9 +120,9 @@ def _same(
     session: Session, model: Model, pinned: dict[str, Any], upload: CheckedUpload | None
 ) -> bool:
     first = session.exec(
-        select(Contribution.body_digest).where(
-            Contribution.model_id == model.id, col(Contribution.keyid).is_(None)
-        )
+        select(Contribution.body_digest)
+        .where(Contribution.model_id == model.id, col(Contribution.keyid).is_(None))
+        .order_by(col(Contribution.log_index).desc())  # the last, where earlier ones failed
     ).first()
     sent = None if upload is None else registry.digest_of(upload)
     return pinned_of(model) == pinned and first == sent

@@ -16,6 +16,7 @@ from models import Artifact, Job, SiloTask
 from models.types import utcnow
 
 TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
+OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
 FAULT_LENGTH = 80  # characters, as wide as the column
 LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are nobody's
 # Their digests are of no use. Later than the last scrub: `workers.tasks.cleanup` finds what
@@ -104,7 +105,7 @@ def sweep(services: Services) -> None:
     stale = or_(
         col(SiloTask.job_id).in_(done), col(SiloTask.created_at) < now - 2 * LONGEST_ROUND
     )
-    spent = col(Artifact.kind).in_((TASK, ANSWER)) & (col(Artifact.shredded_at) < now - FORGET)
+    spent = col(Artifact.kind).in_(OF_ROUNDS) & (col(Artifact.shredded_at) < now - FORGET)
     with services.reading() as session:  # most sweeps find nothing, and write nothing
         found = session.exec(select(SiloTask.id).where(stale).limit(1)).first()
         forgotten = session.exec(select(Artifact.id).where(spent).limit(1)).first()

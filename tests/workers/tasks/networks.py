@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -138,9 +139,11 @@ def federated(
     return config, clients, held
 
 
-def retrained(rows: dict[str, Any], gone: set[str]) -> bytes:
+def retrained(rows: dict[str, Any], gone: set[str], rounds: int | None = None) -> bytes:
     """Train as registered on the arrays themselves, sharing nothing with the service."""
     config, clients, _ = federated(rows, gone)
+    if rounds is not None:
+        config = replace(config, rounds=rounds)
     named = network("logistic", small_network.SHAPE)
     trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
     return encode_weights(named.id, named.parameters, trained.weights)

@@ -75,7 +75,7 @@ class Budget:
             )
         if not residual <= self.allowance:
             raise LooseResidualError(
-                f"the optimum was reached within {residual:.3g} and the noise hides "
+                f"the optimum was reached within about {residual:.0e} and the noise hides "
                 f"{self.allowance:.3g} for each release: register a larger sigma, more weight "
                 "decay or fewer releases, or use retrain"
             )

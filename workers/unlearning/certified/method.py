@@ -131,7 +131,7 @@ class CertifiedNewton:
         if key is not None and not case.data:
             raise RefusedError("noise is drawn for rows: give the digest of those who stay")
         if key is not None:
-            pass  # before anybody works for nothing
+            self._budget().spend(self.before, 0.0)  # before anybody works for nothing
         asking = Asking(
             case.network,
             case.weights,
