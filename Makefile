@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo demo-federated test check fmt benchmarks-ridge flower-check lock clean
+.PHONY: demo demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
@@ -29,6 +29,14 @@ fmt: $(STAMPS)/dev
 # without). Colour images need torch: `make .stamps/torch` once.
 benchmarks-ridge: $(STAMPS)/benchmarks
 	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# Renew docs/benchmarks/unlearning.* and soundness.*: hours. Without DATA, on digits and what needs
+# no data; with it, on images too (unlearning: a folder of .npz files; soundness: one file).
+benchmarks-unlearning: $(STAMPS)/dev
+	$(BIN)/python -m benchmarks.unlearning --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
+
+benchmarks-soundness: $(STAMPS)/dev
+	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
 flower-check:
