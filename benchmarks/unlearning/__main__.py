@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.unlearning.campaign import Campaign
 from benchmarks.unlearning.contenders import Contender, planned
-from benchmarks.unlearning.records import format_results, parse_results, read
+from benchmarks.unlearning.records import current, format_results, parse_results, read
 from benchmarks.unlearning.report import write_page
 from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.sources import MissingDataError, load
@@ -31,7 +31,7 @@ FILE = "unlearning.json"
 @click.option("--seeds", default=5, show_default=True)
 @click.option("--first-seed", default=0, show_default=True)
 @click.option("--methods", help="Labels to measure, by commas; without it all of the plan.")
-@click.option("--quick", is_flag=True, help="Digits, a short training, 2 seeds: for a look.")
+@click.option("--quick", is_flag=True, help="2 seeds of a short training; into the cache only.")
 @click.option("--large", is_flag=True, help="Settings too large for an hour of a CPU, too.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--report", is_flag=True, help="Measure nothing: merge and renew the page.")
@@ -74,12 +74,18 @@ def main(
         for seed in range(first_seed, first_seed + seeds):
             for name in chosen:
                 _measure(name, seed, data, methods, cache, device, named=bool(names))
-    out = out or cache
+    out = cache if quick or out is None else out
     out.mkdir(parents=True, exist_ok=True)
     files = [file for folder in (*merge, cache) for file in sorted(folder.glob("*.jsonl"))]
     records = read(files)
     if (out / FILE).exists():
         records = {**parse_results((out / FILE).read_text()), **records}
+    valid = current(records)
+    if len(valid) < len(records):
+        click.echo(
+            f"{len(records) - len(valid)} lines are of other settings or versions", err=True
+        )
+    records = valid
     (out / FILE).write_text(format_results(records, machine()))
     click.echo(f"{', '.join(write_page(records, machine(), out))} and {FILE} in {out}")
 

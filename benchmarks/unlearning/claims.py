@@ -63,7 +63,8 @@ def _divergence(seeds: Seeds) -> Verdict:
     mine, noise = seeds.mean("hf-kcu", "kl").mean, seeds.mean(AGAIN, "kl").mean
     if isnan(mine):
         return None
-    return f"{mine:.3g}, another seed of retraining {noise:.3g}", mine <= 0.0023
+    beside = "" if isnan(noise) else f", another seed of retraining {noise:.3g}"
+    return f"{mine:.3g}{beside}", mine <= 0.0023
 
 
 def _chance(seeds: Seeds) -> Verdict:

@@ -6,7 +6,7 @@ files.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.unlearning.settings import Plan
@@ -19,13 +19,19 @@ RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au"
 
 RECOVERY = {"rounds": 3, "epochs": 1.0}
 TUNED: Mapping[str, Mapping[str, Any]] = {
-    "puf-special": {"unlearning_rate": 8.0, "guard": {"rise": 1.0}},
-    "puf-regular": {"unlearning_rate": 80.0, "guard": {"rise": 1.0}},
+    "puf-special": {
+        "unlearning_rate": 16.0,
+        "guard": {"rise": 5.0, "shrink": 0.85, "trials": 30},
+    },
+    "puf-regular": {
+        "unlearning_rate": 160.0,
+        "guard": {"rise": 5.0, "shrink": 0.85, "trials": 30},
+    },
     "hf-kcu": {
         "damping": 0.01,
         "iterations": 3,
         "curvature_rows": 0.1,
-        "guard": {"rise": 1.0},
+        "guard": {"rise": 1.5, "shrink": 0.85, "trials": 30},
         "recovery": {"rounds": 2, "epochs": 1.0},  # its step costs as much as a third round
     },
 }
@@ -33,11 +39,18 @@ TUNED: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A line of the tables: a method of the registry with settings, by a label."""
+    """A line of the tables: a method of the registry with settings, by a label.
+
+    stop: the step is guarded by the forget set's loss, see `stopping`; 0: as the method does.
+    """
 
     label: str
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    stop: float = 0.0
+
+
+FIRST = (Contender(ORIGINAL, ORIGINAL), Contender(RETRAIN, RETRAIN))  # all else needs them
 
 
 def contender(method: str, label: str = "", **more: Any) -> Contender:
@@ -98,15 +111,28 @@ PRINTED = Contender(
 )  # Algorithm 1 with the values of the paper's section 5.1, without any help
 
 
+STOP = {"puf-special": 4.0, "hf-kcu": 2.5}  # times the held-out loss
+
+
+def stopped() -> tuple[Contender, ...]:
+    """Return PUF and HF-KCU with a step that ends by the forget set's loss."""
+    found = []
+    for method, factor in STOP.items():
+        guard = {**TUNED[method]["guard"], "rise": 0.0}
+        made = contender(method, f"{method} by forget loss", guard=guard)
+        found.append(replace(made, stop=factor))
+    return tuple(found)
+
+
 def planned(plan: Plan) -> tuple[Contender, ...]:
     """Return the contenders of a setting's plan, in the order in which they are measured."""
     again = Contender(AGAIN, RETRAIN)
     main = tuple(contender(method) for method in MAIN)
     others = registered()[len(MAIN) :]
     if plan == "everything":
-        return (*main, again, *others, *ablations())
+        return (*main, again, *stopped(), *others, *ablations())
     if plan == "all":
-        return (*main, again, *others)
+        return (*main, again, *stopped(), *others)
     if plan == "puf":
         return (*main, again, contender("fed-au"), contender("not"))
     if plan == "masks":
@@ -115,4 +141,4 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
         return (*main, PRINTED)
     if plan == "scale":
         return main
-    return (*main, again)
+    return (*main, again, *stopped())

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.unlearning.contenders import ORIGINAL, Contender
-from benchmarks.unlearning.settings import Setting
+from benchmarks.unlearning.contenders import FIRST, ORIGINAL, Contender, planned
+from benchmarks.unlearning.settings import SETTINGS, Setting
 from workers.unlearning.registry import make
 
 DIGITS = 5  # significant ones that a line keeps
@@ -59,8 +59,23 @@ def pin_of(setting: Setting, contender: Contender) -> str:
         "settings": contender.settings,
         "version": version,
     }
+    if contender.stop:
+        pinned["stop"] = contender.stop
     text = json.dumps(pinned, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def current(records: Records) -> Records:
+    """Return the records of today's settings, contenders and versions; all others are stale."""
+    found: Records = {}
+    for (name, seed, label), record in records.items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            continue
+        pins = {part.label: part for part in (*FIRST, *planned(setting.plan))}
+        if label in pins and record.pin == pin_of(setting, pins[label]):
+            found[name, seed, label] = record
+    return found
 
 
 def rounded(value: float) -> float:

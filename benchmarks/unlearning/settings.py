@@ -56,9 +56,9 @@ DIGITS = Setting(
 CIFAR = Setting(
     name="cifar",
     data="cifar10",
-    about="500 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5 epochs",
+    about="1,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5 epochs",
     plan="all",
-    rows=500,
+    rows=1000,
 )
 
 _ALL = (

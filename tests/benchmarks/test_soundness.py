@@ -125,6 +125,7 @@ def test_a_stopped_run_goes_on_and_a_torn_line_is_measured_again(tmp_path: Path)
     assert Journal(tmp_path).block("a", work) == first
     assert len(calls) == 1
     [file] = tmp_path.glob("*.jsonl")
+    assert len(file.read_text().splitlines()) == 1
     file.write_text(file.read_text() + '{"block": "b", "tall')
     again = Journal(tmp_path)
     again.block("b", work)

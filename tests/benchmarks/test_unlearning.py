@@ -25,18 +25,17 @@ from benchmarks.unlearning.contenders import (
 from benchmarks.unlearning.formulas import formula
 from benchmarks.unlearning.outcome import agreement, answer, attacked, divergence, outcome
 from benchmarks.unlearning.records import (
-    Record,
     Records,
-    append,
-    format_results,
     parse_results,
     pin_of,
     read,
 )
 from benchmarks.unlearning.settings import SETTINGS, Setting
 from benchmarks.unlearning.sources import MissingDataError, load
+from benchmarks.unlearning.stopping import forget_judge
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
+from workers.fedavg.evaluate import evaluate
 from workers.fedavg.flops import forward_flops
 from workers.networks.weights import initial_weights
 from workers.unlearning.registry import known
@@ -95,7 +94,7 @@ def values(label: str, records: Records) -> Mapping[str, float]:
 
 
 def test_every_method_of_the_registry_is_measured_once() -> None:
-    methods = [part.method for part in planned("all") if part.label != AGAIN]
+    methods = [part.method for part in planned("all") if part.label == part.method]
     assert sorted([*methods, RETRAIN]) == list(known())
     labels = [part.label for part in planned("everything")]
     assert len(labels) == len(set(labels))
@@ -203,27 +202,6 @@ def test_a_pin_tells_settings_and_training_apart_but_no_names() -> None:
     assert first != pin_of(TINY, contender("natural", recovery={"rounds": 7}))
 
 
-def test_a_cut_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
-    file, record = tmp_path / "x.jsonl", Record("x", 0, "natural", "p", {"test": 0.5})
-    append(file, record)
-    with file.open("a") as stream:
-        stream.write('{"setting": "x", "se')
-    assert read([file]) == {record.key: record}
-    append(file, replace(record, seed=1))  # begins a line of its own
-    with pytest.raises(ValueError, match="line 1"):
-        read([file])
-
-
-def test_results_survive_their_file() -> None:
-    record = Record("x", 3, "pga", "p", {"test": 0.123456789}, {"flops": 1e9}, {"a": "b"})
-    refused = Record("x", 3, "sisa", "p", refused="no shards")
-    text = format_results({part.key: part for part in (record, refused)}, {"torch": "2"})
-    assert parse_results(text) == {
-        record.key: replace(record, values={"test": 0.12346}),
-        refused.key: refused,
-    }
-
-
 def test_divergence_and_agreement_by_hand() -> None:
     truth = torch.tensor([[log(0.5), log(0.5)], [0.0, 9.0]])
     other = torch.tensor([[log(0.9), log(0.1)], [0.0, 9.0]])
@@ -231,6 +209,21 @@ def test_divergence_and_agreement_by_hand() -> None:
     assert divergence(truth, other) == pytest.approx(by_hand / 2, abs=1e-6)
     assert divergence(other, truth) != pytest.approx(by_hand / 2, abs=1e-3)
     assert agreement(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), truth) == 1
+
+
+def test_a_step_by_forget_loss_ends_where_forgotten_rows_are_like_unseen_ones() -> None:
+    dealt = task()
+    weights = initial_weights(dealt.network, 0)
+    seen = evaluate(dealt.network, weights, dealt.forget).loss
+    held = evaluate(dealt.network, weights, dealt.validation).loss
+    above = forget_judge(dealt, weights, 0.5)(weights)
+    assert above.loss == pytest.approx(seen)  # above half of the held-out loss: judged
+    assert above.work.flops == len(dealt.forget) * forward_flops(dealt.network)
+    assert forget_judge(dealt, weights, 2.0)(weights).loss == pytest.approx(2 * held)
+    by_loss, plain = (
+        pin_of(TINY, Contender("x", "hf-kcu", stop=factor)) for factor in (2.0, 0.0)
+    )
+    assert by_loss != plain
 
 
 def test_a_model_is_held_to_the_retrained_one() -> None:

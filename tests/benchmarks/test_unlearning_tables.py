@@ -9,9 +9,37 @@ import pytest
 from benchmarks.unlearning import claims, kcu_tables, puf_tables, report, targets
 from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN, planned
 from benchmarks.unlearning.markdown import points, times
-from benchmarks.unlearning.records import Record, Records
+from benchmarks.unlearning.records import (
+    Record,
+    Records,
+    append,
+    format_results,
+    parse_results,
+    read,
+)
 from benchmarks.unlearning.settings import SETTINGS
 from benchmarks.unlearning.summary import Interval, interval, of
+
+
+def test_a_cut_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    file, record = tmp_path / "x.jsonl", Record("x", 0, "natural", "p", {"test": 0.5})
+    append(file, record)
+    with file.open("a") as stream:
+        stream.write('{"setting": "x", "se')
+    assert read([file]) == {record.key: record}
+    append(file, replace(record, seed=1))  # begins a line of its own
+    with pytest.raises(ValueError, match="line 1"):
+        read([file])
+
+
+def test_results_survive_their_file() -> None:
+    record = Record("x", 3, "pga", "p", {"test": 0.123456789}, {"flops": 1e9}, {"a": "b"})
+    refused = Record("x", 3, "sisa", "p", refused="no shards")
+    text = format_results({part.key: part for part in (record, refused)}, {"torch": "2"})
+    assert parse_results(text) == {
+        record.key: replace(record, values={"test": 0.12346}),
+        refused.key: refused,
+    }
 
 
 def test_intervals_are_students() -> None:

@@ -1,0 +1,29 @@
+"""Who is tried: every provider by name, and whether it did what it claims."""
+
+HONEST = {
+    "exact deletion": "the statistics less the erased rows, and the head solved again",
+    "honest retrain": "trained anew on the retained rows alone",
+}
+CHEATS = {
+    "no-op": "does nothing, and publishes the old model as the new version",
+    "wrong client": "erases as many rows of somebody else, and keeps those asked for",
+    "relabel": "keeps the rows under wrong labels",
+    "noise": "adds noise to the weights and forgets nothing",
+    "last layer": "trains only the last layer further on the retained rows",
+    "overfit one attack": "tunes the model until one known attack is at chance",
+    "overfit all attacks": "gives each forget row the confidence of some unseen row",
+    "old version": "publishes an earlier version, which also knew the rows",
+    "one ulp": "does all right, then moves one weight by one unit in the last place",
+    "forged evidence": "replaces a row, or the rows to be tested, so that all sums agree",
+    "dropped record": "erases what was asked for, and silently one retained record more",
+}
+# Counted apart: it forges what every verifier takes as given, the rows as they are stored.
+STORAGE = {
+    "swapped rows": "erases somebody else, and stores the rows under that person's records",
+}
+ABOUT = HONEST | CHEATS | STORAGE
+
+
+def is_honest(provider: str) -> bool:
+    """Return whether a provider is an honest one. Raises KeyError for an unknown name."""
+    return ABOUT[provider] == HONEST.get(provider)
