@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from app.certificates.verify import verify_certificate
-from tests.e2e.test_demo import keys, run_demo
+from tests.e2e.test_demo import LETHE, keys, run_demo
 
 
 def images(path: Path) -> Path:
@@ -45,6 +45,14 @@ def test_a_network_forgets_a_client_and_five_records(tmp_path: Path) -> None:
         assert verdict.statement.predicate.guarantee.class_ == "exact-retrained"
         report = json.loads(evidence)["report"]
         assert report["result"] == "PASS"
+    shown = subprocess.run(
+        [*LETHE, "certificate", "show", str(certificates[0])],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "asked       puf-special" in shown
+    assert "climb       puf-special: INCONCLUSIVE (" in shown
     published, again = (
         line.split()[-1]
         for line in done.stdout.splitlines()
