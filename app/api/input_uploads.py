@@ -1,12 +1,12 @@
 """Rows of a deep model in, checked before anything is stored."""
 
-import io
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.api.npz import ids, unpack
+from app.api.npz import unpack
+from app.api.owned import pack_owned
 from app.service.problems import UploadError
 from app.service.upload import CheckedUpload
 
@@ -51,24 +51,8 @@ def parse_inputs(
         )
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise UploadError(f"labels must lie between 0 and {classes - 1}")
-    if records_required and "records" not in arrays:
-        raise UploadError("the .npz lacks: records")
-    clients = ids(arrays["clients"], "clients", rows)
-    records = ids(arrays.get("records", np.arange(rows)), "records", rows)
-    subjects = ids(arrays["subjects"], "subjects", rows) if "subjects" in arrays else clients
-    if len(set(records)) != rows:
-        raise UploadError("record ids repeat: a record is its id, so each needs its own")
-    packed = io.BytesIO()
-    np.savez(
-        packed,
-        allow_pickle=False,
-        inputs=inputs,
-        labels=labels.astype(np.int64),
-        clients=np.array(clients),
-        records=np.array(records),
-        subjects=np.array(subjects),
-    )
-    return CheckedUpload(packed.getvalue(), rows, records, clients, list(subjects))
+    kept = {"inputs": inputs, "labels": labels.astype(np.int64)}
+    return pack_owned(arrays, kept, rows, records_required=records_required)
 
 
 def _check_inputs(inputs: NDArray[np.generic], *, images: bool) -> None:

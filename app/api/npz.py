@@ -1,6 +1,6 @@
 """Reading .npz bodies that nobody vouches for: sizes first, no pickles, no surprises.
 
-With `app.api.uploads` and `app.api.messages` the only part of `app` that knows numpy.
+With `app.api.owned`, the uploads and messages the only part of `app` that knows numpy.
 """
 
 import io

@@ -4,11 +4,10 @@ What it lets through is safe to compute with: finite, of consistent shapes, with
 exactness bound, of distinct record ids.
 """
 
-import io
-
 import numpy as np
 
-from app.api.npz import check_exactness, ids, unpack
+from app.api.npz import check_exactness, unpack
+from app.api.owned import pack_owned
 from app.service.problems import UploadError
 from app.service.upload import CheckedUpload
 
@@ -53,21 +52,5 @@ def parse_upload(
         raise UploadError("labels must be one integer for each row")
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise UploadError(f"labels must lie between 0 and {classes - 1}")
-    if records_required and "records" not in arrays:
-        raise UploadError("the .npz lacks: records")
-    clients = ids(arrays["clients"], "clients", rows)
-    records = ids(arrays.get("records", np.arange(rows)), "records", rows)
-    subjects = ids(arrays["subjects"], "subjects", rows) if "subjects" in arrays else clients
-    if len(set(records)) != rows:
-        raise UploadError("record ids repeat: a record is its id, so each needs its own")
-    packed = io.BytesIO()
-    np.savez(
-        packed,
-        allow_pickle=False,
-        features=features,
-        labels=labels.astype(np.int64),
-        clients=np.array(clients),
-        records=np.array(records),
-        subjects=np.array(subjects),
-    )
-    return CheckedUpload(packed.getvalue(), rows, records, clients, list(subjects))
+    kept = {"features": features, "labels": labels.astype(np.int64)}
+    return pack_owned(arrays, kept, rows, records_required=records_required)
