@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-Request = Literal["client", "two-clients", "half-of-each"]
+Request = Literal["client", "typical-client", "two-clients", "half-of-each"]
 Plan = Literal["everything", "all", "main", "puf", "scale", "backdoor", "masks"]
 
 
@@ -12,8 +12,8 @@ class Setting:
     """One federation and its training; what a seed decides is in `task`.
 
     rows: so many of the training rows, drawn by seed; None: all. alpha: of the Dirichlet
-    partition, None: IID. The largest client goes (`client`), the two largest, or half of the
-    rows of every client. large: more than a CPU does in an hour for a seed.
+    partition, None: IID. The largest client goes (`client`), the one of median size
+    (`typical-client`), the two largest, or half of the rows of every client. large: more than a CPU does in an hour for a seed.
     """
 
     name: str
@@ -60,6 +60,13 @@ CIFAR = Setting(
     plan="all",
     rows=1000,
 )
+CIFAR_6000 = replace(
+    CIFAR,
+    name="cifar-6000",
+    about="6,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5, a typical client",
+    rows=6000,
+    request="typical-client",
+)
 
 _ALL = (
     replace(
@@ -80,6 +87,7 @@ _ALL = (
         alpha=0.1,
     ),
     CIFAR,
+    CIFAR_6000,
     replace(
         CIFAR,
         name="cifar-full",

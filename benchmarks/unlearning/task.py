@@ -103,10 +103,12 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
 def make_request(
     setting: Setting, clients: dict[str, ClientData], seed: int
 ) -> UnlearningRequest:
-    """Return who goes: the largest client or two, or half of everybody's rows by seed."""
+    """Return who goes: the largest client or two, the median one, or half of all rows by seed."""
     by_size = sorted(clients, key=lambda name: (-len(clients[name]), name))
     if setting.request == "client":
         return UnlearningRequest(frozenset(by_size[:1]))
+    if setting.request == "typical-client":
+        return UnlearningRequest(frozenset({by_size[len(by_size) // 2]}))
     if setting.request == "two-clients":
         return UnlearningRequest(frozenset(by_size[:2]))
     rows: dict[str, tuple[int, ...]] = {}
