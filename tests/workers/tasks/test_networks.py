@@ -122,7 +122,9 @@ def test_a_contribution_trains_anew_with_all_rows(installation: Installation) ->
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_nothing_that_saw_the_erased_rows_but_their_scores_is_left_to_read(installation: Installation) -> None:
+def test_nothing_that_saw_the_erased_rows_but_their_scores_is_left_to_read(
+    installation: Installation,
+) -> None:
     networks.register(installation)
     networks.erase(installation, networks.whole("c1"))
     with Session(installation.services.engine) as session:
