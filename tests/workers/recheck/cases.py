@@ -8,7 +8,7 @@ import numpy as np
 
 from app.certificates.evidence import Report as EvidenceReport
 from app.certificates.evidence import build_evidence, evidence_part, scores_part
-from app.certificates.retained import Removal, prove_removal
+from app.certificates.retained import Removal, prove_removal, retained_root
 from app.certificates.shape import read
 from app.certificates.statement import (
     CheckPart,
@@ -28,7 +28,7 @@ from tests.app.certificates.build import Office, commitments, contents, salts
 from tests.workers.verifier.empirical_claims import committed
 from workers.recheck.files import Given
 from workers.tensor_file import encode_tensors
-from workers.verifier.base import Report, RetainedSetClaim
+from workers.verifier.base import Report, RetainedSetClaim, UpdateClaim
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
@@ -36,10 +36,14 @@ from workers.verifier.scores_file import decode_scores, encode_scores
 
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()
+# An erasure of two records, and before it in the same update one of 498: reading evidence takes
+# as long as it has records, and as many scored rows as here must have been erased somewhere.
 SALTS = salts(505)
-ERASED = {name: SALTS[name] for name in list(SALTS)[:500]}
-EVERYONE = commitments(SALTS)
-REMOVAL = read(Removal, prove_removal(EVERYONE, ERASED))
+OTHERS = commitments({name: SALTS[name] for name in list(SALTS)[2:500]})
+ERASED = {name: SALTS[name] for name in list(SALTS)[:2]}
+LEFT = commitments({name: SALTS[name] for name in list(SALTS)[500:]})
+LINK = sorted([*LEFT, *commitments(ERASED)])
+REMOVAL = read(Removal, prove_removal(LINK, ERASED))
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,11 @@ class Case:
 
 def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
     """Return a simulated claim as if it were of MODEL, of ERASED and of rows committed to."""
-    gone = set(commitments(ERASED))
-    after = [value for value in EVERYONE if value not in gone]
+    before, after = REMOVAL.before, REMOVAL.after
+    every = sorted([*LINK, *OTHERS])
+    update = UpdateClaim(OTHERS, [], retained_root(every), 505, after.root, 5)
     sets = RetainedSetClaim(
-        EVERYONE, after, sorted(gone), REMOVAL.before.root, 505, REMOVAL.after.root, 5
+        LINK, LEFT, commitments(ERASED), before.root, 7, after.root, 5, update
     )
     rows = committed(claim)
     published = sha256(MODEL).hexdigest()
@@ -133,15 +138,15 @@ def _issued(
     rows = parameters.pop("rows", "")
     verifier = VerifierPart(VERIFIER.id, VERIFIER.version, sha256(b"code").hexdigest())
     statistics = {"before": rows} if rows else {}
-    removal = prove_removal(EVERYONE, ERASED)
+    removal = prove_removal(LINK, ERASED)
     report = EvidenceReport(verifier, result, checks, {"policy": parameters["policy"]})
     evidence = build_evidence(removal, report, statistics)
     said = replace(
         contents()[1],
         model=ModelPart("small", VersionPart(BEFORE), VersionPart(sha256(MODEL).hexdigest())),
-        scope=Scope("sample", 500, REMOVAL.records_root),
+        scope=Scope("sample", 2, REMOVAL.records_root),
         retained_set=RetainedSet(
-            SetState(REMOVAL.before.root, 505),
+            SetState(REMOVAL.before.root, 7),
             SetState(REMOVAL.after.root, 5),
             sha256(evidence).hexdigest(),
         ),

@@ -1,7 +1,8 @@
 """A scores file gives the same verdict again, and says nobody's name or place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_every_logit_keeps_its_bits_and_its_label() -> None:
     claim = replace(HONEST, forget_after=odd)
     found, rows = decode_scores(encode_scores(claim, ROWS))
 
-    def scored(of: EmpiricalClaim, digests: object) -> set[tuple[object, ...]]:
+    def scored(of: EmpiricalClaim, digests: Iterable[bytes]) -> set[tuple[object, ...]]:
         parts = zip(
             of.forget_labels.tolist(), of.forget_before, of.forget_after, digests, strict=True
         )  # fmt: skip
@@ -145,7 +146,7 @@ def test_the_chain_of_an_update_is_kept() -> None:
 
 
 def test_masks_of_which_nothing_is_scored_have_a_file_too() -> None:
-    empty = {
+    empty: dict[str, Any] = {
         f"{side}_{part}": np.zeros(0, np.int64) if part == "labels" else np.zeros((0, 2))
         for side in ("forget", "pool", "retained")
         for part in ("labels", "before", "after")
