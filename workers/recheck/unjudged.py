@@ -3,7 +3,7 @@
 import re
 from contextlib import suppress
 
-from app.certificates.evidence import parse_evidence
+from app.certificates.evidence import SCORES, parse_evidence
 from app.certificates.statement import CheckPart, Predicate
 from app.errors import LetheError
 from workers.recheck.lines import Line, compare, skipped
@@ -32,6 +32,7 @@ REASONS = {
 }
 OTHERWISE = "needs what stays with the service"
 SCORED = "needs the scores (--scores), and the release that judged"
+UNNAMED = "needs the scores, and the certificate names none"
 # What a check that passed says the digest of: of the model file, or of rows or statistics.
 MODEL, AFTER, BEFORE = "model", "after", "before"
 DIGESTS = {
@@ -55,17 +56,19 @@ def list_checks(said: Predicate, evidence: bytes) -> list[Line]:
     }
     with suppress(LetheError):  # that the evidence is none is told elsewhere
         digests |= parse_evidence(evidence).statistics
-    by_samples = said.guarantee.class_ == "empirical-approximate"
-    return [_line(check, digests, by_samples=by_samples) for check in said.checks]
+    lacking = None
+    if said.guarantee.class_ == "empirical-approximate":
+        lacking = SCORED if any(part.name == SCORES for part in said.evidence) else UNNAMED
+    return [_line(check, digests, lacking) for check in said.checks]
 
 
-def _line(check: CheckPart, digests: dict[str, str], *, by_samples: bool) -> Line:
+def _line(check: CheckPart, digests: dict[str, str], lacking: str | None) -> Line:
     name = f"{check.number} {check.name}"
     expected = digests.get(DIGESTS.get(check.name, ""))
     named = NAMED.search(check.value)
     if check.passed and expected and named and named[1] != expected:
         return compare(name, check.value, expected)
     reason = REASONS.get(check.name, OTHERWISE)
-    if by_samples and check.name != "purge":
-        reason = SCORED
+    if lacking is not None and check.name != "purge":
+        reason = lacking
     return skipped(name, check.value, reason)

@@ -68,6 +68,13 @@ def test_without_scores_there_are_only_digests() -> None:
     assert not any(line.status == "same" and line.name[0].isdigit() for line in found.lines)
 
 
+def test_a_certificate_that_names_no_scores_is_told_of() -> None:
+    said = replace(CASE.said, evidence=CASE.said.evidence[:1])
+    found = recheck(said, CASE.given(scores=[]))
+    assert found.result == "DIGESTS-ONLY"
+    assert "names none" in named(found, "2 policy").reason
+
+
 # --- planted in a file: its digest is another --------------------------------------------------
 
 
@@ -167,6 +174,15 @@ def test_a_better_value_that_an_issuer_certifies_shows() -> None:
     edited = (*CASE.said.checks[:5], replace(CASE.said.checks[5], value="0.9"), *CASE.said.checks[6:])  # fmt: skip
     case = certified(CLAIM, ROWS, checks=edited)
     assert differing(recheck(case.said, case.given())) == {f"6 {edited[5].name}"}
+
+
+@pytest.mark.parametrize("name", ["4 purge", "1 model-file"])
+def test_also_what_is_not_computed_again_must_be_as_the_file_says(name: str) -> None:
+    place = int(name[0]) - 1
+    other = replace(CASE.said.checks[place], value="nothing to see")
+    checks = (*CASE.said.checks[:place], other, *CASE.said.checks[place + 1 :])
+    case = certified(CLAIM, ROWS, checks=checks)
+    assert differing(recheck(case.said, case.given(model=None))) == {name}
 
 
 def test_a_check_left_out_or_added_shows() -> None:

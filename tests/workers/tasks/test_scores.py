@@ -1,5 +1,6 @@
 """Scores through the service: kept for each judgement, named, served, and judged again."""
 
+import json
 from hashlib import sha256
 from pathlib import Path
 
@@ -129,3 +130,22 @@ def test_only_operators_and_auditors_get_scores(installation: Installation) -> N
         installation.services.artifacts.shred(session, artifact_id)
         session.commit()
     assert caller.operator("GET", f"/v1/scores/{names[0]}").status_code == 410
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_of_a_ridge_head_only_digests_can_be_checked(
+    ready: Installation, tmp_path: Path
+) -> None:
+    request_id = ready.caller.erase_records("r1", "r2").json()["id"]
+    ready.drain()
+    said = download(ready, request_id, tmp_path).predicate
+    assert len(said.evidence) == 1
+    found = rechecked(tmp_path)
+    assert found["result"] == "DIGESTS-ONLY"
+    lines = {line["name"]: line for line in found["lines"]}
+    assert lines["removal proof"]["status"] == "same"
+    reasons = [lines[f"{check.number} {check.name}"]["reason"] for check in said.checks]
+    assert all(reasons)
+    # The digest of the statistics that check 1 names is the evidence's, or this were red.
+    after = json.loads((tmp_path / "e.json").read_bytes())["statistics"]["after"]
+    assert said.checks[0].value == after["sha256"]
