@@ -3,24 +3,21 @@
 import json
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from app.certificates.evidence import scores_part
 from app.certificates.statement import CheckPart
-from tests.workers.recheck.cases import MODEL, Case, about, certified, climbed, parts
+from tests.workers.recheck.cases import Case, about, certified, climbed, parts
 from tests.workers.verifier.empirical_claims import POLICY, World, noop, simulated
-from workers.cli.recheck import recheck as command
 from workers.recheck.lines import Line, Recheck
 from workers.recheck.run import recheck
 from workers.tensor_file import encode_tensors
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
-from workers.verifier.policy import digest, to_document
+from workers.verifier.policy import digest
 from workers.verifier.scores_file import decode_scores, encode_scores
 
 CLAIM, ROWS = about(simulated(1))
@@ -268,43 +265,3 @@ def test_a_check_that_names_a_foreign_digest_shows() -> None:
         checks = (*case.said.checks[:place], other, *case.said.checks[place + 1 :])
         found = recheck(replace(case.said, checks=checks), case.given())
         assert name in differing(found)
-
-
-# --- the command --------------------------------------------------------------------------------------
-
-
-def run(case: Case, directory: Path, *options: object) -> Result:
-    files = {"c.json": case.bundle(), "e.json": case.evidence, "s": case.scores, "m": MODEL}
-    for name, data in files.items():
-        (directory / name).write_bytes(data)
-    arguments = [directory / "c.json", "--evidence", directory / "e.json", *options]
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
-def test_the_command_prints_each_line_and_exits_with_0(tmp_path: Path) -> None:
-    policy = tmp_path / "p.json"
-    policy.write_text(json.dumps(to_document(POLICY), indent=2))
-    done = run(CASE, tmp_path, "--scores", tmp_path / "s", "--model", tmp_path / "m", "--policy", policy)  # fmt: skip
-    assert done.exit_code == 0, done.output
-    assert done.output.startswith("AGREES  c.json\n")
-    assert "nobody else can try to read" in done.output
-    assert "Signatures were not looked at" in done.output
-    assert "DIFFERS" not in done.output
-
-
-def test_the_command_says_that_only_digests_were_checked(tmp_path: Path) -> None:
-    done = run(CASE, tmp_path)
-    assert done.exit_code == 0
-    assert done.output.startswith("DIGESTS-ONLY")
-    assert "nothing but digests and proofs" in done.output
-
-
-def test_the_command_exits_with_1_if_anything_differs(tmp_path: Path) -> None:
-    case = reissued(encode_scores(one_label(CLAIM), ROWS))
-    done = run(case, tmp_path, "--scores", tmp_path / "s", "--json")
-    assert done.exit_code == 1
-    found = json.loads(done.output)
-    assert found["result"] == "DIFFERS"
-    line = next(line for line in found["lines"] if "forget-accuracy" in line["name"])
-    assert line["status"] == "DIFFERS"
-    assert line["certified"] != line["recomputed"]
