@@ -37,7 +37,7 @@ from models import (
 )
 from models.types import utcnow
 from workers.provenance import code_digest, environment
-from workers.tasks import draft, round_end
+from workers.tasks import draft, round_end, score_files
 from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
 from workers.tasks.draft import sha256_hex
@@ -143,7 +143,7 @@ def _statement(
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),
-        evidence=(part,),
+        evidence=(part, *score_files.parts(session, request.id, plan.claim)),
         verifier=evidence.report.verifier,
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)

@@ -1,7 +1,7 @@
 """What the verifiers of networks are given: rows, answers of both models, a training again."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,6 +31,7 @@ from workers.tasks.network_rows import (
     rows_digest,
     salts,
 )
+from workers.tasks.network_scores import chosen, committed, judged
 from workers.tasks.network_sides import divide
 from workers.tasks.network_state import TrainingState, decode_state
 from workers.tasks.network_training import device_of, here
@@ -41,9 +42,6 @@ from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.exact_retrained import VERIFIER as RETRAINED
 from workers.verifier.exact_retrained import RetrainedClaim
 from workers.verifier.guard import ODD_INPUT
-
-MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points
-
 
 ID = "empirical-approximate"
 
@@ -98,6 +96,7 @@ def _prepare(
         file=services.artifacts.get(session, case.after.head_id),
         sets=claims.retained_set(session, lease, case.plan, ids, case.before, case.after),
         purge=claims.purge(services, session, lease, case.plan, ids),
+        digests=digests,
         rows_after=rows_digest(digests.values()),
         rows_before=rows_digest([*digests.values(), *gone]),
         registered=registered(session, case.model),
@@ -120,7 +119,10 @@ def _prepare(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Common:
-    """What both verifiers of networks are given. rows_*: recomputed digests of all rows."""
+    """What both verifiers of networks are given.
+
+    digests: of each stored row, by record. rows_*: recomputed digests of all rows.
+    """
 
     case: Case
     config: NetworkConfig
@@ -128,6 +130,7 @@ class Common:
     file: bytes
     sets: RetainedSetClaim
     purge: PurgeClaim
+    digests: Mapping[str, bytes]
     rows_after: str
     rows_before: str
     registered: Registered
@@ -230,7 +233,8 @@ def _empirical(common: Common, before: Before, earlier: int, seed: bytes) -> Jud
         model_before=(case.before.head_digest, hashlib.sha256(before.model).hexdigest()),
     )
     details = {"policy": common.registered.policy, "seed": seed.hex()}
-    return Judged(EMPIRICAL.id, EMPIRICAL.version, EMPIRICAL.verify(claim), details)
+    tied = committed(rows, went, {**common.digests, **pinned}, own, seed)
+    return judged(claim, tied, details)
 
 
 def _part(
@@ -262,11 +266,9 @@ def _joined(parts: list[ClientData | None]) -> ClientData | None:
 
 
 def _sample(data: ClientData | None, seed: bytes) -> ClientData | None:
-    if data is None or len(data) <= MOST_RETAINED:
+    if data is None:
         return data
-    rng = np.random.Generator(np.random.PCG64(int.from_bytes(seed)))
-    chosen = np.sort(rng.choice(len(data), MOST_RETAINED, replace=False))
-    return data.only(torch.from_numpy(chosen))
+    return data.only(torch.from_numpy(chosen(len(data), seed)))
 
 
 def _labels(config: NetworkConfig, data: ClientData | None) -> NDArray[np.int64]:
