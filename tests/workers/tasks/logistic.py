@@ -8,11 +8,20 @@ from tests import small_network
 from tests.installation import Installation
 from tests.workers.tasks import networks
 from tests.workers.verifier.logistic_claims import optimum
+from workers.fedavg.config import LocalConfig, TrainingConfig
 from workers.fedavg.held_out import is_held_out
-from workers.networks.files import decode_weights
+from workers.fedavg.in_process import InProcess
+from workers.fedavg.rounds import sizes, train
+from workers.networks.files import decode_weights, encode_weights
+from workers.networks.registry import network
 
 PENALTY, SIGMA = 0.2, 0.01
-LOCAL = {"batch_size": 64, "learning_rate": 0.5, "epochs": 2, "weight_decay": PENALTY}
+LOCAL: dict[str, Any] = {
+    "batch_size": 64,
+    "learning_rate": 0.5,
+    "epochs": 2,
+    "weight_decay": PENALTY,
+}
 TRAINING = {"rounds": 2, "seed": 7, "local": LOCAL}
 BOUND = {"row_norm": 8.0}
 NOISE = {
@@ -42,6 +51,15 @@ def best(gone: set[str]) -> np.ndarray:
     ]
     theta = optimum(rows["inputs"][stay], rows["labels"][stay], PENALTY, small_network.CLASSES)
     return flat(theta[:, 0], theta[:, 1:])
+
+
+def retrained(gone: set[str]) -> bytes:
+    """Train as registered on the arrays themselves, sharing nothing with the service."""
+    _, clients, _ = networks.federated(small_network.rows(), gone)
+    config = TrainingConfig(rounds=2, seed=7, local=LocalConfig(**LOCAL))
+    named = network("logistic", small_network.SHAPE)
+    trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
+    return encode_weights(named.id, named.parameters, trained.weights)
 
 
 def published(installation: Installation) -> np.ndarray:
