@@ -22,7 +22,7 @@ LOCAL: dict[str, Any] = {
     "epochs": 2,
     "weight_decay": PENALTY,
 }
-TRAINING = {"rounds": 2, "seed": 7, "local": LOCAL}
+TRAINING = {"rounds": 1, "seed": 7, "local": LOCAL}
 BOUND = {"row_norm": 8.0}
 NOISE = {
     **{"row_norm": 8.0, "tolerance": 0.25, "sigma": SIGMA},
@@ -56,7 +56,7 @@ def best(gone: set[str]) -> np.ndarray:
 def retrained(gone: set[str]) -> bytes:
     """Train as registered on the arrays themselves, sharing nothing with the service."""
     _, clients, _ = networks.federated(small_network.rows(), gone)
-    config = TrainingConfig(rounds=2, seed=7, local=LocalConfig(**LOCAL))
+    config = TrainingConfig(rounds=1, seed=7, local=LocalConfig(**LOCAL))
     named = network("logistic", small_network.SHAPE)
     trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
     return encode_weights(named.id, named.parameters, trained.weights)

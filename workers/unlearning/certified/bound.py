@@ -3,7 +3,8 @@
 Such a step ends where it ends. How far that is from the optimum of those who stay can be
 told all the same, and where it is within the registered tolerance the result is certified
 as if it had been made for it. Without noise nothing of (ε, δ) is claimed: HF-KCU's Theorem 7
-(a bound in total variation) does not hold for a deterministic step.
+(a bound in total variation) does not hold for a deterministic step. With noise it is a centre
+like any other.
 """
 
 from dataclasses import replace
