@@ -126,4 +126,5 @@ def bounds_of(method: CertifiedNewton, bound: float) -> dict[str, str]:
     distance = {"distance": repr(bound)}
     if not method.sigma:
         return distance
-    return {**distance, "epsilon": repr(method.epsilon), "delta": repr(method.delta)}
+    promised = {"epsilon": method.epsilon, "delta": method.delta}  # 1 and 1.0 are one number
+    return {**distance, **{name: repr(float(value)) for name, value in promised.items()}}

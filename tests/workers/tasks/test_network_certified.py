@@ -75,6 +75,7 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
     assert found.guarantee.class_ == "exact-retrained"
     assert found.method.parameters["climb"] == "certified-newton: BudgetSpent"
     assert "escalated" in networks.events(installation, third)
+    assert networks.published(installation) == logistic.retrained({"r1", "r2", "r3"})
     # A training begins a new budget, and the log shows which versions are trainings.
     fourth = networks.erase(installation, networks.some("r5"))
     bound_of(installation, fourth)

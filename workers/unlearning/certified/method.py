@@ -246,9 +246,9 @@ def _noise_notes(
     return {
         "certified.penalty": repr(penalty),
         "certified.bound": repr(bound),
-        "noise.sigma": repr(budget.sigma),
-        "noise.epsilon": repr(budget.epsilon),
-        "noise.delta": repr(budget.delta),
+        "noise.sigma": repr(float(budget.sigma)),
+        "noise.epsilon": repr(float(budget.epsilon)),
+        "noise.delta": repr(float(budget.delta)),
         "noise.release": f"{method.before + 1} of {budget.releases}",
         "noise.allowance": repr(budget.allowance),
         "noise.commitment": committed,
