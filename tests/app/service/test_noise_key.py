@@ -16,9 +16,17 @@ MASTER = MasterKey(bytes(range(32)))
 NOISY = {"settings": {"certified-newton": {"row_norm": 8.0, "sigma": 0.1}}}
 
 
-def model(ref: str = "m", secret: bytes = b"s" * 32, **config: Any) -> Model:
+def model(config: dict[str, Any] | None = None, secret: bytes = b"s" * 32) -> Model:
+    ref = "m"
     sealed = MASTER.seal(secret, aad=f"tombstone|{ref}".encode())
-    return Model(ref=ref, tombstone_key=sealed, config=config)
+    return Model(
+        ref=ref,
+        method="certified-newton",
+        config=config or {},
+        classes=[],
+        extractor={},
+        tombstone_key=sealed,
+    )
 
 
 def test_a_key_is_of_its_model_and_comes_out_the_same_again() -> None:
@@ -29,7 +37,7 @@ def test_a_key_is_of_its_model_and_comes_out_the_same_again() -> None:
 
 
 def test_the_commitment_is_the_one_that_the_method_names() -> None:
-    committed = commitment(MASTER, model(**NOISY))
+    committed = commitment(MASTER, model(NOISY))
     assert committed == {"noise": noise.commitment(noise_key(MASTER, model()))}
 
 
@@ -44,7 +52,7 @@ def _without() -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("config", list(_without()))
 def test_a_model_without_noise_commits_to_nothing(config: dict[str, Any]) -> None:
     assert not has_noise(config)
-    assert commitment(MASTER, model(**config)) == {}
+    assert commitment(MASTER, model(config)) == {}
 
 
 def test_no_record_has_the_key_as_its_tag() -> None:

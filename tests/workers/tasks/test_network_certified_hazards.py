@@ -16,15 +16,15 @@ from tests.installation import Installation
 from tests.workers.tasks import logistic, networks
 from workers.networks.files import decode_weights, encode_weights
 from workers.tasks import (
-    network_case,
     network_certified,
     network_certified_case,
-    network_update,
+    network_training,
 )
 from workers.tasks.network_case import Common
 from workers.tasks.network_state import TrainingState
 from workers.unlearning.certified.release import noisy
 from workers.verifier.certified_logistic_noise import NoiseClaim
+from workers.verifier.guard import ODD_INPUT
 
 Patch = pytest.MonkeyPatch
 ONE = {**logistic.NOISE, "releases": 1}
@@ -38,12 +38,12 @@ def database_url(sqlite_url: str) -> str:
 
 
 def one_ulp(patch: Patch) -> None:
-    honest = network_update.encoded
+    honest = network_training.encoded
 
     def encoded(config: Any, weights: Any, state: Any) -> Any:
         return honest(config, nudged(weights), state)
 
-    patch.setattr(network_update, "encoded", encoded)
+    patch.setattr("workers.tasks.network_update.encoded", encoded)
 
 
 def nudged(weights: Any) -> Any:
@@ -56,7 +56,7 @@ def a_release_logged_as_a_training(patch: Patch) -> None:
     def state(start: str, data: str, rounds: int, exact: bool) -> TrainingState:
         return TrainingState(start, data, rounds)
 
-    patch.setattr(network_update, "TrainingState", state)
+    patch.setattr("workers.tasks.network_update.TrainingState", state)
 
 
 def a_budget_that_never_ends(patch: Patch) -> None:
@@ -194,7 +194,7 @@ def test_each_check_finds_what_was_tampered_with(
     for name, cheat in UNREADABLE.items():
         with pytest.raises(Exception) as caught:  # what the caller refutes
             honest(*cheat(left[0]))
-        assert isinstance(caught.value, network_case.ODD_INPUT), name
+        assert isinstance(caught.value, ODD_INPUT), name
 
 
 def test_terms_that_were_changed_since_they_were_registered_are_refuted(

@@ -207,8 +207,13 @@ def stepped(request: UnlearningRequest) -> tuple[Case, Unlearned]:
     return given, EXACT.run(given)
 
 
-def test_hf_kcu_on_a_logistic_head_gets_the_bound() -> None:
-    of, found = stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
+@pytest.fixture(scope="module")
+def near() -> tuple[Case, Unlearned]:
+    return stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
+
+
+def test_hf_kcu_on_a_logistic_head_gets_the_bound(near: tuple[Case, Unlearned]) -> None:
+    of, found = near
     bounded = with_bound(of, found, row_norm=12.0)
     assert found.claim == "empirical-approximate"
     assert str(bounded.claim) == "certified-approximate"
@@ -221,9 +226,10 @@ def test_hf_kcu_on_a_logistic_head_gets_the_bound() -> None:
     assert np.linalg.norm(moved - best) <= bound < 2.0**-7 * norm(found.weights)
 
 
-def test_hf_kcu_gets_noise_of_the_same_kind_and_says_nothing_of_its_step() -> None:
-    of, found = stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
-    of = replace(of, data=DATA)
+def test_hf_kcu_gets_noise_of_the_same_kind_and_says_nothing_of_its_step(
+    near: tuple[Case, Unlearned], noised: Release
+) -> None:
+    of, found = replace(near[0], data=DATA), near[1]
     wide = replace(NOISY, epsilon=8.0)
     release = with_noise(of, found, wide, KEY)
     assert equal(release.centre, found.weights)
@@ -231,7 +237,7 @@ def test_hf_kcu_gets_noise_of_the_same_kind_and_says_nothing_of_its_step() -> No
     assert release.residual == bound <= wide.budget.allowance
     drawn = to_vector(release.weights).double() - to_vector(release.centre).double()
     assert float((drawn - 0.01 * torch.from_numpy(gaussian(KEY, DATA, 15))).norm()) < 1e-6
-    assert set(release.notes) - set(NOISY.release(case(), KEY).notes) == set()
+    assert set(release.notes) <= set(noised.notes)
     assert release.work.steps > found.work.steps
     for method, kind in (
         (replace(wide, before=4), BudgetSpentError),
