@@ -93,7 +93,8 @@ def values(label: str, records: Records) -> Mapping[str, float]:
 
 def test_every_method_of_the_registry_is_measured_once() -> None:
     methods = [part.method for part in planned("all") if part.label == part.method]
-    assert sorted([*methods, RETRAIN]) == list(known())
+    # For logistic heads with weight decay alone, which no setting has.
+    assert sorted([*methods, RETRAIN]) == sorted(set(known()) - {"certified-newton"})
     labels = [part.label for part in planned("everything")]
     assert len(labels) == len(set(labels))
 

@@ -139,7 +139,9 @@ def _statement(
             code_digest=code_digest(*_rooms(model)),
             environment=environment(),
         ),
-        guarantee=guarantee(plan.claim, plan.parameters["data"], plan.bounds),
+        guarantee=guarantee(
+            plan.claim, plan.parameters["data"], plan.bounds, network=is_network(model.config)
+        ),
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),

@@ -18,7 +18,7 @@ from workers.fedavg.base import ClientData
 from workers.networks.files import decode_weights
 from workers.replay.retraining import most_missing, reexecute, start_digest
 from workers.replay.scores import Scores, scores
-from workers.tasks import claims, network_before
+from workers.tasks import claims, network_before, network_certified_case, network_releases
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
 from workers.tasks.network_before import Before
@@ -37,6 +37,7 @@ from workers.tasks.network_state import TrainingState, decode_state
 from workers.tasks.network_training import device_of, here
 from workers.tasks.registered import Registered, registered
 from workers.verifier.base import Check, PurgeClaim, Report, RetainedSetClaim
+from workers.verifier.certified_logistic import VERIFIER as CERTIFIED
 from workers.verifier.empirical import VERIFIER as EMPIRICAL
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.exact_retrained import VERIFIER as RETRAINED
@@ -59,7 +60,8 @@ def prepare(
 
     What cannot even be read is refuted: the judged must not be able to stop the judge.
     """
-    verifier = RETRAINED if case.plan.claim == RETRAINED.id else EMPIRICAL
+    judges = {one.id: one for one in (RETRAINED, CERTIFIED)}
+    verifier = judges.get(case.plan.claim, EMPIRICAL)
     try:
         judge = _prepare(services, session, lease, case, seed)
     except ODD_INPUT as error:
@@ -108,6 +110,10 @@ def _prepare(
         device, silos = device_of(services), services.settings.silos
         state = decode_state(services.artifacts.get(session, case.after.state_id))
         return partial(_retrained, common, state, alike=alike, device=device, silos=silos)
+    if case.plan.claim == CERTIFIED.id:
+        noise = network_certified_case.load_noise(services, session, lease, common)
+        return partial(network_certified_case.judge, common, noise)
+    network_releases.made(session, case.model, case.after)
     if case.plan.claim != ID:
         raise RefusedError("nobody here judges such a claim")
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
@@ -119,7 +125,7 @@ def _prepare(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Common:
-    """What both verifiers of networks are given.
+    """What all verifiers of networks are given.
 
     digests: of each stored row, by record. rows_*: recomputed digests of all rows.
     """

@@ -182,8 +182,7 @@ def test_every_method_runs_from_a_request(installation: Installation) -> None:
 
 
 def test_the_names_that_the_api_knows_are_those_there_are() -> None:
-    # Certified removal is not offered yet: nothing here keeps its noise or its budget.
-    assert sorted(NETWORK) == sorted(set(unlearning.known()) - {"certified-newton"})
+    assert sorted(NETWORK) == sorted(unlearning.known())
     named = NetworkChoice.model_json_schema()["properties"]["id"]["enum"]
     assert sorted(named) == list(architectures.known())
     attacks = VerificationTerms.model_json_schema()["properties"]["attacks"]["items"]["enum"]
