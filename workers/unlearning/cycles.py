@@ -8,6 +8,7 @@ who leave and one recovery.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from workers.errors import RefusedError
 from workers.fedavg.base import Work
@@ -66,7 +67,7 @@ def step_in_cycles(
         found = step_and_recover(
             part,
             f"{method}, cycle {done}",
-            lambda part=part: step(part, ceiling),
+            partial(step, part, ceiling),
             cycles.recovery,
             _hooks(case, pin, whole, cycles, hooks),
         )
