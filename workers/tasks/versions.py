@@ -1,7 +1,8 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import delete
@@ -23,11 +24,16 @@ from workers.tasks.lease import Lease
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A state as the artifacts that a version consists of."""
+    """A state as the artifacts that a version consists of.
+
+    contents: digests of a ridge head's rows by their names in the log (`ridge_rows`); empty
+    where the rows are not here.
+    """
 
     head: bytes
     state: bytes
     statistics: str
+    contents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def head_digest(self) -> str:
@@ -77,7 +83,9 @@ def parameters(config: RidgeConfig) -> dict[str, str]:
     }
 
 
-def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
+def encode(
+    state: RidgeState, config: RidgeConfig, contents: Mapping[str, str] = MappingProxyType({})
+) -> Encoded:
     """Return a state's artifacts: pure functions of the retained rows and configuration."""
     return Encoded(
         head=encode_head(state.head, config),
@@ -85,6 +93,7 @@ def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
         statistics=statistics_digest(
             state.statistics, config.exponents, config.bits, config.penalty
         ),
+        contents=contents,
     )
 
 
@@ -184,6 +193,7 @@ def publish(
         {
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
+            **encoded.contents,  # of salted digests
             "retained": retained.root.hex(),  # of salted commitments: says nothing of a person
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },
