@@ -75,6 +75,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     earlier = METHOD.refit(config, [problem.rows]).state.statistics
     before_digest = statistics_digest(earlier, config.exponents, config.bits, config.penalty)
     sets, gone = judging.retained_set(size.n, (0,)), judging.purge(size.n, (0,))
+    contents = judging.contents(problem.rows, (0,), rest)
 
     def verdict(mode: Mode) -> None:
         ridge = RidgeClaim(
@@ -93,7 +94,8 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
             before=ClaimedStatistics(earlier.gram, earlier.moment, earlier.rows),
             before_digest=before_digest,
         )
-        if VERIFIER.verify(ExactClaim(ridge, [rest], sets, gone)).result != "PASS":
+        claim = ExactClaim(ridge, [rest], sets, gone, contents=contents)
+        if VERIFIER.verify(claim).result != "PASS":
             raise RuntimeError("the verifier refused a true claim")
 
     return {
