@@ -70,7 +70,8 @@ def contents(
     whole = row_digests(Block(names, rows, *marks), OWNER)
     gone = {*erased, *missing}
     kept = np.array([row not in gone for row in range(len(rows))])
-    left = Block([names[row] for row in np.flatnonzero(kept)], stored, *(m[kept] for m in marks))
+    stays = [name for name, keep in zip(names, kept, strict=True) if keep]
+    left = Block(stays, stored, *(mark[kept] for mark in marks))
     nothing = rows_digest(())
     return RowsClaim(
         [BlockClaim(*OWNER, left.records, left.salts, left.learned)],

@@ -252,7 +252,7 @@ def test_a_version_without_a_digest_is_undecided(
 
 
 ODD: list[Callable[[RowsClaim], RowsClaim]] = [
-    lambda told: replace(told, blocks=None),
+    lambda told: replace(told, blocks=None),  # type: ignore[arg-type]
     lambda told: replace(told, blocks=told.blocks[:1]),
     block_changed(records=["r0"]),
     block_changed(records=["r0", "r4", "r5"]),
