@@ -9,6 +9,7 @@ from benchmarks.common import Problem, Size, make_problem, seconds
 from benchmarks.soundness import judging
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
+from workers.arrays import Rows
 from workers.methods.ridge_exact import METHOD
 from workers.statistics.encoding import statistics_digest
 from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
@@ -75,7 +76,8 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     earlier = METHOD.refit(config, [problem.rows]).state.statistics
     before_digest = statistics_digest(earlier, config.exponents, config.bits, config.penalty)
     sets, gone = judging.retained_set(size.n, (0,)), judging.purge(size.n, (0,))
-    contents = judging.contents(problem.rows, (0,), rest)
+    left = Rows(problem.rows.codes[1:], problem.rows.labels[1:])
+    contents = judging.contents(problem.rows, (0,), left)
 
     def verdict(mode: Mode) -> None:
         ridge = RidgeClaim(
