@@ -12,7 +12,7 @@ them: no evidence file has them, and without them a digest confirms nobody's gue
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from sqlmodel import Session, select
@@ -25,8 +25,7 @@ from workers.tasks.lesson import Owner
 ROW, ROWS, GROWN = b"lethe/row/v1\0", b"lethe/rows/v1\0", b"lethe/grown/v1\0"
 
 
-@dataclass(frozen=True, slots=True)
-class RowDigest:
+class RowDigest(NamedTuple):
     """The digest of a stored row; learned: the number of the version that it came with."""
 
     record: str

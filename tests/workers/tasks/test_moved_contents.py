@@ -154,7 +154,7 @@ def test_forged_digests_of_those_that_went(ready: Installation, monkeypatch: Pat
 
     def divided(*given: Any) -> Any:
         stays, goes = honest(*given)
-        return stays, [replace(goes[0], digest=bytes(32)), *goes[1:]]
+        return stays, [goes[0]._replace(digest=bytes(32)), *goes[1:]]
 
     monkeypatch.setattr(ridge_update, "_divided", divided)
     assert outcome(ready, "r1", "r6")[1].endswith(": 6 rows-before")
