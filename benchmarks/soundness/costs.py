@@ -14,6 +14,7 @@ from workers.methods.ridge_exact import METHOD
 from workers.statistics.encoding import statistics_digest
 from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
 from workers.verifier.exact import VERIFIER
+from workers.verifier.row_digests import check_rows
 
 FULL = (Size(20_000, 96, 10, 5), Size(20_000, 768, 10, 5))
 QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))
@@ -48,10 +49,22 @@ def exact(size: Size) -> list[Cost]:
             times[name].append(seconds(job))
     about = f"n {size.n:,}, d {size.d}"
     middle = {name: median(found) for name, found in times.items()}
+    verdicts = ("full verdict", "Freivalds verdict")
     return [
-        Cost(f"{what}, {about}", beside, middle[what] / middle[beside], target)
-        for what in ("full verdict", "Freivalds verdict")
-        for beside, target in (("exact refit", EXACT_TARGET), ("scikit-learn refit", None))
+        *(
+            Cost(f"{what}, {about}", beside, middle[what] / middle[beside], target)
+            for what in verdicts
+            for beside, target in (("exact refit", EXACT_TARGET), ("scikit-learn refit", None))
+        ),
+        *(
+            Cost(
+                f"digests of rows, {about}",
+                whole,
+                middle["digests of rows"] / middle[whole],
+                None,
+            )
+            for whole in verdicts
+        ),
     ]
 
 
@@ -103,6 +116,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
+        "digests of rows": lambda: check_rows(contents, [rest]),
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,
     }
