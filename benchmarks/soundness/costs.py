@@ -9,10 +9,12 @@ from benchmarks.common import Problem, Size, make_problem, seconds
 from benchmarks.soundness import judging
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
+from workers.arrays import Rows
 from workers.methods.ridge_exact import METHOD
 from workers.statistics.encoding import statistics_digest
 from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
 from workers.verifier.exact import VERIFIER
+from workers.verifier.row_digests import check_rows
 
 FULL = (Size(20_000, 96, 10, 5), Size(20_000, 768, 10, 5))
 QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))
@@ -47,10 +49,22 @@ def exact(size: Size) -> list[Cost]:
             times[name].append(seconds(job))
     about = f"n {size.n:,}, d {size.d}"
     middle = {name: median(found) for name, found in times.items()}
+    verdicts = ("full verdict", "Freivalds verdict")
     return [
-        Cost(f"{what}, {about}", beside, middle[what] / middle[beside], target)
-        for what in ("full verdict", "Freivalds verdict")
-        for beside, target in (("exact refit", EXACT_TARGET), ("scikit-learn refit", None))
+        *(
+            Cost(f"{what}, {about}", beside, middle[what] / middle[beside], target)
+            for what in verdicts
+            for beside, target in (("exact refit", EXACT_TARGET), ("scikit-learn refit", None))
+        ),
+        *(
+            Cost(
+                f"digests of rows, {about}",
+                whole,
+                middle["digests of rows"] / middle[whole],
+                None,
+            )
+            for whole in verdicts
+        ),
     ]
 
 
@@ -75,6 +89,8 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     earlier = METHOD.refit(config, [problem.rows]).state.statistics
     before_digest = statistics_digest(earlier, config.exponents, config.bits, config.penalty)
     sets, gone = judging.retained_set(size.n, (0,)), judging.purge(size.n, (0,))
+    left = Rows(problem.rows.codes[1:], problem.rows.labels[1:])
+    contents = judging.contents(problem.rows, (0,), left)
 
     def verdict(mode: Mode) -> None:
         ridge = RidgeClaim(
@@ -93,12 +109,14 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
             before=ClaimedStatistics(earlier.gram, earlier.moment, earlier.rows),
             before_digest=before_digest,
         )
-        if VERIFIER.verify(ExactClaim(ridge, [rest], sets, gone)).result != "PASS":
+        claim = ExactClaim(ridge, [rest], sets, gone, contents=contents)
+        if VERIFIER.verify(claim).result != "PASS":
             raise RuntimeError("the verifier refused a true claim")
 
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
+        "digests of rows": lambda: check_rows(contents, [rest]),
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,
     }

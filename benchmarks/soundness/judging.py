@@ -1,12 +1,20 @@
-"""What each trial shares: commitments, purge probes, and a verdict that is counted."""
+"""What each trial shares: commitments, digests, purge probes, and a verdict that is counted."""
 
 import hashlib
 from collections.abc import Collection, Iterable
 
+import numpy as np
+
 from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.rates import VERDICTS, Tally
+from workers.arrays import Rows
+from workers.tasks.blocks import SALT, Block
+from workers.tasks.ridge_rows import grown_digest, row_digests, rows_digest
 from workers.verifier.base import Probe, PurgeClaim, Report, RetainedSetClaim
 from workers.verifier.retained_set import merkle_root
+from workers.verifier.row_claim import BlockClaim, RowsClaim
+
+OWNER = ("client", "subject")
 
 
 def commitment(row: int) -> bytes:
@@ -43,6 +51,34 @@ def purge(rows: int, erased: Collection[int], missing: Collection[int] = ()) -> 
         [Probe("model", "ab" * 32, False), Probe("state", "cd" * 32, False)],
         [str(row) for row in erased],
         [str(row) for row in range(rows) if row not in gone],
+    )
+
+
+def contents(
+    rows: Rows, erased: Collection[int], stored: Rows, missing: Collection[int] = ()
+) -> RowsClaim:
+    """Return the claim that `stored` is what an erasure left of one contribution's rows.
+
+    missing: as in `retained_set`. Who forges the stored rows publishes their digest as well.
+    """
+    names = [str(row) for row in range(len(rows))]
+    salts = hashlib.shake_256(b"salts").digest(SALT * len(rows))
+    marks = (
+        np.frombuffer(salts, dtype=np.uint8).reshape(-1, SALT),
+        np.ones(len(rows), dtype=np.int64),
+    )
+    whole = row_digests(Block(names, rows, *marks), OWNER)
+    gone = {*erased, *missing}
+    kept = np.array([row not in gone for row in range(len(rows))])
+    stays = [name for name, keep in zip(names, kept, strict=True) if keep]
+    left = Block(stays, stored, *(mark[kept] for mark in marks))
+    nothing = rows_digest(())
+    return RowsClaim(
+        [BlockClaim(*OWNER, left.records, left.salts, left.learned)],
+        [(whole[row].hex(), 1) for row in sorted(gone)],
+        since=0,
+        before=[nothing, grown_digest(nothing, rows_digest(whole))],
+        after=rows_digest(row_digests(left, OWNER)),
     )
 
 

@@ -17,7 +17,7 @@ CHEATS = {
     "forged evidence": "replaces a row, or the rows to be tested, so that all sums agree",
     "dropped record": "erases what was asked for, and silently one retained record more",
 }
-# Counted apart: it forges what every verifier takes as given, the rows as they are stored.
+# Counted apart: it forges what every other cheat leaves alone, the rows as they are stored.
 STORAGE = {
     "swapped rows": "erases somebody else, and stores the rows under that person's records",
 }

@@ -82,12 +82,13 @@ def claim(
         before=ClaimedStatistics(earlier.gram, earlier.moment, earlier.rows),
         before_digest=statistics_digest(earlier, config.exponents, config.bits, config.penalty),
     )
-    n = len(problem.rows)
+    n, kept = len(problem.rows), problem.retained if stored is None else stored
     return ExactClaim(
         ridge,
-        [problem.retained if stored is None else stored],
+        [kept],
         judging.retained_set(n, problem.erased, missing),
         judging.purge(n, problem.erased, missing),
+        contents=judging.contents(problem.rows, problem.erased, kept, missing),
     )
 
 

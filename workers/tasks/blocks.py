@@ -6,6 +6,7 @@ subject: the sum of its messages.
 
 import io
 import json
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +21,28 @@ from workers.statistics.gram import RidgeStatistics
 from workers.statistics.message import Batch, Message, add_messages, subtract_message
 from workers.tasks.input_blocks import InputBlock
 
+SALT = 32  # bytes
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """One subject's rows: `records[i]` is the id of row i."""
+    """One subject's rows: `records[i]` is the id of row i.
+
+    salts (m, SALT) uint8: of the rows' digests (`ridge_rows`). learned (m,) int64: the number
+    of the version that each row came with.
+    """
 
     records: list[str]
     rows: Rows
+    salts: NDArray[np.uint8]
+    learned: NDArray[np.int64]
+
+    @classmethod
+    def fresh(cls, records: list[str], rows: Rows, number: int) -> "Block":
+        """Return rows that come with the version `number`, newly salted."""
+        salts = np.frombuffer(secrets.token_bytes(SALT * len(rows)), dtype=np.uint8)
+        learned = np.full(len(rows), number, dtype=np.int64)
+        return cls(records, rows, salts.reshape(-1, SALT), learned)
 
     def without(self, erased: set[str]) -> "Block | None":
         """Return the block without some records, None if nothing remains."""
@@ -38,13 +54,16 @@ class Block:
     def take(self, mask: NDArray[np.bool_]) -> "Block":
         """Return the rows where `mask` (m,) is true."""
         records = [record for record, wanted in zip(self.records, mask, strict=True) if wanted]
-        return Block(records, Rows(self.rows.codes[mask], self.rows.labels[mask]))
+        rows = Rows(self.rows.codes[mask], self.rows.labels[mask])
+        return Block(records, rows, self.salts[mask], self.learned[mask])
 
     def joined(self, other: "Block") -> "Block":
         """Return this block's rows followed by another's."""
         codes = np.concatenate([self.rows.codes, other.rows.codes])
         labels = np.concatenate([self.rows.labels, other.rows.labels])
-        return Block(self.records + other.records, Rows(codes, labels))
+        salts = np.concatenate([self.salts, other.salts])
+        learned = np.concatenate([self.learned, other.learned])
+        return Block(self.records + other.records, Rows(codes, labels), salts, learned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +125,8 @@ def encode_block(block: AnyBlock) -> bytes:
         arrays: dict[str, NDArray[Any]] = {
             "codes": np.ascontiguousarray(block.rows.codes),
             "labels": np.ascontiguousarray(block.rows.labels),
+            "salts": np.ascontiguousarray(block.salts),
+            "learned": np.ascontiguousarray(block.learned),
         }
         return save(arrays, metadata=metadata)
     if isinstance(block, InputBlock):
@@ -132,7 +153,8 @@ def decode_block(data: bytes) -> AnyBlock:
     if "inputs" in arrays:
         return InputBlock(records, arrays["inputs"], arrays["labels"])
     if "residual" not in metadata:
-        return Block(records, Rows(arrays["codes"], arrays["labels"]))
+        rows = Rows(arrays["codes"], arrays["labels"])
+        return Block(records, rows, arrays["salts"], arrays["learned"])
     moment = arrays["moment"]
     statistics = RidgeStatistics(full(arrays["gram"], len(moment)), moment, len(records))
     residual = float.fromhex(metadata["residual"])

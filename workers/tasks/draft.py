@@ -65,8 +65,10 @@ class Draft:
     # Of a masked round: commitments (base64) that it added before its first link.
     added: list[str] = field(default_factory=list)
     round_id: str | None = None
-    # Of a network: salted digests (hex) of all rows that the update removed.
+    # Salted digests (hex) of all rows that the update removed, and, of a ridge head, the
+    # numbers of the versions that they came with.
     rows_gone: list[str] = field(default_factory=list)
+    rows_learned: list[int] = field(default_factory=list)
 
     def purged(self) -> Purged:
         """Return the certificate's list; each artifact and each block had a key."""

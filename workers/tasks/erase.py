@@ -153,6 +153,7 @@ def _commit(
             blocks=[rewritten[subject] for subject in member.owned()],
             feature_rows=len(member.salts),
             rows_gone=list(update.rows_gone),
+            rows_learned=list(update.rows_learned),
         )
         drafts.append(draft.store(services, session, plan))
     reached("execute.written")

@@ -12,13 +12,14 @@ Kind = Literal["exact", "numerically-exact", "certified-approximate"]
 Trained = Literal["exact-retrained", "empirical-approximate"]
 
 # What the verifier could see, by where the rows are.
+UNSEEN = "The rows were not seen, and nothing binds them to their record ids."
 SEEN = {
     "rows": "The statistics are bit-equal to those of the retained records",
-    "statistics": "The rows were not seen. The statistics are bit-equal to the sum of the "
-    "messages retained from the clients that hold the rows",
-    "masked": "The rows were not seen. The statistics are bit-equal to those before plus the "
-    "unmasked sum of a round in which the clients that hold the records released them, "
-    "recomputed from their signed messages",
+    "statistics": f"{UNSEEN} The statistics are bit-equal to the sum of the messages retained "
+    "from the clients that hold the rows",
+    "masked": f"{UNSEEN} The statistics are bit-equal to those before plus the unmasked sum of "
+    "a round in which the clients that hold the records released them, recomputed from their "
+    "signed messages",
 }
 HEADS: dict[Kind, str] = {
     "exact": "each entry of the head is the correctly rounded ridge solution for them",

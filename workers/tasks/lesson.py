@@ -29,8 +29,10 @@ class Lesson:
     saturated: int
 
 
-def read_lesson(data: bytes, config: RidgeConfig, *, remote: bool) -> Lesson:
+def read_lesson(data: bytes, config: RidgeConfig, number: int, *, remote: bool) -> Lesson:
     """Return what an upload teaches a model; `remote` if its rows stay with its clients.
+
+    number: of the version that learns it.
 
     Raises:
         RefusedError: The rows or statistics are not usable, or no rows have such statistics.
@@ -40,7 +42,7 @@ def read_lesson(data: bytes, config: RidgeConfig, *, remote: bool) -> Lesson:
     upload = decode_upload(data)
     codes, saturated = config.quantiser.quantise(upload.features)
     rows = Rows(codes, upload.labels)
-    return Lesson(rows, upload.records, _by_owner(upload, rows), saturated)
+    return Lesson(rows, upload.records, _by_owner(upload, rows, number), saturated)
 
 
 def _of_statistics(data: bytes, config: RidgeConfig) -> Lesson:
@@ -53,14 +55,15 @@ def _of_statistics(data: bytes, config: RidgeConfig) -> Lesson:
     return Lesson(envelope.message, envelope.records, {owner: block}, saturated=0)
 
 
-def _by_owner(upload: Upload, rows: Rows) -> dict[Owner, Block]:
+def _by_owner(upload: Upload, rows: Rows, number: int) -> dict[Owner, Block]:
     positions: dict[Owner, list[int]] = defaultdict(list)
     for position, owner in enumerate(zip(upload.clients, upload.subjects, strict=True)):
         positions[owner].append(position)
     return {
-        owner: Block(
+        owner: Block.fresh(
             [upload.records[position] for position in own],
             Rows(rows.codes[np.array(own)], rows.labels[np.array(own)]),
+            number,
         )
         for owner, own in positions.items()
     }

@@ -11,7 +11,7 @@ from models import Job, Model, Record
 from workers.artifacts import decode_head
 from workers.methods.base import RidgeConfig
 from workers.tasks import before as before_statistics
-from workers.tasks import claims, round_end, versions
+from workers.tasks import claims, round_end, row_contents, versions
 from workers.tasks.blocks import AnyBlock, Block, MessageBlock, decode_block
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
@@ -31,10 +31,11 @@ def prepare(
     """Load what an executed job left of a ridge head; the result judges it."""
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, before, after = case.plan, case.model, case.before, case.after
-    blocks = [
-        decode_block(payload)
-        for _, payload in services.features.load_many(session, lease.model_id)
+    stored = [
+        (subject, decode_block(payload))
+        for subject, payload in services.features.load_many(session, lease.model_id)
     ]
+    blocks = [block for _, block in stored]
     ids = [record for block in blocks for record in block.records]
     if plan.round_id is not None:  # nothing lies here but the ids and the sum
         ids = list(session.exec(select(Record.record).where(Record.model_id == model.id)))
@@ -77,6 +78,7 @@ def prepare(
         masked=masked,
         retained_set=claims.retained_set(session, lease, plan, ids, before, after),
         purge=claims.purge(services, session, lease, plan, ids),
+        contents=row_contents.claim_of(session, case, stored),
     )
     verifier: Verifier[ExactClaim] = registry.get(plan.claim)
     details = {

@@ -1,14 +1,16 @@
 """Ridge heads: learn, forget, fit anew. Loads, and calls methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from sqlmodel import Session
 
 from app.service.context import Services
 from models import ErasureRequest, Model, ModelVersion
 from workers.methods.base import Outcome, RidgeConfig
 from workers.statistics.message import Batch, Message
 from workers.tasks import before as before_statistics
-from workers.tasks import releasing, versions
+from workers.tasks import releasing, ridge_rows, versions
 from workers.tasks.batch import Member
 from workers.tasks.blocks import Block, MessageBlock, RidgeBlock, batch_of, decode_block
 from workers.tasks.lease import Lease
@@ -16,6 +18,7 @@ from workers.tasks.lesson import Lesson, read_lesson
 from workers.tasks.preflight import check_definite
 from workers.tasks.removal import owned_by_subject, remove
 from workers.tasks.ridge_case import prepare
+from workers.tasks.ridge_rows import RowDigest, rows_digest
 from workers.tasks.update import Made, Update
 
 __all__ = ["forget", "learn", "prepare", "read", "refit"]
@@ -23,8 +26,9 @@ __all__ = ["forget", "learn", "prepare", "read", "refit"]
 
 def read(model: Model, upload: bytes) -> Lesson:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+    number = (model.current_version or 0) + 1
     remote = model.config["data"] != "rows"
-    return read_lesson(upload, versions.ridge_config(model), remote=remote)
+    return read_lesson(upload, versions.ridge_config(model), number, remote=remote)
 
 
 def learn(
@@ -40,11 +44,12 @@ def learn(
     method = versions.method_of(model, model.method)
     with services.reading() as session:
         state = versions.load_state(services, session, before) if before else None
+        contents = _grown(session, model, before, lesson)
     assert lesson.batch is not None
     outcome = method.learn(config, state, lesson.batch)
     if model.config["data"] != "rows" and outcome.state.attested == 0:
         check_definite(outcome.state.statistics, config)
-    return _made(outcome, config, method.id, method.version, {})
+    return _made(outcome, config, method.id, method.version, {}, contents)
 
 
 def forget(
@@ -69,15 +74,18 @@ def forget(
             for subject in owned_by_subject(members)
         }
         released = releasing.answers(services, session, members, config.bits)
+        stays, goes = _divided(services, session, model, members)
     method = versions.method_of(model, request.method)
     removal = remove(blocks, members, released, config)
     outcome = method.forget(config, state, removal.batch)
     more = {"data": str(model.config["data"])}
     return Update(
-        _made(outcome, config, method.id, method.version, more),
+        _made(outcome, config, method.id, method.version, more, stays),
         removal.rest,
         frozenset(removal.dropped),
         before_statistics.encode(state.statistics, config),
+        rows_gone=tuple(one.digest.hex() for one in goes),
+        rows_learned=tuple(one.learned for one in goes),
     )
 
 
@@ -85,13 +93,67 @@ def refit(services: Services, lease: Lease, model: Model) -> Made:
     """Fit anew from the retained rows, whatever was asked for. Raises RefusedError."""
     config = versions.ridge_config(model)
     with services.reading() as session:
-        blocks = [
-            batch_of(_ridge(payload))
-            for _, payload in services.features.load_many(session, lease.model_id)
-        ]
+        stored = list(_stored(services, session, lease.model_id))
+        found = ridge_rows.stored_digests(session, lease.model_id, stored)
+        contents = _contents(model, (one.digest for one in found))
+    blocks = [batch_of(block) for _, block in stored]
     method = versions.method_of(model, _rung(blocks))
     outcome = method.refit(config, blocks)
-    return _made(outcome, config, f"{method.id}-refit", method.version, {}, notes=False)
+    named = f"{method.id}-refit", method.version
+    return _made(outcome, config, *named, {}, contents, notes=False)
+
+
+def _grown(
+    session: Session, model: Model, before: ModelVersion | None, lesson: Lesson
+) -> dict[str, str]:
+    """Return what the log says of the rows of the version before with those of a lesson.
+
+    `added` is there so that everybody can see one follow from the other.
+    """
+    if model.config["data"] != "rows":
+        return {}
+    known = ridge_rows.published(session, model, before) if before else rows_digest(())
+    if known is None:  # a version without one: nothing can be built on it
+        return {}
+    added = rows_digest(
+        digest
+        for owner, block in lesson.blocks.items()
+        if isinstance(block, Block)
+        for digest in ridge_rows.row_digests(block, owner)
+    )
+    return {"added": added, "rows": ridge_rows.grown_digest(known, added)}
+
+
+def _divided(
+    services: Services, session: Session, model: Model, members: Sequence[Member]
+) -> tuple[dict[str, str], list[RowDigest]]:
+    """Return what the log says of the rows that stay, and the digests of those that go.
+
+    All rows are read: their digests lie nowhere, or they would outlive the rows in backups.
+    """
+    assert model.id is not None
+    if model.config["data"] != "rows":
+        return {}, []
+    leaving = {record for member in members for record in member.salts}
+    stays, goes = list[bytes](), list[RowDigest]()
+    stored = _stored(services, session, model.id)
+    for one in ridge_rows.stored_digests(session, model.id, stored):
+        if one.record in leaving:
+            goes.append(one)
+        else:
+            stays.append(one.digest)
+    return _contents(model, stays), goes
+
+
+def _contents(model: Model, digests: Iterable[bytes]) -> dict[str, str]:
+    return {"rows": rows_digest(digests)} if model.config["data"] == "rows" else {}
+
+
+def _stored(
+    services: Services, session: Session, model_id: int
+) -> Iterator[tuple[int, RidgeBlock]]:
+    for subject, payload in services.features.load_many(session, model_id):
+        yield subject, _ridge(payload)
 
 
 def _ridge(payload: bytes) -> RidgeBlock:
@@ -112,12 +174,13 @@ def _made(
     method: str,
     method_version: str,
     more: Mapping[str, Any],
+    contents: Mapping[str, str],
     *,
     notes: bool = True,
 ) -> Made:
     said = outcome.notes if notes else {}
     return Made(
-        encoded=versions.encode(outcome.state, config),
+        encoded=versions.encode(outcome.state, config, contents),
         method=method,
         method_version=method_version,
         claim=outcome.claim,

@@ -33,7 +33,8 @@ class Update:
     rest: what stays of each block, by its subject's id; None if nothing does. dropped: ids
     of records that go with a block though nobody asked. before: what the verifier compares
     with, to be sealed until the last certificate; it may hold what is erased. rows_gone: the
-    salted digests of a network's rows that go.
+    salted digests of the rows that go; rows_learned: of a ridge head, with which version each
+    of them came.
     """
 
     made: Made
@@ -41,3 +42,4 @@ class Update:
     dropped: frozenset[str] = frozenset()
     before: bytes | None = None
     rows_gone: tuple[str, ...] = ()
+    rows_learned: tuple[int, ...] = ()

@@ -1,7 +1,8 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import delete
@@ -25,12 +26,15 @@ from workers.tasks.lease import Lease
 class Encoded:
     """A state as the artifacts that a version consists of.
 
-    start: of a network that was trained from them, hex SHA-256 of its initial weights.
+    contents: digests of a ridge head's rows by their names in the log (`ridge_rows`); empty
+    where the rows are not here. start: of a network that was trained from them, hex SHA-256
+    of its initial weights.
     """
 
     head: bytes
     state: bytes
     statistics: str
+    contents: Mapping[str, str] = field(default_factory=dict)
     start: str | None = None
 
     @property
@@ -81,7 +85,9 @@ def parameters(config: RidgeConfig) -> dict[str, str]:
     }
 
 
-def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
+def encode(
+    state: RidgeState, config: RidgeConfig, contents: Mapping[str, str] = MappingProxyType({})
+) -> Encoded:
     """Return a state's artifacts: pure functions of the retained rows and configuration."""
     return Encoded(
         head=encode_head(state.head, config),
@@ -89,6 +95,7 @@ def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
         statistics=statistics_digest(
             state.statistics, config.exponents, config.bits, config.penalty
         ),
+        contents=contents,
     )
 
 
@@ -188,6 +195,7 @@ def publish(
         {
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
+            **encoded.contents,  # of salted digests
             "retained": retained.root.hex(),  # of salted commitments: says nothing of a person
             **({"start": encoded.start} if encoded.start is not None else {}),
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},

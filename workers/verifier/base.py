@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeVar
 
 from workers.arrays import Head, IntMatrix, Matrix, Rows
 from workers.verifier.masked_claim import MaskedClaim
+from workers.verifier.row_claim import RowsClaim
 
 Result = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 Mode = Literal["full", "freivalds"]
@@ -160,6 +161,7 @@ class ExactClaim:
     messages: the retained messages, for a model whose rows were never sent; rows is empty
     then, and check 1 sums the messages, whatever the mode. masked: the round behind the
     update, for a model of which even the messages were never seen; check 1 unmasks its sum.
+    contents: what the log says of the contents of `rows`, None where there are none.
     """
 
     ridge: RidgeClaim
@@ -168,6 +170,7 @@ class ExactClaim:
     purge: PurgeClaim
     messages: Sequence[ClaimedStatistics] | None = None
     masked: MaskedClaim | None = None
+    contents: RowsClaim | None = None
 
 
 Claim_contra = TypeVar("Claim_contra", contravariant=True)

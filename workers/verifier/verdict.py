@@ -2,6 +2,7 @@
 
 1 statistics (of rows, messages or a round)   2 head (each guarantee has its own)
 3 retained-set    4 purge    5 posterior (where the claim brings its statistics)
+6 rows-before    7 rows-after (where the rows are here)
 """
 
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from workers.verifier import (
     purge,
     resummed,
     retained_set,
+    row_digests,
     statistics,
 )
 from workers.verifier.base import ExactClaim, Judgement, Report, RidgeClaim
-from workers.verifier.guard import guarded, report_of
+from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.statistics import Recomputed
 
 
@@ -94,4 +96,6 @@ def judge(claim: ExactClaim, head: HeadCheck) -> Report:
     ]
     if claim.ridge.statistics is not None:
         judgements.append(guarded(posterior.NUMBER, posterior.NAME, posterior.THRESHOLD, fifth))
-    return report_of(judgements)
+    if claim.contents is not None:
+        judgements += row_digests.check_rows(claim.contents, claim.rows)
+    return report_of(numbered(judgements))

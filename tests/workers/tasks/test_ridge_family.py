@@ -60,7 +60,7 @@ def test_a_model_registered_with_a_method_is_unlearned_with_it(
         predicate = erase(installation, f"r{number}").predicate
         assert predicate.method.id == method, predicate.checks
         assert predicate.guarantee.class_ == CLASSES[method]
-        assert len(predicate.checks) == 5
+        assert len(predicate.checks) == 7
     installation.check()
 
 

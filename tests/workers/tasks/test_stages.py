@@ -322,9 +322,11 @@ def test_blocks_round_trip(count: int) -> None:
     rng = np.random.default_rng(count)
     codes = rng.integers(-32767, 32767, size=(count, 4), dtype=np.int16)
     labels = rng.integers(3, size=count, dtype=np.int64)
-    block = Block([f"r{i}" for i in range(count)], Rows(codes, labels))
+    block = Block.fresh([f"r{i}" for i in range(count)], Rows(codes, labels), 3)
     again = decode_block(encode_block(block))
     assert isinstance(again, Block)
     assert again.records == block.records
     assert np.array_equal(again.rows.codes, codes)
     assert np.array_equal(again.rows.labels, labels)
+    assert np.array_equal(again.salts, block.salts)
+    assert again.learned.tolist() == [3] * count

@@ -68,7 +68,8 @@ def test_a_client_is_erased_without_being_asked(
     assert found.scope.records == len(remote.owned("c1"))
     assert found.checks[0].name == "statistics-resummed"
     assert found.method.parameters["data"] == "statistics"
-    assert "not seen" in found.guarantee.statement
+    assert "not seen, and nothing binds them" in found.guarantee.statement
+    assert [check.number for check in found.checks] == [1, 2, 3, 4, 5]  # none of contents
     assert head(installation) == remote.head_without(set(remote.owned("c1")))
     installation.check()
 

@@ -1,0 +1,56 @@
+"""What the verifier of a ridge head is given to see that no row's content has moved."""
+
+from collections.abc import Iterable
+
+from sqlmodel import Session, col, select
+
+from models import Job, Model, ModelVersion
+from workers.tasks.blocks import AnyBlock, Block
+from workers.tasks.case import Case
+from workers.tasks.ridge_rows import owners, published, rows_digest
+from workers.verifier.row_claim import BlockClaim, RowsClaim
+
+
+def claim_of(
+    session: Session, case: Case, stored: Iterable[tuple[int, AnyBlock]]
+) -> RowsClaim | None:
+    """Return the claim that an update's rows are those of the log, None if none are here.
+
+    stored: the model's blocks, each with the id of its subject.
+    """
+    model, plan = case.model, case.plan
+    assert model.id is not None
+    if model.config["data"] != "rows":
+        return None
+    known = owners(session, model.id)
+    since, before = _before(session, model, case.before)
+    return RowsClaim(
+        blocks=[
+            BlockClaim(*known[subject], block.records, block.salts, block.learned)
+            for subject, block in stored
+            if isinstance(block, Block)
+        ],
+        gone=list(zip(plan.rows_gone, plan.rows_learned, strict=True)),
+        since=since,
+        before=before,
+        after=published(session, model, case.after),
+    )
+
+
+def _before(session: Session, model: Model, last: ModelVersion) -> tuple[int, list[str | None]]:
+    """Return the number of the last version that no contribution made, and what the log says.
+
+    That is of the rows of this version and of all up to `last`. Version 0 has no rows.
+    """
+    query = (
+        select(ModelVersion, Job.kind)
+        .join(Job, col(Job.id) == col(ModelVersion.job_id))
+        .where(ModelVersion.model_id == model.id, ModelVersion.number <= last.number)
+        .order_by(col(ModelVersion.number).desc())
+    )
+    found: list[str | None] = []
+    for version, kind in session.exec(query):
+        found.append(published(session, model, version))
+        if kind != "learn":
+            return version.number, found[::-1]
+    return 0, [rows_digest(()), *found[::-1]]
