@@ -13,9 +13,9 @@ from workers.unlearning.base import Case, Hooks, Need, Unlearned
 
 NETWORK = network("logistic", {"features": 32, "classes": 3})
 TRAINING = TrainingConfig(
-    rounds=1, seed=0, local=LocalConfig(epochs=6, batch_size=16, learning_rate=0.5)
+    rounds=1, seed=0, local=LocalConfig(epochs=6, batch_size=32, learning_rate=0.5)
 )
-PLAN = Plan(seed=5, pairs=16, rows=6, targets=1, mislabelled=True)
+PLAN = Plan(seed=5, pairs=16, rows=12, targets=3, mislabelled=True)
 
 
 def rows(count: int = 60, clients: int = 2) -> dict[str, StoredRows]:
