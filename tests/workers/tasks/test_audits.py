@@ -13,7 +13,7 @@ from app.service import certificates
 from models import Audit
 from models.types import utcnow
 from tests.installation import Installation
-from tests.workers.tasks import audits, networks
+from tests.workers.tasks import audits
 from workers.tasks import audit, audit_queue
 from workers.unlearning import registry
 from workers.unlearning.base import Case, Hooks, Unlearned
@@ -22,7 +22,7 @@ from workers.unlearning.base import Case, Hooks, Unlearned
 @pytest.fixture
 def ready(installation: Installation) -> Installation:
     """An installation with a small network that trains in no time."""
-    networks.register(installation, training=audits.CHEAP)
+    audits.register(installation)
     return installation
 
 
