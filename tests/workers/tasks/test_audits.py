@@ -4,14 +4,17 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from sqlmodel import Session, select
 
 from app import canonical
 from app.certificates.audit_check import check_report
+from app.cli.certificate import show
 from app.service import certificates
 from models import Model
 from tests import small_network
@@ -180,12 +183,14 @@ def test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more(quick: Q
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_certificate_cites_the_newest_report_of_its_own_method_and_code(
-    quick: Quick, monkeypatch: pytest.MonkeyPatch
+    quick: Quick, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ready = quick.installation
+    file = tmp_path / "certificate"
 
     def cited(record: str) -> dict[str, str]:
         request_id = networks.erase(ready, networks.some(record), method="retrain")
+        file.write_bytes(certificates.bundle(ready.services, request_id))
         parameters = networks.statement(ready, request_id).predicate.method.parameters
         return {name: value for name, value in parameters.items() if name[:5] == "audit"}
 
@@ -201,6 +206,7 @@ def test_a_certificate_cites_the_newest_report_of_its_own_method_and_code(
         "audit.day": shown["reported_at"][:10],
         "audit.found": shown["found"],
     }
+    assert f"audit.found {shown['found']}" in CliRunner().invoke(show, [str(file)]).output
     assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
     assert audits.row(ready, other).report_digest != shown["report_digest"]
     monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)

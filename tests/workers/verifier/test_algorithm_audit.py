@@ -80,6 +80,9 @@ def test_the_second_half_judges_a_test_that_only_the_first_half_made() -> None:
     found = attack(*fitted, 0.95, 0.0)
     assert (found.false_positives, found.false_negatives, found.trials) == (16, 16, 16)
     assert found.epsilon == 0
+    # A threshold that had seen the second half would lie below 4.
+    found = attack([*apart, *[4.0] * 16], [0.0, 1.0] * 16, 0.95, 0.0)
+    assert (found.false_positives, found.false_negatives) == (0, 16)
 
 
 def test_results_by_name() -> None:
