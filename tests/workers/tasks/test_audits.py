@@ -209,6 +209,9 @@ def test_a_certificate_cites_the_newest_report_of_its_own_method_and_code(
     assert f"audit.found {shown['found']}" in CliRunner().invoke(show, [str(file)]).output
     assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
     assert audits.row(ready, other).report_digest != shown["report_digest"]
+    with ready.services.reading() as session:
+        model = session.exec(select(Model)).one()
+        assert audit_citation.citation(session, model, "retrain", "of another version") == {}
     monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)
     assert cited("r3") == {}
 
