@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 from app import steps
 from app.api import (
+    audits,
     certificates,
     health,
     keys,
@@ -49,6 +50,18 @@ def create_app(services: Services | None = None) -> FastAPI:
     )
     app.add_middleware(PlainTargets)
     problems.install(app)
-    for module in (requests, scores, releases, rounds, keys, models, log, certificates, health):
+    routes = (
+        requests,
+        scores,
+        releases,
+        rounds,
+        keys,
+        models,
+        audits,
+        log,
+        certificates,
+        health,
+    )
+    for module in routes:
         app.include_router(module.router)
     return app

@@ -5,6 +5,7 @@
 """
 
 from models.artifact import Artifact
+from models.audit import Audit, AuditPair
 from models.bearer_token import BearerToken
 from models.certificate import Certificate
 from models.contribution import Contribution
@@ -30,6 +31,8 @@ from models.verification import Verification
 
 __all__ = [
     "Artifact",
+    "Audit",
+    "AuditPair",
     "BearerToken",
     "Certificate",
     "Contribution",

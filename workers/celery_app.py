@@ -1,4 +1,4 @@
-"""The Celery application of the workers: three stages of a job, a silo's, and the sweep."""
+"""The Celery application of the workers: a job's stages, silos, audits, and the sweep."""
 
 import logging
 from collections.abc import Callable
@@ -52,6 +52,14 @@ def answer_task(silo_task_id: str) -> None:
     from workers.tasks.network_rows import client_rows
 
     quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows))
+
+
+@app.task(name="lethe.audit")
+def audit_task(audit_id: str) -> None:
+    """Compute one pair of an audit, whichever is next."""
+    from workers.tasks import audit  # needs torch, as above
+
+    quietly(lambda: audit.run(runtime.services(), audit_id))
 
 
 @app.task(name="lethe.sweep")

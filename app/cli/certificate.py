@@ -232,9 +232,10 @@ def _print_statement(statement: "Statement") -> None:
         ("retained", f"{sets.before.count} records before, {sets.after.count} after"),
         ("method", f"{said.method.id} {said.method.version}"),
     ]
-    # How it came to this method, if another was asked for: verdicts and what failed them.
-    names = [name for name in ("asked", "climb") if name in said.method.parameters]
-    lines += [(name, said.method.parameters[name]) for name in names]
+    # How it came to this method, if another was asked for, and what an audit of it found.
+    parameters = said.method.parameters
+    names = [name for name in ("asked", "climb", "audit.found") if name in parameters]
+    lines += [(name, parameters[name]) for name in names]
     for check in said.checks:
         limit = "" if check.threshold is None else f", threshold {check.threshold}"
         outcome = "passed" if check.passed else "FAILED"

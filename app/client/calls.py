@@ -124,6 +124,17 @@ def decide(request_id: str, decision: str, why: str) -> Call:
     return _post(path, body, JSON, "token", None)
 
 
+def start_audit(wanted: Mapping[str, Any]) -> Call:
+    """POST an operator's wish to audit a method: the fields of NewAudit."""
+    return _post("/v1/audits", canonical.encode(dict(wanted)), JSON, "token", None)
+
+
+def stop_audit(audit_id: str) -> Call:
+    """POST the end of an audit and of its schedule."""
+    path = _path("v1", "audits", audit_id) + "/stop"
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
 def register_model(manifest: Mapping[str, Any], npz: bytes | None) -> Call:
     """POST a model as a form: a manifest and, unless clients keep theirs, its rows."""
     files: dict[str, Any] = {

@@ -178,6 +178,27 @@ class Client:
         """Decide on a request in state needs-decision: retry or abandon; needs a token."""
         return self._object(calls.decide(request_id, decision, why))
 
+    def start_audit(self, wanted: Mapping[str, Any]) -> Document:
+        """Start an audit of a network's method: the fields of NewAudit; needs a token."""
+        return self._object(calls.start_audit(wanted))
+
+    def stop_audit(self, audit_id: str) -> Document:
+        """End an audit and its schedule; needs an operator's token."""
+        return self._object(calls.stop_audit(audit_id))
+
+    def audits(self) -> Iterator[Document]:
+        """Iterate over all audits."""
+        return self._items(calls.operator_get("audits"))
+
+    def audit(self, audit_id: str) -> Document:
+        """Return one audit."""
+        return self._object(calls.operator_get("audits", audit_id))
+
+    def audit_file(self, audit_id: str, part: str) -> bytes:
+        """Return an audit's "report" or its "statistics"."""
+        call = calls.operator_get("audits", audit_id, part, accept="*/*")
+        return self._run(self._core.content(call))
+
     def models(self) -> Iterator[Document]:
         """Iterate over all models."""
         return self._items(calls.operator_get("models"))

@@ -4,9 +4,14 @@ from collections import deque
 
 from app.dispatch import Dispatcher
 from app.service.context import Services
-from workers.tasks import certify, execute, sweep, verify
+from workers.tasks import audit, certify, execute, sweep, verify
 
-STAGES = {"execute": execute.run, "verify": verify.run, "certify": certify.run}
+STAGES = {
+    "execute": execute.run,
+    "verify": verify.run,
+    "certify": certify.run,
+    "audit": audit.run,
+}
 
 
 class InlineDispatcher(Dispatcher):

@@ -38,6 +38,7 @@ from models import (
 from models.types import utcnow
 from workers.provenance import code_digest, environment
 from workers.tasks import draft, round_end, score_files
+from workers.tasks.audit_citation import citation
 from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
 from workers.tasks.draft import sha256_hex
@@ -135,7 +136,11 @@ def _statement(
         method=MethodPart(
             id=plan.method,
             version=plan.method_version,
-            parameters={**plan.parameters, **_registered(model)},
+            parameters={
+                **plan.parameters,
+                **_registered(model),
+                **_cited(session, model, plan),
+            },
             code_digest=code_digest(*_rooms(model)),
             environment=environment(),
         ),
@@ -156,6 +161,12 @@ def _registered(model: Model) -> dict[str, str]:
     if is_network(model.config):
         return {"policy": sha256_hex(canonical.encode(model.config["policy"]))}
     return {"extractor": model.extractor["digest"]}
+
+
+def _cited(session: Session, model: Model, plan: draft.Draft) -> dict[str, str]:
+    if not is_network(model.config):
+        return {}
+    return citation(session, model, plan.method, plan.method_version)
 
 
 def _rooms(model: Model) -> tuple[str, ...]:

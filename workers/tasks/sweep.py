@@ -11,7 +11,7 @@ from app.service.queue import head_of_queue, is_held_back
 from models import Job, UsedNonce
 from models.types import utcnow
 from workers.silos import table as silo_table
-from workers.tasks import releasing, round_end
+from workers.tasks import audit_sweep, releasing, round_end
 from workers.tasks.cleanup import clean_again
 
 ORPHAN_AGE = timedelta(hours=1)  # a file this old without a row was left by a crash
@@ -19,7 +19,7 @@ NUDGE_AGE = timedelta(seconds=2)  # younger jobs have a nudge of their own on th
 
 
 def run(services: Services) -> int:
-    """Nudge every job that could run and does not; return how many.
+    """Nudge every job or audit that could run and does not; return how many.
 
     Only the head of each model's queue can run, so only those are nudged, and not while they
     are held back: this is what wakes them when the wait is over. Whatever was nudged twice
@@ -47,8 +47,9 @@ def run(services: Services) -> int:
         services.ledger.transact(_forget_nonces, checkpoint=False)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
+    audits = audit_sweep.sweep(services)
     clean_again(services, ORPHAN_AGE)
-    return len(found)
+    return len(found) + audits
 
 
 def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> bool:

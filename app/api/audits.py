@@ -1,0 +1,56 @@
+"""/v1/audits: audits of unlearning algorithms by retraining and unlearning in pairs."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
+from app.api.immutable import immutable
+from app.schemas.audits import AuditView, NewAudit
+from app.schemas.base import Page
+from app.service import algorithm_audits
+
+router = APIRouter(prefix="/v1/audits", tags=["audits"])
+JSON = "application/json"
+
+
+@router.post("", status_code=201, operation_id="startAudit", dependencies=[Operator])
+def start(wanted: NewAudit, services: ServicesDep, response: Response) -> AuditView:
+    """Start an audit of a network's method; workers compute its pairs."""
+    shown = algorithm_audits.start(services, wanted)
+    response.headers["location"] = f"/v1/audits/{shown.id}"
+    return shown
+
+
+@router.get("", operation_id="listAudits", dependencies=[OperatorOrAuditor])
+def list_audits(
+    services: ServicesDep, after: After = None, limit: Limit = 100
+) -> Page[AuditView]:
+    """List audits, those that failed or were stopped too."""
+    with services.reading() as session:
+        return algorithm_audits.page(session, after, limit)
+
+
+@router.get("/{audit_id}", operation_id="getAudit", dependencies=[OperatorOrAuditor])
+def get_audit(audit_id: str, services: ServicesDep) -> AuditView:
+    """Show one audit."""
+    with services.reading() as session:
+        return algorithm_audits.get(session, audit_id)
+
+
+@router.post("/{audit_id}/stop", operation_id="stopAudit", dependencies=[Operator])
+def stop(audit_id: str, services: ServicesDep) -> AuditView:
+    """End an audit that runs, and its schedule."""
+    return algorithm_audits.stop(services, audit_id)
+
+
+@router.get("/{audit_id}/report", operation_id="getReport", dependencies=[OperatorOrAuditor])
+def get_report(audit_id: str, request: Request, services: ServicesDep) -> Response:
+    """Download the signed report; `lethe audit verify` checks it offline."""
+    return immutable(request, algorithm_audits.report(services, audit_id), JSON)
+
+
+@router.get(
+    "/{audit_id}/statistics", operation_id="getStatistics", dependencies=[OperatorOrAuditor]
+)
+def get_statistics(audit_id: str, request: Request, services: ServicesDep) -> Response:
+    """Download the numbers that the report was reckoned from."""
+    return immutable(request, algorithm_audits.statistics(services, audit_id), JSON)

@@ -1,0 +1,21 @@
+"""What an audit of an algorithm can meet."""
+
+from app.errors import LetheError
+
+
+class AuditRefusedError(LetheError):
+    """The model or its rows cannot be audited as asked."""
+
+    slug, title, status = "audit-refused", "Audit refused", 422
+
+
+class AuditRunningError(LetheError):
+    """An audit of the same model and method is not finished."""
+
+    slug, title, status = "audit-running", "An audit is running", 409
+
+
+class NoReportError(LetheError):
+    """The audit has no report."""
+
+    slug, title, status = "report-not-issued", "No report", 404

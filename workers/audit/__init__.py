@@ -1,0 +1,1 @@
+"""Pairs of an algorithm audit: a model that learned and forgot, and one that never saw."""

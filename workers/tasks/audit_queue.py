@@ -1,0 +1,182 @@
+"""Pairs of audits as a queue in the database: taken, renewed, recorded, once each.
+
+Audits change no model and are no jobs: they wait for no request, and no request for them.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, or_, update
+from sqlmodel import Session, col, func, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from models import Audit, AuditPair, Model
+from models.types import utcnow
+
+TRIES = 8  # of a worker that finds others faster at one pair after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A held pair. `token` is what its result must be recorded under."""
+
+    audit_id: str
+    pair: int
+    token: int
+    attempt: int
+
+
+def take(services: Services, audit_id: str) -> Taken | None:
+    """Take the next free pair; None if there is none, or `parallel` are at work.
+
+    Which worker takes which pair makes no difference to what comes out.
+    """
+    now = utcnow()
+    for _ in range(TRIES):
+        with Session(services.engine) as session:
+            audit = session.get(Audit, audit_id)
+            if audit is None or audit.state != "running" or _places(session, audit, now) <= 0:
+                return None
+            following = select(AuditPair).where(AuditPair.audit_id == audit_id, free(now))
+            row = session.exec(following.order_by(col(AuditPair.pair)).limit(1)).first()
+            if row is None:
+                return None
+            held = {
+                "lease_token": row.lease_token + 1,
+                "attempt": row.attempt + 1,
+                "lease_until": now + timedelta(seconds=services.settings.lease_seconds),
+            }
+            pair = _is(audit_id, row.pair, row.lease_token)
+            taken = Taken(audit_id, row.pair, row.lease_token + 1, row.attempt + 1)
+            updated = session.connection().execute(
+                update(AuditPair).where(*pair, free(now)).values(**held)
+            )
+            if updated.rowcount == 1:
+                session.commit()
+                return taken
+    return None
+
+
+def idle(session: Session, audit: Audit, now: datetime) -> int:
+    """Return how many more workers could take a pair of an audit now."""
+    query = select(func.count()).where(AuditPair.audit_id == audit.id, free(now))
+    return min(session.exec(query).one(), _places(session, audit, now))
+
+
+def unfinished(session: Session, audit_id: str) -> int:
+    """Return how many pairs of an audit are not computed."""
+    query = select(func.count()).where(
+        AuditPair.audit_id == audit_id, col(AuditPair.done_at).is_(None)
+    )
+    return session.exec(query).one()
+
+
+def _places(session: Session, audit: Audit, now: datetime) -> int:
+    """Return how many places of `parallel` are empty."""
+    held = select(func.count()).where(
+        AuditPair.audit_id == audit.id,
+        col(AuditPair.done_at).is_(None),
+        col(AuditPair.lease_until) > now,
+    )
+    return audit.parallel - session.exec(held).one()
+
+
+def free(now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a pair is neither done nor held."""
+    return col(AuditPair.done_at).is_(None) & or_(
+        col(AuditPair.lease_until).is_(None), col(AuditPair.lease_until) <= now
+    )
+
+
+@contextmanager
+def renewed(services: Services, taken: Taken) -> Iterator[None]:
+    """Keep a pair while the block runs, however long that is."""
+    stop = threading.Event()
+    seconds = services.settings.lease_seconds
+
+    def run() -> None:
+        while not stop.wait(seconds / 3):
+            until = utcnow() + timedelta(seconds=seconds)
+            with services.engine.begin() as connection:
+                connection.execute(
+                    update(AuditPair)
+                    .where(*_is(taken.audit_id, taken.pair, taken.token))
+                    .values(lease_until=until)
+                )
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def record(services: Services, taken: Taken, values: Mapping[str, object]) -> bool:
+    """Store what came out of a pair; False if another worker holds it now."""
+    with services.engine.begin() as connection:
+        stored = connection.execute(
+            update(AuditPair)
+            .where(*_is(taken.audit_id, taken.pair, taken.token))
+            .where(col(AuditPair.done_at).is_(None))
+            .values(done_at=utcnow(), lease_until=None, **values)
+        )
+    return stored.rowcount == 1
+
+
+def put_off(services: Services, taken: Taken, seconds: int, *, counts: bool) -> None:
+    """Let a pair that could not be computed cool down before it is tried again.
+
+    counts: whether this attempt does; what lies with the surroundings is waited out.
+    """
+    until = utcnow() + timedelta(seconds=seconds)
+    with services.engine.begin() as connection:
+        connection.execute(
+            update(AuditPair)
+            .where(*_is(taken.audit_id, taken.pair, taken.token))
+            .values(lease_until=until, attempt=taken.attempt - (not counts))
+        )
+
+
+def pin_code(services: Services, audit_id: str, digest: str, version: str) -> bool:
+    """Hold an audit to the code of its first worker; False if this one's is another.
+
+    digest: of trainings and methods. version: of the method.
+    """
+    with services.engine.begin() as connection:
+        connection.execute(
+            update(Audit)
+            .where(col(Audit.id) == audit_id, col(Audit.code_digest).is_(None))
+            .values(code_digest=digest, method_version=version)
+        )
+    with services.reading() as session:
+        return session.get_one(Audit, audit_id).code_digest == digest
+
+
+def fail(services: Services, audit_id: str, reason: str) -> None:
+    """End an audit that cannot be finished. The reason is shown and holds no data."""
+
+    def effect(tx: Transaction) -> None:
+        audit = tx.session.get_one(Audit, audit_id)
+        if audit.state != "running":
+            return
+        model = tx.session.get_one(Model, audit.model_id)
+        audit.state, audit.failure = "failed", reason[:400]
+        record_model_event(tx, model.ref, "audit.failed", {"config": audit.config_digest})
+        tx.session.flush()
+
+    services.ledger.transact(effect)
+
+
+def _is(audit_id: str, pair: int, token: int) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(AuditPair.audit_id) == audit_id,
+        col(AuditPair.pair) == pair,
+        col(AuditPair.lease_token) == token,
+    )
