@@ -146,7 +146,7 @@ def encoded(config: NetworkConfig, weights: Weights, state: TrainingState) -> En
     """Return the artifacts of a version; its `statistics` are the digest of its rows."""
     file = encode_weights(config.network.id, config.network.parameters, weights)
     start = state.start if state.exact else None
-    return Encoded(file, encode_state(state), state.data, start)
+    return Encoded(file, encode_state(state), state.data, start=start)
 
 
 def described(services: Services, config: NetworkConfig, side: Side) -> dict[str, str]:

@@ -97,7 +97,7 @@ def test_a_method_that_proves_its_promise_is_refused() -> None:
     class Proven(small.DoNothing):
         def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
             done = small.DoNothing().run(case)
-            return replace(done, claim="certified-approximate")  # type: ignore[arg-type]
+            return replace(done, claim="certified-approximate")
 
     with pytest.raises(RefusedError, match="proven for each model"):
         pair(0, Proven())
