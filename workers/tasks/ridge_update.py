@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlmodel import Session
+
 from app.service.context import Services
 from models import ErasureRequest, Model, ModelVersion
 from workers.methods.base import Outcome, RidgeConfig
@@ -11,14 +13,17 @@ from workers.tasks import before as before_statistics
 from workers.tasks import releasing, versions
 from workers.tasks.batch import Member
 from workers.tasks.blocks import Block, MessageBlock, RidgeBlock, batch_of, decode_block
+from workers.tasks.case import Case
+from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease
 from workers.tasks.lesson import Lesson, read_lesson
 from workers.tasks.preflight import check_definite
 from workers.tasks.removal import owned_by_subject, remove
 from workers.tasks.ridge_case import prepare
 from workers.tasks.update import Made, Update
+from workers.verifier.base import Report
 
-__all__ = ["forget", "learn", "prepare", "read", "refit"]
+__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
 
 
 def read(model: Model, upload: bytes) -> Lesson:
@@ -92,6 +97,13 @@ def refit(services: Services, lease: Lease, model: Model) -> Made:
     method = versions.method_of(model, _rung(blocks))
     outcome = method.refit(config, blocks)
     return _made(outcome, config, f"{method.id}-refit", method.version, {}, notes=False)
+
+
+def climb(
+    services: Services, session: Session, lease: Lease, case: Case, report: Report
+) -> Climb | None:
+    """Return the refit, whatever was asked for and found, None where it was that."""
+    return None if lease.rung > 0 else Climb(1, "refit")
 
 
 def _ridge(payload: bytes) -> RidgeBlock:

@@ -21,6 +21,7 @@ from models import (
 from workers.provenance import code_digest
 from workers.tasks import checkpoints, family, repair, versions
 from workers.tasks.case import Case, load
+from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
 from workers.verifier.base import (
@@ -59,9 +60,13 @@ def run(services: Services, job_id: str) -> None:
             "after": case.plan.statistics_after,
         }
         evidence = build_evidence(case.plan.removal, parts, statistics)
+        following = None
+        if report.result != "PASS":
+            with services.reading() as session:
+                following = kind.climb(services, session, lease, case, report)
         reached("verify.judged")
         services.ledger.transact(
-            lambda tx: _record(services, tx, lease, case, report, evidence)
+            lambda tx: _record(services, tx, lease, case, report, evidence, following)
         )
         reached("verify.recorded")
     if lease is not None:
@@ -75,6 +80,7 @@ def _record(
     case: Case,
     report: Report,
     evidence: bytes,
+    following: Climb | None,
 ) -> None:
     assert lease.request_id is not None
     session = tx.session
@@ -90,7 +96,8 @@ def _record(
             "checks": [
                 {"number": c.number, "name": c.name, "value": c.value, "passed": c.passed}
                 for c in report.checks
-            ]
+            ],
+            "skipped": [] if following is None else list(following.skipped),
         },
         evidence_id=artifact.id,
         verified_at=tx.now,
@@ -110,4 +117,4 @@ def _record(
     if report.result == "PASS":
         advance(tx, lease, "certify")
     else:
-        repair.climb(services, tx, lease, found)
+        repair.climb(services, tx, lease, found, following)
