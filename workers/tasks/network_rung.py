@@ -17,6 +17,7 @@ from workers.fedavg.rounds import sizes
 from workers.networks.files import decode_weights, digest_of
 from workers.silos.answer import DEVICE, THREADS
 from workers.tasks import draft, network_before
+from workers.tasks.draft import Draft
 from workers.tasks.lease import Lease
 from workers.tasks.network_before import Before
 from workers.tasks.network_config import NetworkConfig, network_config, policy_of
@@ -104,24 +105,28 @@ def _approximated(
 
 
 def _sealed(services: Services, lease: Lease) -> Before:
-    """Return the model before and the rows that went, compared with what was published.
-
-    Raises:
-        OtherBeforeError: They are others, or nothing was kept.
-    """
     with services.reading() as session:
         job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
         if job.before_id is None:
             raise OtherBeforeError("nothing was kept of before the erasure")
         plan = draft.load(services, session, job)
         before = network_before.decode(services.artifacts.get(session, job.before_id))
-        known = network_config(session.get_one(Model, lease.model_id)).is_held_out
+        config = network_config(session.get_one(Model, lease.model_id))
+    check_before(before, plan, config)
+    return before
+
+
+def check_before(before: Before, plan: Draft, config: NetworkConfig) -> None:
+    """Compare what was sealed at the erasure with what was published of it.
+
+    Raises:
+        OtherBeforeError: The model or the rows are others.
+    """
     salted = dict(zip(before.records, before.salts, strict=True))
-    pinned = row_digests(before.holdings(known), salted)
+    pinned = row_digests(before.holdings(config.is_held_out), salted)
     same_rows = sorted(value.hex() for value in pinned.values()) == sorted(plan.rows_gone)
     if not same_rows or digest_of(before.model) != plan.head_before:
         raise OtherBeforeError("the sealed model or rows are not those of before the erasure")
-    return before
 
 
 def _case(

@@ -1,0 +1,337 @@
+"""A refuted network climbs the policy's ladder, from the model before, and ends certified."""
+
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from models import Artifact, ErasureRequest, RequestEvent
+from models.types import utcnow
+from tests import small_network
+from tests.doubles.silos import InlineSilos
+from tests.installation import Installation, install
+from tests.workers.tasks import networks
+from tests.workers.tasks.planted import plant
+from workers.tasks import network_before, network_rung
+from workers.tasks.network_before import Before
+from workers.tasks.network_rows import client_rows
+from workers.unlearning.registry import make
+from workers.verifier.policy import default, to_document
+
+Patch = pytest.MonkeyPatch
+STRONGER = {"method": "puf-special", "settings": {"guard": {"rise": 2}}}
+HF_KCU = {"method": "hf-kcu", "settings": {}}
+ROWS = small_network.rows()
+GONE = set(ROWS["records"][ROWS["clients"] == "c1"].tolist())
+RUNG = ["escalated", "executed", "verified"]
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: what is climbed does not depend on it."""
+    return sqlite_url
+
+
+def policy(*ladder: dict[str, Any], budget: str = "100") -> dict[str, Any]:
+    return {**to_document(default(30)), "ladder": list(ladder), "budget": budget}
+
+
+def escalations(made: Installation, request_id: str) -> list[dict[str, Any]]:
+    """Return what each event of a climb says, in order."""
+    with Session(made.services.engine) as session:
+        query = select(RequestEvent).where(
+            RequestEvent.request_id == request_id, RequestEvent.event == "request.escalated"
+        )
+        return [e.payload for e in session.exec(query.order_by(col(RequestEvent.log_index)))]
+
+
+def parameters(made: Installation, request_id: str) -> dict[str, str]:
+    return dict(networks.statement(made, request_id).predicate.method.parameters)
+
+
+def view(made: Installation, request_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = made.caller.http.get(f"/v1/requests/{request_id}").json()
+    return found
+
+
+def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation, policy=policy(STRONGER, HF_KCU))
+    first = networks.published(installation)
+    planted = plant(monkeypatch, "yeom:auc", "test-accuracy", "yeom:tail")
+    on_the_way: list[dict[str, Any]] = []
+    request_id = networks.submit(installation, networks.whole("c1"))
+    planted.told = lambda: on_the_way.append(view(installation, request_id)["rung"])
+    installation.drain()
+    assert networks.events(installation, request_id) == [
+        *("received", "executing", "executed", "verified", *RUNG * 3, "certified")
+    ]
+    label = "puf-special(guard.rise=2)"
+    said = [
+        (e["result"], e["rung"], e["method"]) for e in escalations(installation, request_id)
+    ]
+    assert said == [("FAIL", 1, label), ("FAIL", 2, "hf-kcu"), ("FAIL", 3, "retrain")]
+    assert on_the_way == [
+        {"number": 0, "method": "puf-special", "ahead": [label, "hf-kcu", *LAST]},
+        {"number": 1, "method": label, "ahead": ["hf-kcu", *LAST]},
+        {"number": 2, "method": "hf-kcu", "ahead": [*LAST]},
+    ]
+    assert view(installation, request_id)["rung"] == {
+        **{"number": 3, "method": "retrain", "ahead": []}
+    }
+    versions = networks.versions(installation)
+    assert [version.rung for version in versions] == [0, 0, 1, 2, 3]
+    # HF-KCU began at the model before: on the arrays themselves it gives the same file.
+    assert versions[3].head_digest == digest(networks.forgotten(ROWS, first, "hf-kcu", "c1"))
+    assert networks.published(installation) == networks.retrained(ROWS, GONE)
+    told = parameters(installation, request_id)
+    assert told["asked"] == "puf-special"
+    assert told["climb"] == (
+        "puf-special: FAIL (yeom:auc: planted) | "
+        f"{label}: FAIL (test-accuracy: planted) | hf-kcu: FAIL (yeom:tail: planted)"
+    )
+    assert int(told["climb.flops"]) == sum(costs(first))
+    found = networks.statement(installation, request_id).predicate
+    assert found.method.id == "retrain"
+    # Head and state of the model before and of three refuted versions.
+    assert len(found.purged.artifacts) == 8
+    # Every judgement spends of alpha, on whichever rung.
+    assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
+    assert nothing_is_left(installation)
+    installation.check()
+
+
+LAST = ("retrain", "decision")
+
+
+def digest(file: bytes) -> str:
+    return sha256(file).hexdigest()
+
+
+def costs(first: bytes) -> list[int]:
+    """Return the operations of the three methods, run on the arrays themselves."""
+    weaker = small_network.manifest()["settings"]["puf-special"]
+    cases = [("puf-special", weaker), ("puf-special", {**weaker, "guard": {"rise": 2}})]
+    return [
+        make(method, settings).run(networks.case_of(ROWS, first, "c1")).work.flops
+        for method, settings in [*cases, ("hf-kcu", {})]
+    ]
+
+
+def nothing_is_left(made: Installation) -> bool:
+    """Return whether only what a certificate needs can still be read."""
+    with Session(made.services.engine) as session:
+        kept = session.exec(select(Artifact)).all()
+    return {a.kind for a in kept if a.wrapped_key is not None} == {"evidence", "head", "state"}
+
+
+def test_a_later_rung_that_passes_is_certified_as_what_it_is(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation, policy=policy(HF_KCU))
+    planted = plant(monkeypatch, "retained-accuracy")
+    request_id = networks.erase(installation, networks.some("r0", "r1"))
+    found = networks.statement(installation, request_id).predicate
+    assert found.guarantee.class_ == "empirical-approximate"
+    assert found.method.id == found.method.parameters["rung"] == "hf-kcu"
+    assert found.method.parameters["asked"] == "puf-special"
+    assert {c.name for c in found.checks if c.passed} >= {"model-before", "rows-before"}
+    # Judged on the rows that went: of them, those that were trained on.
+    config, clients, _ = networks.federated(ROWS, set())
+    left = networks.federated(ROWS, {"r0", "r1"})[1]
+    gone = sum(map(len, clients.values())) - sum(map(len, left.values()))
+    assert config.rounds == 3
+    assert [len(claim.forget_labels) for claim in planted.seen] == [gone, gone]
+    assert nothing_is_left(installation)
+
+
+@pytest.mark.parametrize("silos", [0, 2])
+def test_the_rows_that_go_are_asked_wherever_those_who_stay_compute(
+    settings: Settings, ledger: Ledger, monkeypatch: Patch, silos: int
+) -> None:
+    with install(settings.model_copy(update={"silos": silos})) as made:
+        if silos:
+            inline = InlineSilos(client_rows)
+            inline.services = made.services
+            made.dispatcher.ask = inline.ask  # type: ignore[method-assign]
+        networks.register(made, policy=policy(STRONGER))
+        first = networks.published(made)
+        plant(monkeypatch, "yeom:auc")
+        networks.erase(made, networks.whole("c1"), method="hf-kcu")
+        weaker = small_network.manifest()["settings"]["puf-special"]
+        stronger = make("puf-special", {**weaker, "guard": {"rise": 2}})
+        case = networks.case_of(ROWS, first, "c1")
+        assert networks.versions(made)[-1].rung == 1
+        assert networks.published(made) == networks.encode(case, stronger.run(case))
+
+
+def test_what_no_other_method_would_change_is_retrained_at_once(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    """One model, one request after another, each refuted in a way of its own."""
+    networks.register(installation, policy=policy(HF_KCU))
+
+    def climb(outcome: str, *, days: int | None = None, method: str = "puf-special") -> Any:
+        plant(monkeypatch, outcome)
+        record = f"r{len(networks.versions(installation))}"
+        request_id = networks.submit(installation, networks.some(record), method=method)
+        if days is not None:
+            due(installation, request_id, days)
+        installation.drain()
+        (said,) = escalations(installation, request_id)
+        assert (said["rung"], said["method"]) == (2, "retrain")
+        told = parameters(installation, request_id)["climb"]
+        assert told.split(" | ")[1:] == said["skipped"]
+        return said["skipped"]
+
+    no_better = ["hf-kcu: skipped, it would be judged no better"]
+    assert climb("INCONCLUSIVE") == no_better
+    assert climb("yeom:auc", days=6) == ["hf-kcu: skipped, too near the deadline"]
+    assert climb("yeom:auc", method="hf-kcu") == ["hf-kcu: skipped, it was tried"]
+
+
+def due(made: Installation, request_id: str, days: int) -> None:
+    with Session(made.services.engine) as session:
+        late = utcnow() + timedelta(days=days)
+        statement = update(ErasureRequest).where(col(ErasureRequest.id) == request_id)
+        session.connection().execute(statement.values(due_at=late))
+        session.commit()
+
+
+def test_a_rung_that_the_budget_does_not_pay_for_is_left_out(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    cheap = {"method": "natural", "settings": {"recovery": {"rounds": 1}}}
+    # Two retrainings pay for a round of recovery, and not for ten products of all rows.
+    networks.register(installation, policy=policy(HF_KCU, cheap, budget="2"))
+    plant(monkeypatch, "yeom:auc", "yeom:auc")
+    request_id = networks.erase(installation, networks.whole("c1"))
+    first, second = escalations(installation, request_id)
+    assert first["method"] == "natural(recovery.rounds=1)"
+    assert first["skipped"] == ["hf-kcu: skipped, over the budget"]
+    assert (second["rung"], second["method"]) == (3, "retrain")
+    told = parameters(installation, request_id)["climb"]
+    assert "| hf-kcu: skipped, over the budget | natural(recovery.rounds=1): FAIL" in told
+
+
+def test_a_rung_without_a_model_gives_way_to_the_retraining_in_the_log(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    never = {"method": "puf-special", "settings": {"guard": {"rise": 0, "trials": 1}}}
+    networks.register(installation, policy=policy(never, HF_KCU))
+    plant(monkeypatch, "yeom:auc")
+    request_id = networks.erase(installation, networks.whole("c1"))
+    found = escalations(installation, request_id)
+    assert [(e["result"], e["rung"], e["method"]) for e in found] == [
+        ("FAIL", 1, "puf-special(guard.rise=0,guard.trials=1)"),
+        ("NONE", 1, "retrain"),
+    ]
+    told = parameters(installation, request_id)
+    assert told["climb"].endswith("| puf-special(guard.rise=0,guard.trials=1): NoSafeStep")
+    assert networks.published(installation) == networks.retrained(ROWS, GONE)
+    assert nothing_is_left(installation)
+
+
+def refuted_in_place_of(made: Installation, patch: Patch) -> None:
+    """Have the sealed model before be the version that was refuted, whoever looks."""
+    honest = network_before.decode
+
+    def decode(data: bytes) -> Before:
+        return replace(honest(data), model=networks.published(made))
+
+    patch.setattr(network_before, "decode", decode)
+
+
+def test_a_rung_does_not_begin_at_the_refuted_version(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation, policy=policy(HF_KCU))
+    planted = plant(monkeypatch, "yeom:auc")
+    request_id = networks.submit(installation, networks.whole("c1"))
+    # Not yet when the first rung is judged, which has the honest file before it.
+    planted.told = lambda: refuted_in_place_of(installation, monkeypatch)
+    installation.drain()
+    assert parameters(installation, request_id)["climb"].endswith("| hf-kcu: OtherBefore")
+    assert networks.published(installation) == networks.retrained(ROWS, GONE)
+
+
+def test_the_judge_finds_it_too(installation: Installation, monkeypatch: Patch) -> None:
+    networks.register(installation, policy=policy(HF_KCU))
+    planted = plant(monkeypatch, "yeom:auc")
+    monkeypatch.setattr(network_rung, "check_before", lambda *_: None)
+    request_id = networks.submit(installation, networks.whole("c1"))
+    planted.told = once(lambda: refuted_in_place_of(installation, monkeypatch))
+    installation.drain()
+    told = parameters(installation, request_id)["climb"]
+    assert "| hf-kcu: FAIL (model-before: " in told
+    assert networks.published(installation) == networks.retrained(ROWS, GONE)
+
+
+def once(run: Any) -> Any:
+    calls: list[object] = [run]
+    return lambda: calls.pop()() if calls else None
+
+
+def test_those_executed_together_climb_together(
+    settings: Settings, ledger: Ledger, monkeypatch: Patch
+) -> None:
+    waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
+    with install(settings.model_copy(update=waiting)) as made:
+        networks.register(made, policy=policy(HF_KCU))
+        # The first climbs to HF-KCU and passes there; the second is refuted of that.
+        planted = plant(monkeypatch, "yeom:auc", "PASS", "yeom:auc")
+        ids = [networks.submit(made, networks.some(r)) for r in ("r0", "r2", "r3")]
+        made.drain()
+        assert [networks.request(made, one).state for one in ids] == ["certified"] * 3
+        assert [version.rung for version in networks.versions(made)] == [0, 0, 1, 2]
+        methods = [networks.statement(made, one).predicate.method for one in ids]
+        assert [method.id for method in methods] == ["hf-kcu", "retrain", "retrain"]
+        climbs = [method.parameters["climb"].split(" | ") for method in methods]
+        alone = "puf-special: not judged by itself"
+        assert climbs == [
+            ["puf-special: FAIL (yeom:auc: planted)"],
+            [alone, "hf-kcu: FAIL (yeom:auc: planted)"],
+            [alone, "hf-kcu: not judged by itself"],
+        ]
+        assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
+        told = [[(e["rung"], e["method"]) for e in escalations(made, one)] for one in ids]
+        assert told == [[(1, "hf-kcu")], *[[(1, "hf-kcu"), (2, "retrain")]] * 2]
+        gone = {"r0", "r2", "r3"}
+        assert networks.published(made) == networks.retrained(ROWS, gone)
+        assert nothing_is_left(made)
+        made.check()
+
+
+def test_no_certificate_without_the_retraining_at_the_end(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    """Every approximation is refuted and the retraining is none: nobody is certified."""
+    networks.register(installation, policy=policy(HF_KCU))
+    plant(monkeypatch, "yeom:auc", "yeom:auc")
+    honest = network_rung.retrained
+
+    def lazy(*arguments: Any, **named: Any) -> Any:
+        made = honest(*arguments, **named)
+        head = replace(made.encoded, head=networks.retrained(ROWS, GONE, rounds=1))
+        return replace(made, encoded=head)
+
+    monkeypatch.setattr(network_rung, "retrained", lazy)
+    request_id = networks.erase(installation, networks.whole("c1"))
+    waiting = networks.request(installation, request_id)
+    assert waiting.state == "needs-decision"
+    assert view(installation, request_id)["certificate"] is None
+    assert view(installation, request_id)["rung"]["ahead"] == ["decision"]
+    monkeypatch.setattr(network_rung, "retrained", honest)
+    decision = {"decision": "retry", "why": "looked"}
+    path = f"/v1/requests/{request_id}/decision"
+    assert installation.caller.operator("POST", path, json=decision).status_code == 200
+    installation.drain()
+    assert networks.request(installation, request_id).state == "certified"
+    assert networks.published(installation) == networks.retrained(ROWS, GONE)
