@@ -1,6 +1,7 @@
 """What is reckoned beforehand is no less than what runs count, and not out of all proportion."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from workers.unlearning.base import Case
 from workers.unlearning.estimate import Sizes, most_flops, retraining_flops
 from workers.unlearning.registry import make
 
-METHODS = {
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "special": ("puf-special", {}),
     "regular": ("puf-regular", {"epochs": 2, "recovery": {"rounds": 1}}),
     "fixed step": ("puf-special", {"guard": None, "unlearning_rate": 0.1}),

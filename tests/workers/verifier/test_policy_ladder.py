@@ -10,7 +10,6 @@ from app.schemas.networks import VerificationTerms
 from workers.verifier.alpha_spending import spent
 from workers.verifier.policy import (
     Policy,
-    Rung,
     default,
     digest,
     format_policy,
@@ -19,6 +18,7 @@ from workers.verifier.policy import (
     to_document,
 )
 from workers.verifier.policy_form import PolicyError
+from workers.verifier.policy_ladder import Rung
 from workers.verifier.policy_schema import policy_schema
 from workers.verifier.sizes import minimum_pairs
 
@@ -102,7 +102,7 @@ def test_an_earlier_form_is_refused_with_what_would_do() -> None:
     del earlier["ladder"], earlier["budget"]
     with pytest.raises(PolicyError, match=r'version: add "ladder": \[\] and "budget": "1"'):
         from_document(earlier | {"version": 1})
-    mended = from_document(earlier | {"ladder": [], "budget": "1", "version": 2})
+    mended = from_document({**earlier, "ladder": [], "budget": "1", "version": 2})
     assert mended.ladder == ()
 
 
@@ -115,8 +115,12 @@ def test_the_api_refuses_rungs_that_cannot_be(ladder: list[dict[str, Any]]) -> N
 
 
 def test_every_rung_and_the_budget_change_the_digest() -> None:
-    changed = [{"ladder": WRITTEN[:2]}, {"ladder": WRITTEN[::-1]}, {"budget": "0.25"}]
-    found = {digest(from_document(to_document(FULL) | change)) for change in changed}
+    changed: list[dict[str, Any]] = [
+        {"ladder": WRITTEN[:2]},
+        {"ladder": WRITTEN[::-1]},
+        {"budget": "0.25"},
+    ]
+    found = {digest(from_document({**to_document(FULL), **change})) for change in changed}
     assert len(found | {digest(FULL)}) == 4
 
 
