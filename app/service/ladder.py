@@ -62,6 +62,7 @@ def rung_view(
 
 
 def _ladder(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the policy's rungs; models without a policy have none."""
-    found: list[dict[str, Any]] = config.get("policy", {}).get("ladder", [])
-    return found
+    """Return the policy's rungs; models without a policy, or with none to read, have none."""
+    policy = config.get("policy")
+    found = policy.get("ladder") if isinstance(policy, dict) else None
+    return found if isinstance(found, list) else []

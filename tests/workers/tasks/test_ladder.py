@@ -1,64 +1,43 @@
 """A refuted network climbs the policy's ladder, from the model before, and ends certified."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
 import pytest
-from sqlalchemy import update
-from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from models import Artifact, ErasureRequest, RequestEvent
-from models.types import utcnow
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
 from tests.workers.tasks import networks
+from tests.workers.tasks.ladders import (
+    GONE,
+    HF_KCU,
+    ROWS,
+    STRONGER,
+    escalations,
+    nothing_is_left,
+    parameters,
+    policy,
+    readable,
+    view,
+)
 from tests.workers.tasks.planted import plant
-from workers.tasks import network_before, network_rung, network_training
-from workers.tasks.network_before import Before
+from workers.replay import retraining
+from workers.tasks import network_case
 from workers.tasks.network_rows import client_rows
 from workers.unlearning.registry import make
-from workers.verifier.policy import default, to_document
 
 Patch = pytest.MonkeyPatch
-STRONGER = {"method": "puf-special", "settings": {"guard": {"rise": 2}}}
-HF_KCU = {"method": "hf-kcu", "settings": {}}
-ROWS = small_network.rows()
-GONE = set(ROWS["records"][ROWS["clients"] == "c1"].tolist())
 RUNG = ["escalated", "executed", "verified"]
+LAST = ("retrain", "decision")
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
     """One kind of database: what is climbed does not depend on it."""
     return sqlite_url
-
-
-def policy(*ladder: dict[str, Any], budget: str = "100") -> dict[str, Any]:
-    return {**to_document(default(30)), "ladder": list(ladder), "budget": budget}
-
-
-def escalations(made: Installation, request_id: str) -> list[dict[str, Any]]:
-    """Return what each event of a climb says, in order."""
-    with Session(made.services.engine) as session:
-        query = select(RequestEvent).where(
-            RequestEvent.request_id == request_id, RequestEvent.event == "request.escalated"
-        )
-        return [e.payload for e in session.exec(query.order_by(col(RequestEvent.log_index)))]
-
-
-def parameters(made: Installation, request_id: str) -> dict[str, str]:
-    return dict(networks.statement(made, request_id).predicate.method.parameters)
-
-
-def view(made: Installation, request_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = made.caller.http.get(f"/v1/requests/{request_id}").json()
-    return found
 
 
 def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
@@ -109,9 +88,6 @@ def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
     installation.check()
 
 
-LAST = ("retrain", "decision")
-
-
 def digest(file: bytes) -> str:
     return sha256(file).hexdigest()
 
@@ -124,13 +100,6 @@ def costs(first: bytes) -> list[int]:
         make(method, settings).run(networks.case_of(ROWS, first, "c1")).work.flops
         for method, settings in [*cases, ("hf-kcu", {})]
     ]
-
-
-def nothing_is_left(made: Installation) -> bool:
-    """Return whether only what a certificate needs can still be read."""
-    with Session(made.services.engine) as session:
-        kept = session.exec(select(Artifact)).all()
-    return {a.kind for a in kept if a.wrapped_key is not None} == {"evidence", "head", "state"}
 
 
 def test_a_later_rung_that_passes_is_certified_as_what_it_is(
@@ -171,113 +140,6 @@ def test_the_rows_that_go_are_asked_though_no_silo_holds_them_any_more(
         assert networks.published(made) == networks.encode(case, stronger.run(case))
 
 
-def test_what_no_other_method_would_change_is_retrained_at_once(
-    installation: Installation, monkeypatch: Patch
-) -> None:
-    """One model, one request after another, each refuted in a way of its own."""
-    networks.register(installation, policy=policy(HF_KCU))
-
-    def climb(outcome: str, *, days: int | None = None, method: str = "puf-special") -> Any:
-        plant(monkeypatch, outcome)
-        record = f"r{len(networks.versions(installation))}"
-        request_id = networks.submit(installation, networks.some(record), method=method)
-        if days is not None:
-            due(installation, request_id, days)
-        installation.drain()
-        (said,) = escalations(installation, request_id)
-        assert (said["rung"], said["method"]) == (2, "retrain")
-        told = parameters(installation, request_id)["climb"]
-        assert told.split(" | ")[1:] == said["skipped"]
-        return said["skipped"]
-
-    no_better = ["hf-kcu: skipped, it would be judged no better"]
-    assert climb("INCONCLUSIVE") == no_better
-    assert climb("yeom:auc", days=6) == ["hf-kcu: skipped, too near the deadline"]
-    assert climb("yeom:auc", method="hf-kcu") == ["hf-kcu: skipped, it was tried"]
-
-
-def due(made: Installation, request_id: str, days: int) -> None:
-    with Session(made.services.engine) as session:
-        late = utcnow() + timedelta(days=days)
-        statement = update(ErasureRequest).where(col(ErasureRequest.id) == request_id)
-        session.connection().execute(statement.values(due_at=late))
-        session.commit()
-
-
-def test_a_rung_that_the_budget_does_not_pay_for_is_left_out(
-    installation: Installation, monkeypatch: Patch
-) -> None:
-    cheap = {"method": "natural", "settings": {"recovery": {"rounds": 1}}}
-    # Two retrainings pay for a round of recovery, and not for ten products of all rows.
-    networks.register(installation, policy=policy(HF_KCU, cheap, budget="2"))
-    plant(monkeypatch, "yeom:auc", "yeom:auc")
-    request_id = networks.erase(installation, networks.whole("c1"))
-    first, second = escalations(installation, request_id)
-    assert first["method"] == "natural(recovery.rounds=1)"
-    assert first["skipped"] == ["hf-kcu: skipped, over the budget"]
-    assert (second["rung"], second["method"]) == (3, "retrain")
-    told = parameters(installation, request_id)["climb"]
-    assert "| hf-kcu: skipped, over the budget | natural(recovery.rounds=1): FAIL" in told
-
-
-def test_a_rung_without_a_model_gives_way_to_the_retraining_in_the_log(
-    installation: Installation, monkeypatch: Patch
-) -> None:
-    never = {"method": "puf-special", "settings": {"guard": {"rise": 0, "trials": 1}}}
-    networks.register(installation, policy=policy(never, HF_KCU))
-    plant(monkeypatch, "yeom:auc")
-    request_id = networks.erase(installation, networks.whole("c1"))
-    found = escalations(installation, request_id)
-    assert [(e["result"], e["rung"], e["method"]) for e in found] == [
-        ("FAIL", 1, "puf-special(guard.rise=0,guard.trials=1)"),
-        ("NONE", 1, "retrain"),
-    ]
-    told = parameters(installation, request_id)
-    assert told["climb"].endswith("| puf-special(guard.rise=0,guard.trials=1): NoSafeStep")
-    assert networks.published(installation) == networks.retrained(ROWS, GONE)
-    assert nothing_is_left(installation)
-
-
-def refuted_in_place_of(made: Installation, patch: Patch) -> None:
-    """Have the sealed model before be the version that was refuted, whoever looks."""
-    honest = network_before.decode
-
-    def decode(data: bytes) -> Before:
-        return replace(honest(data), model=networks.published(made))
-
-    patch.setattr(network_before, "decode", decode)
-
-
-def test_a_rung_does_not_begin_at_the_refuted_version(
-    installation: Installation, monkeypatch: Patch
-) -> None:
-    networks.register(installation, policy=policy(HF_KCU))
-    planted = plant(monkeypatch, "yeom:auc")
-    request_id = networks.submit(installation, networks.whole("c1"))
-    # Not yet when the first rung is judged, which has the honest file before it.
-    planted.told = lambda: refuted_in_place_of(installation, monkeypatch)
-    installation.drain()
-    assert parameters(installation, request_id)["climb"].endswith("| hf-kcu: OtherBefore")
-    assert networks.published(installation) == networks.retrained(ROWS, GONE)
-
-
-def test_the_judge_finds_it_too(installation: Installation, monkeypatch: Patch) -> None:
-    networks.register(installation, policy=policy(HF_KCU))
-    planted = plant(monkeypatch, "yeom:auc")
-    monkeypatch.setattr(network_rung, "check_before", lambda *_: None)
-    request_id = networks.submit(installation, networks.whole("c1"))
-    planted.told = once(lambda: refuted_in_place_of(installation, monkeypatch))
-    installation.drain()
-    told = parameters(installation, request_id)["climb"]
-    assert "| hf-kcu: FAIL (model-before: " in told
-    assert networks.published(installation) == networks.retrained(ROWS, GONE)
-
-
-def once(run: Callable[[], None]) -> Callable[[], None]:
-    calls = [run]
-    return lambda: calls.pop()() if calls else None
-
-
 def test_those_executed_together_climb_together(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
@@ -308,29 +170,28 @@ def test_those_executed_together_climb_together(
         made.check()
 
 
-def test_no_certificate_without_the_retraining_at_the_end(
+def test_a_rung_without_a_model_gives_way_to_the_retraining_in_the_log(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    """Every approximation is refuted and the retraining is none: nobody is certified."""
-    networks.register(installation, policy=policy(HF_KCU))
-    plant(monkeypatch, "yeom:auc", "yeom:auc")
-    honest = network_training.retrained
+    never = {"method": "puf-special", "settings": {"guard": {"rise": 0, "trials": 1}}}
+    networks.register(installation, policy=policy(never, HF_KCU))
+    plant(monkeypatch, "yeom:auc")
+    sealed: list[bool] = []
+    honest = retraining.reexecute
 
-    def lazy(*arguments: Any, **named: Any) -> Any:
-        made = honest(*arguments, **named)
-        head = replace(made.encoded, head=networks.retrained(ROWS, GONE, rounds=1))
-        return replace(made, encoded=head)
+    def reexecute(*arguments: Any) -> Any:
+        sealed.append("before" in readable(installation))
+        return honest(*arguments)
 
-    monkeypatch.setattr(network_rung, "retrained", lazy)
+    monkeypatch.setattr(network_case, "reexecute", reexecute)
     request_id = networks.erase(installation, networks.whole("c1"))
-    waiting = networks.request(installation, request_id)
-    assert waiting.state == "needs-decision"
-    assert view(installation, request_id)["certificate"] is None
-    assert view(installation, request_id)["rung"]["ahead"] == ["decision"]
-    monkeypatch.setattr(network_rung, "retrained", honest)
-    decision = {"decision": "retry", "why": "looked"}
-    path = f"/v1/requests/{request_id}/decision"
-    assert installation.caller.operator("POST", path, json=decision).status_code == 200
-    installation.drain()
-    assert networks.request(installation, request_id).state == "certified"
+    assert sealed == [False]  # the retraining is compared with nothing
+    found = escalations(installation, request_id)
+    assert [(e["result"], e["rung"], e["method"]) for e in found] == [
+        ("FAIL", 1, "puf-special(guard.rise=0,guard.trials=1)"),
+        ("NONE", 1, "retrain"),
+    ]
+    told = parameters(installation, request_id)
+    assert told["climb"].endswith("| puf-special(guard.rise=0,guard.trials=1): NoSafeStep")
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
+    assert nothing_is_left(installation)
