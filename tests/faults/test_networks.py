@@ -18,10 +18,7 @@ OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify
 BOTH_RUNGS = [f"{name}@{nth}" for name in OWN if name[:7] != "certify" for nth in (1, 2)]
 # On the second of three rungs, and where the one before it has just been refuted. PUF keeps two
 # checkpoints, HF-KCU the next two.
-BETWEEN = [
-    *("verify.recorded@1", "execute.leased@2", "execute.checkpoint@3", "execute.written@2"),
-    *("verify.judged@2", "verify.recorded@2"),
-]
+BETWEEN = ["verify.recorded@1", "execute.checkpoint@3", "execute.written@2"]
 # PUF keeps its step and one round, the retraining three rounds.
 ROUNDS = [f"execute.checkpoint@{nth}" for nth in (3, 4, 5)]
 

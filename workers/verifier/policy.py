@@ -28,9 +28,11 @@ from workers.verifier.sizes import minimum_pairs, minimum_unseen
 VERSION = 2
 TAUS = (0.02, 0.05, 0.1)
 USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
-# After PUF's step, which knows nothing of those who stay, one that follows their curvature.
+# After PUF's step, which knows nothing of those who stay, one that follows their curvature: on a
+# tenth of their rows, for ten products of all cost more than a retraining of ten rounds.
 # Nothing is known to come after HF-KCU that costs less than the retraining.
-LADDERS = {"puf-regular": (Rung("hf-kcu"),), "puf-special": (Rung("hf-kcu"),)}
+AFTER_PUF = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
+LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 
 # Field: the least and the greatest value, and what it is for, of all that is a decimal.
 DECIMALS: dict[str, tuple[float, float, str]] = {

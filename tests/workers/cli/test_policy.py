@@ -30,7 +30,8 @@ def written(*arguments: str) -> dict[str, Any]:
 
 def test_the_default_by_method_and_size_passes_its_check(tmp_path: Path) -> None:
     document = written("--rows", "1000")
-    assert document["ladder"] == [{"method": "hf-kcu", "settings": {}}]
+    rung = {"method": "hf-kcu", "settings": {"curvature_rows": "0.1"}}
+    assert document["ladder"] == [rung]
     assert document["fingerprint"] == {"method": "puf-special"}
     assert written("--rows", "1000", "--method", "hf-kcu")["ladder"] == []
     assert written("--rows", "30")["ladder"] == []
@@ -38,7 +39,7 @@ def test_the_default_by_method_and_size_passes_its_check(tmp_path: Path) -> None
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == f"policy sha256 {digest(from_document(document))}"
     assert result.stdout.splitlines()[2:] == [
-        "ladder: the method asked for, hf-kcu, retrain",
+        "ladder: the method asked for, hf-kcu(curvature_rows=0.1), retrain",
         "budget: 1 retrainings for all before the last",
     ]
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK
 from tests.workers.unlearning.small import REQUESTS, VALIDATION, case
+from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.networks.registry import network
 from workers.unlearning.base import Case
 from workers.unlearning.estimate import Sizes, most_flops, retraining_flops
 from workers.unlearning.registry import make
@@ -53,3 +55,18 @@ def test_a_retraining_is_reckoned_exactly() -> None:
 def test_what_nobody_reckoned_is_not_guessed() -> None:
     rows = sum(map(len, CLIENTS.values()))
     assert most_flops(make("scrub"), NETWORK, CONFIG, Sizes(rows, 5, 30)) is None
+
+
+def test_the_numbers_in_the_documentation() -> None:
+    """docs/verification.md: 8,000 rows stay, 800 go, 2,000 are held out; ten rounds."""
+    shape = {"channels": 1, "height": 28, "width": 28, "classes": 10}
+    cnn, sizes = network("simple-cnn", shape), Sizes(8000, 800, 2000)
+    config = TrainingConfig(rounds=10, seed=0, local=LocalConfig(epochs=1.0))
+    whole = retraining_flops(cnn, config, sizes.stays)
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("puf-special", {}),
+        ("hf-kcu", {"curvature_rows": 0.1}),
+        ("hf-kcu", {}),
+    ]
+    found = [most_flops(make(*one), cnn, config, sizes) for one in asked]
+    assert [round((most or 0) / whole, 2) for most in found] == [0.49, 0.61, 3.52]
