@@ -7,7 +7,7 @@ no power before, every other verdict would be as inconclusive.
 
 from datetime import datetime, timedelta
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, or_, select
 
 from app.service.context import Services
 from app.service.ladder import spelled
@@ -31,6 +31,7 @@ from workers.verifier.policy_ladder import Rung, write_ladder
 RETRAIN = Retrain().id
 USE = ("retained-accuracy", "test-accuracy")
 # Where the verdict says nothing of the method, another method does not help.
+LATE = "too near the deadline"
 NO_USE = "skipped, it would be judged no better"
 
 
@@ -72,7 +73,7 @@ def _after_approximation(
     worthwhile = is_of_method(report) and job.before_id is not None
     tried = [config.method(request.method)]
     tried += [config.method(rung.method, rung.settings) for rung in policy.ladder[: lease.rung]]
-    limits = _Limits(session, case, config, policy, _due(session, job, request))
+    limits = _Limits(session, case, config, policy, first_due(session, lease))
     skipped: list[str] = []
     for number, rung in enumerate(policy.ladder, 1):
         if number <= lease.rung:
@@ -111,20 +112,29 @@ class _Limits:
             return "skipped, over the budget"
         # After it there must be time for the retraining, and for the judge's own.
         seconds = timedelta(seconds=self.pace * (needed + 2 * self.whole))
-        if utcnow() + seconds + DEADLINE_MARGIN > self.due:
-            return "skipped, too near the deadline"
+        if is_late(self.due, seconds):
+            return f"skipped, {LATE}"
         return ""
 
 
-def _due(session: Session, job: Job, request: ErasureRequest) -> datetime:
-    """Return when the first of those is due who were executed in this version."""
+def first_due(session: Session, lease: Lease) -> datetime:
+    """Return when the first of those is due who were executed in the leased job's version."""
     waiting = (
         select(ErasureRequest.due_at)
         .join(Job, col(Job.request_id) == col(ErasureRequest.id))
-        .where(Job.model_id == job.model_id, Job.stage == "verify", col(Job.done_at).is_(None))
+        .where(
+            Job.model_id == lease.model_id,
+            or_(col(Job.id) == lease.job_id, col(Job.stage) == "verify"),
+            col(Job.done_at).is_(None),
+        )
     )
-    found: datetime = min([request.due_at, *session.exec(waiting)])
+    found: datetime = min(session.exec(waiting))
     return found
+
+
+def is_late(due: datetime, seconds: timedelta = timedelta()) -> bool:
+    """Return whether what takes so long would end in the days before it is due."""
+    return utcnow() + seconds + DEADLINE_MARGIN > due
 
 
 def _sizes(session: Session, case: Case, config: NetworkConfig) -> Sizes:

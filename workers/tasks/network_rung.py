@@ -21,7 +21,7 @@ from workers.tasks.draft import Draft
 from workers.tasks.lease import Lease
 from workers.tasks.network_before import Before
 from workers.tasks.network_config import NetworkConfig, network_config, policy_of
-from workers.tasks.network_ladder import label
+from workers.tasks.network_ladder import LATE, first_due, is_late, label
 from workers.tasks.network_rows import Holdings, assemble, holdings, row_digests, salts
 from workers.tasks.network_sides import divide, validation
 from workers.tasks.network_state import TrainingState
@@ -43,9 +43,9 @@ from workers.verifier.policy_ladder import Rung
 def run(services: Services, lease: Lease, model: Model) -> Made:
     """Return the version of the lease's rung: of the policy's ladder, or the retraining.
 
-    A method that comes to nothing here gives way to the retraining within the stage: the
-    erasure was carried out, and is certified in any case. Raises RefusedError if the rows
-    cannot be trained on, RoundLostError to be tried again.
+    A method that comes to nothing here, or for which it has become too late, gives way to
+    the retraining within the stage: the erasure was carried out, and is certified in any case.
+    Raises RefusedError if the rows cannot be trained on, RoundLostError to be tried again.
     """
     config, ladder = network_config(model), policy_of(model).ladder
     with services.reading() as session:
@@ -54,6 +54,9 @@ def run(services: Services, lease: Lease, model: Model) -> Made:
     if lease.rung > len(ladder):
         return retrained(services, lease, config, rows, salted)
     rung = ladder[lease.rung - 1]
+    if (forbidden := _forbidden(services, lease)) is not None:
+        why = f"{label(rung)}: {forbidden}"
+        return retrained(services, lease, config, rows, salted, escalated=why)
     try:
         return _approximated(services, lease, config, rung, rows, salted)
     except RefusedError as error:
@@ -67,6 +70,14 @@ def not_run(method_id: str, *, trained_on: bool) -> str | None:
         return None
     why = "no training row stays" if trained_on else "none of the records was ever trained on"
     return f"{method_id}: not run, {why}"
+
+
+def _forbidden(services: Services, lease: Lease) -> str | None:
+    """Return why it is not tried, or not again: a stage after the erasure has no other end."""
+    if lease.attempt > services.settings.max_attempts:
+        return f"given up after {services.settings.max_attempts} attempts"
+    with services.reading() as session:
+        return LATE if is_late(first_due(session, lease)) else None
 
 
 class OtherBeforeError(RefusedError):

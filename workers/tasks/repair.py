@@ -60,7 +60,7 @@ def run(services: Services, lease: Lease) -> None:
             _let_before_go(services, session, lease)
         drafts = []
         found = session.get(Verification, lease.request_id)
-        skipped = [] if found is None else found.report["skipped"]
+        skipped = [] if found is None else found.report.get("skipped", [])
         for job, plan in _plans(services, session, lease):
             first = job.request_id == lease.request_id
             repaired = replace(

@@ -28,8 +28,8 @@ from workers.verifier.sizes import minimum_pairs, minimum_unseen
 VERSION = 2
 TAUS = (0.02, 0.05, 0.1)
 USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
-# After PUF's step, which knows nothing of those who stay, one that follows their curvature: on a
-# tenth of their rows, for ten products of all cost more than a retraining of ten rounds.
+# After PUF's step, which knows nothing of those who stay, one that follows their curvature:
+# on a tenth of their rows, for ten products of all cost more than ten rounds of training.
 # Nothing is known to come after HF-KCU that costs less than the retraining.
 AFTER_PUF = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
 LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}

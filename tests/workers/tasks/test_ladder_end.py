@@ -9,9 +9,11 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
 from models import ErasureRequest, Model
 from models.types import utcnow
-from tests.installation import Installation
+from tests.installation import Installation, install
 from tests.workers.tasks import networks
 from tests.workers.tasks.ladders import (
     GONE,
@@ -23,8 +25,9 @@ from tests.workers.tasks.ladders import (
     view,
 )
 from tests.workers.tasks.planted import plant
-from workers.tasks import execute, network_before, network_rung, network_training
+from workers.tasks import execute, network_before, network_rung, network_training, verify
 from workers.tasks.network_before import Before
+from workers.unlearning.hf_kcu import HfKcu
 
 Patch = pytest.MonkeyPatch
 
@@ -150,6 +153,42 @@ def test_no_certificate_without_the_retraining_at_the_end(
     installation.drain()
     assert networks.request(installation, request_id).state == "certified"
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
+
+
+def test_a_rung_that_has_become_too_late_is_not_begun(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation, policy=policy(HF_KCU))
+    plant(monkeypatch, "yeom:auc")
+    request_id = networks.submit(installation, networks.whole("c1"))
+    job_id = networks.jobs(installation)[-1].id
+    execute.run(installation.services, job_id)
+    verify.run(installation.services, job_id)
+    due(installation, request_id, days=6)  # it waited for a worker in between
+    installation.drain()
+    assert parameters(installation, request_id)["climb"].endswith(
+        "| hf-kcu: too near the deadline"
+    )
+    assert [e["rung"] for e in escalations(installation, request_id)] == [1, 1]
+
+
+def test_a_rung_that_raises_again_and_again_gives_way(
+    settings: Settings, ledger: Ledger, monkeypatch: Patch
+) -> None:
+    def run(*_: object) -> None:
+        raise RuntimeError
+
+    with install(settings.model_copy(update={"max_attempts": 2})) as made:
+        networks.register(made, policy=policy(HF_KCU))
+        plant(monkeypatch, "yeom:auc")
+        monkeypatch.setattr(HfKcu, "run", run)
+        request_id = networks.erase(made, networks.whole("c1"))
+        made.recover()
+        assert networks.request(made, request_id).state == "escalated"
+        made.recover()
+        climb = parameters(made, request_id)["climb"]
+        assert climb.endswith("| hf-kcu: given up after 2 attempts")
+        assert networks.published(made) == networks.retrained(ROWS, GONE)
 
 
 def test_a_policy_that_was_damaged_meanwhile_does_not_stop_the_judge(
