@@ -232,8 +232,10 @@ def _print_statement(statement: "Statement") -> None:
         ("method", f"{said.method.id} {said.method.version}"),
     ]
     # How it came to this method, if another was asked for: verdicts and what failed them.
-    names = [name for name in ("asked", "climb") if name in said.method.parameters]
-    lines += [(name, said.method.parameters[name]) for name in names]
+    told = said.method.parameters
+    lines += [(name, told[name]) for name in ("rung", "asked") if name in told]
+    rungs = told["climb"].split(" | ") if "climb" in told else []
+    lines += [("" if place else "climb", rung) for place, rung in enumerate(rungs)]
     for check in said.checks:
         limit = "" if check.threshold is None else f", threshold {check.threshold}"
         outcome = "passed" if check.passed else "FAILED"
