@@ -122,7 +122,8 @@ def _packed(
     shape = {**dict(zip(sides, input_shape, strict=True)), "classes": len(classes)}
     owners = arrays["clients"].astype(np.str_)
     largest = int(np.unique(owners, return_counts=True)[1].max())
-    policy = options.policy or default(int(largest * min(options.held_out, 0.5)))
+    erased = int(largest * min(options.held_out, 0.5))
+    policy = options.policy or default(erased, method=options.method)
     manifest = {
         "family": "network",
         "ref": ref,

@@ -232,10 +232,13 @@ def _print_statement(statement: "Statement") -> None:
         ("retained", f"{sets.before.count} records before, {sets.after.count} after"),
         ("method", f"{said.method.id} {said.method.version}"),
     ]
-    # How it came to this method, if another was asked for, and what an audit of it found.
-    parameters = said.method.parameters
-    names = [name for name in ("asked", "climb", "audit.found") if name in parameters]
-    lines += [(name, parameters[name]) for name in names]
+    # How it came to this method, if another was asked for, what failed the rungs before, and
+    # what an audit of the method found.
+    told = said.method.parameters
+    lines += [(name, told[name]) for name in ("rung", "asked") if name in told]
+    rungs = told["climb"].split(" | ") if "climb" in told else []
+    lines += [("" if place else "climb", rung) for place, rung in enumerate(rungs)]
+    lines += [(name, told[name]) for name in ("audit.found",) if name in told]
     for check in said.checks:
         limit = "" if check.threshold is None else f", threshold {check.threshold}"
         outcome = "passed" if check.passed else "FAILED"

@@ -213,12 +213,22 @@ def _print_status(shown: RequestStatus) -> None:
         ("state", shown.state),
         ("due", _format_time(shown.due_at)),
         *([("reason", reason)] if isinstance(reason, str) else []),
+        *_rung(shown.document.get("rung")),
         ("certificate", shown.certificate or "none yet"),
         *(
             ("", f"{_format_time(event.at)}  {event.event}, log entry {event.log_index}")
             for event in shown.history
         ),
     )
+
+
+def _rung(rung: object) -> list[tuple[str, str]]:
+    """Return the line on a climb, none where the method asked for is still the one."""
+    if not isinstance(rung, dict) or not rung.get("number"):
+        return []
+    ahead = [str(name) for name in rung.get("ahead", [])]
+    then = f", then {', then '.join(ahead)}" if ahead else ""
+    return [("rung", f"{rung['number']}: {rung.get('method')}{then}")]
 
 
 def _print_rows(*rows: tuple[str, str]) -> None:

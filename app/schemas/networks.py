@@ -105,6 +105,33 @@ Decimal = Annotated[
 Attack = Literal["shokri", "song-confidence", "song-modified-entropy", "yeom"]
 
 
+Fraction = Annotated[
+    str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]$")
+]
+Plain = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+RungSetting = bool | Whole | Fraction | Plain | None
+
+
+class LadderRung(Wire):
+    """A method to try where a result was refuted, and how it differs from the registration's.
+
+    Fractions stand in quotes, as everywhere in a policy; guard and recovery are objects.
+    """
+
+    method: NetworkMethod
+    settings: dict[Plain, RungSetting | dict[Plain, RungSetting]] = Field(
+        default_factory=dict, max_length=16
+    )
+
+    @model_validator(mode="after")
+    def _an_approximation(self) -> Self:
+        if self.method == "retrain":
+            raise ValueError("ladder: leave retrain out, it is always the last rung")
+        if self.method in UNREADY:
+            raise ValueError(f"ladder: {self.method} lacks here what it needs")
+        return self
+
+
 class VerificationTerms(Wire):
     """What an approximate erasure must show to be certified: a policy, field by field.
 
@@ -112,7 +139,7 @@ class VerificationTerms(Wire):
     writes and checks them; docs/verification.md says what each one means.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     attacks: list[Attack] = Field(min_length=1, max_length=16)
     tau: Decimal
     minimum_pairs: int = Field(ge=2, le=10**7)
@@ -128,6 +155,9 @@ class VerificationTerms(Wire):
     # Here is neither a planted canary nor a retrained model to measure distances to.
     canary_limit: None = None
     distances: dict[Name, Decimal] = Field(default_factory=dict, max_length=0)
+    # After it always the retraining; budget: of all its rungs together, in retrainings.
+    ladder: list[LadderRung] = Field(default_factory=list, max_length=8)
+    budget: Decimal = "1"
     fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
 
 

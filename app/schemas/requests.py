@@ -77,6 +77,18 @@ class HistoryItem(Wire):
     log_index: int
 
 
+class RungView(Wire):
+    """Which rung of its ladder a request is on, and what may come after it, in order.
+
+    number: 0 for the method that was asked for. ahead: policies' methods, some of which may
+    be skipped, then the model made anew, then an operator's decision; empty once it ended.
+    """
+
+    number: int
+    method: str
+    ahead: list[str]
+
+
 class RequestView(Wire):
     """A request as its holder sees it."""
 
@@ -89,6 +101,7 @@ class RequestView(Wire):
     regulation: Regulation
     due_at: Time
     reason: str | None
+    rung: RungView | None
     history: list[HistoryItem]
     certificate: str | None
 

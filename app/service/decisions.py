@@ -11,11 +11,12 @@ from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services
+from app.service.ladder import last_rung
 from app.service.problems import ConflictError
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, view
-from models import Job, Model
+from models import ErasureRequest, Job, Model
 
 AWAITING = "needs-decision"
 
@@ -38,15 +39,17 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         record_request_event(tx, request, "request.decided", said)
         model = session.get_one(Model, request.model_id)
         if wanted.decision == "abandon":
+            reason = request.reason
             _let_go(services, session, job)
             close_releases(services, tx, request.id)
-            close(tx, request, job, "failed", f"given up by decision: {request.reason}")
+            close(tx, request, job, "failed", f"given up by decision: {reason}")
+            _hand_on(tx, model, reason)
             return None
         model.state, model.failure = "ready", None
         record_model_event(tx, model.ref, "model.released", {})
         request.state, request.reason = "escalated", None
         job.stage, job.attempt, job.lease_until = "execute", 0, None
-        job.rung += 1
+        job.rung = max(job.rung, last_rung(model.config)) + 1
         session.flush()
         return job.id, job.stage
 
@@ -54,6 +57,29 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
     if nudge is not None:
         services.dispatcher.nudge(*nudge)
     return view(services, request_id)
+
+
+def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
+    """Have the next request of the same update wait for a decision in place of the first.
+
+    It was executed in the version that is out of service, and nobody else would wake it. The
+    others follow it: what it is made anew in, they are judged by.
+    """
+    session = tx.session
+    session.flush()
+    job = session.exec(
+        select(Job)
+        .where(Job.model_id == model.id, Job.stage == "verify", col(Job.done_at).is_(None))
+        .order_by(col(Job.seq))
+    ).first()
+    if job is None:
+        return
+    request = session.get_one(ErasureRequest, job.request_id)
+    request.state = AWAITING
+    request.reason = f"executed together with a request that was given up: {reason}"
+    record_request_event(tx, request, "request.needs-decision", {"reason": request.reason})
+    job.stage, job.attempt, job.lease_until = PARKED, 0, None
+    session.flush()
 
 
 def _let_go(services: Services, session: Session, job: Job) -> None:

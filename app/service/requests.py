@@ -22,6 +22,7 @@ from app.schemas.requests import (
 )
 from app.service.context import Services
 from app.service.deadlines import due_at
+from app.service.ladder import rung_view
 from app.service.methods import SKETCHED, offered
 from app.service.problems import (
     IdempotencyMismatchError,
@@ -250,7 +251,8 @@ def view(services: Services, request_id: str) -> RequestView:
             select(RequestEvent)
             .where(RequestEvent.request_id == request.id)
             .order_by(col(RequestEvent.log_index))
-        )
+        ).all()
+        job = session.exec(select(Job).where(Job.request_id == request.id)).one()
         issued = session.get(Certificate, request.id) is not None
         return RequestView(
             id=request.id,
@@ -262,6 +264,7 @@ def view(services: Services, request_id: str) -> RequestView:
             regulation=request.regulation,
             due_at=request.due_at,
             reason=request.reason,
+            rung=rung_view(model, request, job, events),
             history=[
                 HistoryItem(event=event.event, at=event.at, log_index=event.log_index)
                 for event in events

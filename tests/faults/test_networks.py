@@ -10,11 +10,15 @@ from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
 from tests.workers.tasks import logistic, networks
+from tests.workers.tasks.planted import plant
 from workers.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
 # The method's version, which no test has the power to certify, and the retraining after it.
 BOTH_RUNGS = [f"{name}@{nth}" for name in OWN if name[:7] != "certify" for nth in (1, 2)]
+# On the second of three rungs, and where the one before it has just been refuted. PUF keeps two
+# checkpoints, HF-KCU the next two.
+BETWEEN = ["verify.recorded@1", "execute.checkpoint@3", "execute.written@2"]
 # PUF keeps its step and one round, the retraining three rounds.
 ROUNDS = [f"execute.checkpoint@{nth}" for nth in (3, 4, 5)]
 
@@ -83,6 +87,34 @@ def test_what_was_trained_before_it_died_is_not_trained_again(
     trained.recover()
     assert asked[2:3] == [3]  # and then the verifier's own three
     assert asked[3:] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("step", BETWEEN)
+def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_rung(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    rows = small_network.rows()
+    gone = set(rows["records"][rows["clients"] == "c1"].tolist())
+    rung = {"method": "hf-kcu", "settings": {"recovery": {"rounds": 1}}}
+    policy = {**small_network.manifest()["policy"], "ladder": [rung], "budget": "100"}
+    with install(settings) as made:
+        networks.register(made, policy=policy)
+        plant(monkeypatch, *["yeom:auc"] * 4)  # every approximation is refuted
+        request_id = networks.submit(made, networks.whole("c1"))
+        dies_and_recovers(made, step)
+        made.check()
+        assert networks.request(made, request_id).state == "certified"
+        assert [version.rung for version in networks.versions(made)] == [0, 0, 1, 2]
+        assert networks.published(made) == networks.retrained(rows, gone)
+        climb = networks.statement(made, request_id).predicate.method.parameters["climb"]
+        assert climb == " | ".join(
+            f"{name}: FAIL (yeom:auc: planted)"
+            for name in ("puf-special", "hf-kcu(recovery.rounds=1)")
+        )
+        with Session(made.services.engine) as session:
+            kept = session.exec(select(Artifact)).all()
+        readable = [artifact.kind for artifact in kept if artifact.wrapped_key is not None]
+        assert sorted(readable) == ["evidence", "head", "state"]
 
 
 @pytest.mark.parametrize("step", [name for name in OWN if name.startswith("execute.")])

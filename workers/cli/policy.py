@@ -1,6 +1,7 @@
 """`lethe policy`: what an approximate erasure must show, written and checked beforehand."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from workers.verifier.policy import Policy
+    from workers.verifier.policy_ladder import Rung
 
 
 @click.group()
@@ -29,28 +31,42 @@ def policy() -> None:
     show_default=True,
     help="Requests that alpha should still suffice for.",
 )
-def default(rows: int, requests: int) -> None:
+@click.option(
+    "--method",
+    default="puf-special",
+    show_default=True,
+    help="The model's default method, which the ladder goes on from.",
+)
+def default(rows: int, requests: int, method: str) -> None:
     """Print the default policy for requests of ROWS rows.
 
     Where so few rows have no power, it asks for more than there are: verdicts will be
     INCONCLUSIVE, and erasures climb to retraining.
     """
+    from workers.cli.errors import shown
     from workers.verifier.policy import default as choose
     from workers.verifier.policy import to_document
 
-    click.echo(json.dumps(to_document(choose(rows, requests=requests)), indent=2))
+    with shown():
+        _known(method)
+        chosen = choose(rows, requests=requests, method=method)
+    click.echo(json.dumps(to_document(chosen), indent=2))
 
 
 @policy.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
     """Say whether FILE is a policy; print its digest and what it asks for."""
+    from app.service.ladder import spelled
     from workers.cli.errors import shown
     from workers.verifier.policy import digest
+    from workers.verifier.policy_ladder import write_ladder
     from workers.verifier.sizes import minimum_pairs
 
     with shown():
         read = load(file)
+        for rung in read.ladder:
+            _check_rung(rung)
         level = read.alpha / read.tests()
         needed = minimum_pairs(read.tau, level, read.power)
     click.echo(f"policy sha256 {digest(read)}")
@@ -58,6 +74,12 @@ def check(file: Path) -> None:
         f"{', '.join(read.attacks)}: within {read.tau} of chance, on at least "
         f"{read.minimum_pairs} matched pairs"
     )
+    names = [spelled(rung) for rung in write_ladder(read.ladder)]
+    click.echo(f"ladder: the method asked for, {', '.join([*names, 'retrain'])}")
+    if read.ladder:
+        click.echo(f"budget: {read.budget:g} retrainings for all before the last")
+    if read.ladder and find_spec("torch") is None:
+        click.echo("Settings of methods were not checked: this needs torch", err=True)
     if read.minimum_pairs < needed:
         click.echo(f"Fewer than {needed} pairs rarely show that: expect INCONCLUSIVE", err=True)
 
@@ -68,6 +90,26 @@ def schema() -> None:
     from workers.verifier.policy_schema import policy_schema
 
     click.echo(json.dumps(policy_schema(), indent=2))
+
+
+def _known(method: str) -> None:
+    """Raise RefusedError unless the service offers a method by default."""
+    from app.schemas.networks import UNREADY
+    from app.service.methods import NETWORK
+    from workers.errors import RefusedError
+
+    offered = [name for name in NETWORK if name not in UNREADY]
+    if method not in offered:
+        raise RefusedError(f"no model here offers such a method: {', '.join(offered)}")
+
+
+def _check_rung(rung: "Rung") -> None:
+    """Raise RefusedError unless a rung's method is known and, with torch, its settings are."""
+    _known(rung.method)
+    if find_spec("torch") is not None:
+        from workers.unlearning.registry import make
+
+        make(rung.method, rung.settings)
 
 
 def load(file: Path) -> "Policy":

@@ -19,6 +19,7 @@ from workers.tasks.asking import dropped_subjects
 from workers.tasks.batch import Member
 from workers.tasks.blocks import AnyBlock, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
+from workers.tasks.ladder import escalated
 from workers.tasks.lease import Lease, LeaseLostError, advance, follow
 from workers.tasks.removal import AnswerError
 from workers.tasks.update import Update
@@ -161,7 +162,7 @@ def _commit(
         request = session.get_one(ErasureRequest, member.request_id)
         request.state = "verifying"
         if made.escalated is not None:
-            why = {"result": "FAIL", "checks": made.escalated}
+            why = escalated("NONE", made.escalated, lease.rung, made.method)
             record_request_event(tx, request, "request.escalated", why)
         digests = {"head": made.encoded.head_digest, "statistics": made.encoded.statistics}
         record_request_event(tx, request, "request.executed", digests)

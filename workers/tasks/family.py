@@ -13,9 +13,11 @@ from models import Model, ModelVersion
 from workers.tasks import ridge_update
 from workers.tasks.batch import Member
 from workers.tasks.case import Case, Judge
+from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease
 from workers.tasks.lesson import Lesson
 from workers.tasks.update import Made, Update
+from workers.verifier.base import Report
 
 
 class NoTorchError(LetheError):
@@ -52,7 +54,12 @@ class Family(Protocol):
         """Return the version without the members' records."""
 
     def refit(self, services: Services, lease: Lease, model: Model) -> Made:
-        """Return the version that is made anew of the retained rows: the last rung."""
+        """Return the version of the lease's rung, the last of which makes the model anew."""
+
+    def climb(
+        self, services: Services, session: Session, lease: Lease, case: Case, report: Report
+    ) -> Climb | None:
+        """Return what comes after a judgement that was no PASS, None for a person."""
 
     def prepare(
         self, services: Services, session: Session, lease: Lease, case: Case, seed: bytes

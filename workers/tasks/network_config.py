@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from models import Model
@@ -32,13 +33,22 @@ class NetworkConfig:
         least = min(self.training.min_clients, max(1, len(clients)))
         return replace(self.training, min_clients=least)
 
-    def method(self, method_id: str) -> UnlearningMethod:
-        """Return a method with the settings of the registration.
+    def method(
+        self, method_id: str, differing: Mapping[str, Any] = MappingProxyType({})
+    ) -> UnlearningMethod:
+        """Return a method with the settings of the registration, but for those that differ.
+
+        Settings that are objects, such as guard, differ by their members.
 
         Raises:
             RefusedError: There is no such method, or its settings are not its own.
         """
-        return registry.make(method_id, self.settings.get(method_id))
+        settings = dict(self.settings.get(method_id, {}))
+        for name, value in differing.items():
+            inner = settings.get(name)
+            nested = isinstance(value, Mapping) and isinstance(inner, Mapping)
+            settings[name] = {**(inner or {}), **value} if nested else value
+        return registry.make(method_id, settings)
 
 
 def network_config(model: Model) -> NetworkConfig:
@@ -69,9 +79,11 @@ def network_config(model: Model) -> NetworkConfig:
         held_out=config["held_out"],
         settings=config["settings"],
     )
-    policy_of(model)
+    ladder = policy_of(model).ladder
     for method_id in read.settings:
         read.method(method_id)  # named now, not when somebody asks to be forgotten
+    for rung in ladder:
+        read.method(rung.method, rung.settings)
     return read
 
 

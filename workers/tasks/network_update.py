@@ -8,7 +8,7 @@ from models import ErasureRequest, Model, ModelVersion
 from workers.fedavg.accounting import cost_notes
 from workers.fedavg.errors import DivergedError
 from workers.networks.files import decode_weights, digest_of
-from workers.tasks import network_before
+from workers.tasks import network_before, network_rung
 from workers.tasks.batch import Member
 from workers.tasks.input_blocks import InputBlock
 from workers.tasks.lease import Lease
@@ -16,6 +16,7 @@ from workers.tasks.lesson import Lesson
 from workers.tasks.network_case import prepare
 from workers.tasks.network_certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.tasks.network_config import NetworkConfig, network_config
+from workers.tasks.network_ladder import climb
 from workers.tasks.network_rows import (
     Holdings,
     assemble,
@@ -43,7 +44,7 @@ from workers.unlearning.guard import NoSafeStepError
 
 EMPIRICAL = "empirical-approximate"
 
-__all__ = ["forget", "learn", "prepare", "read", "refit"]
+__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
 
 
 def read(model: Model, upload: bytes) -> Lesson:
@@ -77,12 +78,8 @@ def learn(
 
 
 def refit(services: Services, lease: Lease, model: Model) -> Made:
-    """Train from the initial weights on what is stored: the last rung. Raises RefusedError."""
-    config = network_config(model)
-    with services.reading() as session:
-        rows = holdings(assemble(services, session, lease.model_id), config)
-        salted = salts(session, lease.model_id)
-    return retrained(services, lease, config, rows, salted)
+    """Make the version of a later rung from what is stored. Raises RefusedError."""
+    return network_rung.run(services, lease, model)
 
 
 def forget(
@@ -137,7 +134,8 @@ def _forgotten(
     method = config.method(method_id)
     if sides.request is None or not sides.stays or method_id == RETRAIN.id:
         # What was never trained on leaves no trace; the retraining proves that it did not.
-        return retrained(services, lease, config, rows, salted, leaving)
+        why_not = network_rung.not_run(method_id, trained_on=sides.request is not None)
+        return retrained(services, lease, config, rows, salted, leaving, why_not)
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
     judge = validation(config, rows, leaving)

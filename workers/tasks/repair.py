@@ -1,8 +1,9 @@
-"""Repair: the rung after a verification that did not pass.
+"""Repair: the rungs after a verification that did not pass.
 
-Whatever the method did, the retained rows are still there: the model is trained again from
-them, the refuted version is shredded, and the verifier is asked again. If that does not pass
-either, what is stored is damaged, and the model is taken out of service for a person to look.
+A network's policy may name other methods to try from the model before. Whatever they do, the
+retained rows are still there: the last rung makes the model anew from them. Each rung shreds
+the refuted version and is judged like the first. If the last does not pass either, what is
+stored is damaged, and the model is taken out of service for a person to look.
 """
 
 from dataclasses import replace
@@ -13,23 +14,28 @@ from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
+from app.service.ladder import last_rung
 from app.service.methods import is_network
 from app.service.queue import PARKED
 from app.steps import reached
 from models import ErasureRequest, Job, Model, Verification
 from workers.tasks import checkpoints, draft, family, versions
 from workers.tasks.draft import Draft
+from workers.tasks.ladder import Climb, climbed, escalated
 from workers.tasks.lease import Lease, LeaseLostError, advance, fail
+from workers.tasks.update import Made
 from workers.tasks.versions import RetainedSet
 
+COMPARED = "empirical-approximate"  # the claim that is judged beside the model before
 KEPT = ("batch", "data", "dropped")  # what a refit does not change
 
 
 def run(services: Services, lease: Lease) -> None:
-    """Refit the model from its retained rows and hand the new version to the verifier.
+    """Make the version of the lease's rung and hand it to the verifier.
 
     Requests that were executed together with this one and are not yet certified are judged
-    by the new version too: the one that they were executed in is destroyed with this refit.
+    by the new version too, and are on its rung: the one that they were executed in is
+    destroyed with it.
 
     Raises:
         RefusedError: The rows cannot be fitted.
@@ -50,8 +56,13 @@ def run(services: Services, lease: Lease) -> None:
             raise LeaseLostError(lease.job_id)
         version = versions.publish(services, tx, model, lease, encoded, retained)
         shredded = versions.withdraw_earlier(services, tx, model, version)
+        if is_network(model.config) and made.claim != COMPARED:
+            _let_before_go(services, session, lease)
         drafts = []
+        found = session.get(Verification, lease.request_id)
+        skipped = [] if found is None else found.report.get("skipped", [])
         for job, plan in _plans(services, session, lease):
+            first = job.request_id == lease.request_id
             repaired = replace(
                 plan,
                 number=version.number,
@@ -62,17 +73,18 @@ def run(services: Services, lease: Lease) -> None:
                 parameters={
                     **made.parameters,
                     **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
-                    **_climbed(session.get(Verification, job.request_id), plan),
+                    **climbed(plan, found if first else None, skipped, made.escalated),
                 },
                 bounds=dict(made.bounds),
                 artifacts=[*plan.artifacts, *shredded],
             )
             assert job.draft_id is not None
             services.artifacts.shred(session, job.draft_id)
-            job.draft_id = draft.store(services, session, repaired)
+            job.draft_id, job.rung = draft.store(services, session, repaired), lease.rung
             drafts.append(job.draft_id)
             request = session.get_one(ErasureRequest, job.request_id)
             request.state = "verifying"
+            _tell(tx, request, made, lease.rung, together=not first)
             record_request_event(
                 tx,
                 request,
@@ -87,27 +99,28 @@ def run(services: Services, lease: Lease) -> None:
     services.ledger.transact(effect)
 
 
-def _climbed(found: Verification | None, plan: Draft) -> dict[str, str]:
-    """Return what a certificate says of the rung before: whose, what was found, its cost.
+def _tell(
+    tx: Transaction, request: ErasureRequest, made: Made, rung: int, *, together: bool
+) -> None:
+    """Log what the event of the climb did not say of a request, or could not say yet."""
+    if together:
+        why = "executed together with one that did not pass"
+        record_request_event(
+            tx, request, "request.escalated", escalated("NONE", why, rung, _said(made))
+        )
+    if made.escalated is not None:
+        record_request_event(
+            tx,
+            request,
+            "request.escalated",
+            escalated("NONE", made.escalated, rung, made.method),
+        )
 
-    found: None where the request was executed with the one that was refuted.
-    """
-    said = f"{plan.method}: not judged by itself"
-    if found is not None:
-        failed = [
-            f"{check['name']}: {check['value']}"
-            for check in found.report["checks"]
-            if not check["passed"]
-        ]
-        said = f"{plan.method}: {found.result} ({'; '.join(failed)})"
-    earlier = plan.parameters.get("climb")
-    cost = plan.parameters.get("climb.flops", "0"), plan.parameters.get("cost.flops", "0")
-    climbed = {
-        "asked": plan.parameters.get("asked", plan.method),
-        "climb": said if earlier is None else f"{earlier} | {said}",
-    }
-    flops = sum(int(part) for part in cost)
-    return {**climbed, "climb.flops": str(flops)} if flops else climbed
+
+def _said(made: Made) -> str:
+    if made.escalated is not None:
+        return made.escalated.partition(":")[0]
+    return made.parameters.get("rung", made.method)
 
 
 def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:
@@ -131,7 +144,13 @@ def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job
     return [(one, draft.load(services, session, one)) for one in jobs]
 
 
-def climb(services: Services, tx: Transaction, lease: Lease, found: Verification) -> None:
+def climb(
+    services: Services,
+    tx: Transaction,
+    lease: Lease,
+    found: Verification,
+    following: Climb | None,
+) -> None:
     """Send a request that did not pass to the next rung, or end it and quarantine its model.
 
     Raises:
@@ -150,17 +169,17 @@ def climb(services: Services, tx: Transaction, lease: Lease, found: Verification
         )
         _give_up(services, tx, lease, reason)
         return
-    if lease.rung == 0:
-        if is_network(session.get_one(Model, lease.model_id).config):
-            _let_before_go(services, session, lease)
-        request.state = "escalated"
-        record_request_event(
-            tx, request, "request.escalated", {"result": found.result, "checks": failed}
-        )
-        session.flush()
-        advance(tx, lease, "execute", rung=1)
+    if following is None:
+        reason = f"verification {found.result} also after a refit: {failed}"
+        _give_up(services, tx, lease, reason)
         return
-    _give_up(services, tx, lease, f"verification {found.result} also after a refit: {failed}")
+    if not following.compared and is_network(session.get_one(Model, lease.model_id).config):
+        _let_before_go(services, session, lease)
+    request.state = "escalated"
+    told = escalated(found.result, failed, following.rung, following.method, following.skipped)
+    record_request_event(tx, request, "request.escalated", told)
+    session.flush()
+    advance(tx, lease, "execute", rung=following.rung)
 
 
 def _let_before_go(services: Services, session: Session, lease: Lease) -> None:
@@ -196,4 +215,5 @@ def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> 
     request = tx.session.get_one(ErasureRequest, lease.request_id)
     request.state, request.reason = AWAITING, reason
     record_request_event(tx, request, "request.needs-decision", {"reason": reason})
-    advance(tx, lease, PARKED)
+    # Whatever rung it ended on: if an operator has it tried again, it is made anew.
+    advance(tx, lease, PARKED, rung=max(lease.rung, last_rung(model.config)))

@@ -13,6 +13,8 @@ from workers.tasks import before as before_statistics
 from workers.tasks import releasing, ridge_rows, versions
 from workers.tasks.batch import Member
 from workers.tasks.blocks import Block, MessageBlock, RidgeBlock, batch_of, decode_block
+from workers.tasks.case import Case
+from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease
 from workers.tasks.lesson import Lesson, read_lesson
 from workers.tasks.preflight import check_definite
@@ -20,8 +22,9 @@ from workers.tasks.removal import owned_by_subject, remove
 from workers.tasks.ridge_case import prepare
 from workers.tasks.ridge_rows import RowDigest, rows_digest
 from workers.tasks.update import Made, Update
+from workers.verifier.base import Report
 
-__all__ = ["forget", "learn", "prepare", "read", "refit"]
+__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
 
 
 def read(model: Model, upload: bytes) -> Lesson:
@@ -154,6 +157,13 @@ def _stored(
 ) -> Iterator[tuple[int, RidgeBlock]]:
     for subject, payload in services.features.load_many(session, model_id):
         yield subject, _ridge(payload)
+
+
+def climb(
+    services: Services, session: Session, lease: Lease, case: Case, report: Report
+) -> Climb | None:
+    """Return the refit, whatever was asked for and found, None where it was that."""
+    return None if lease.rung > 0 else Climb(1, "refit")
 
 
 def _ridge(payload: bytes) -> RidgeBlock:

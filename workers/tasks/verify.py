@@ -21,6 +21,7 @@ from models import (
 from workers.provenance import code_digest
 from workers.tasks import checkpoints, family, repair, score_files, versions
 from workers.tasks.case import Case, Judged, load
+from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
 
@@ -56,9 +57,13 @@ def run(services: Services, job_id: str) -> None:
             "after": case.plan.statistics_after,
         }
         evidence = build_evidence(case.plan.removal, parts, statistics)
+        following = None
+        if report.result != "PASS":
+            with services.reading() as session:
+                following = kind.climb(services, session, lease, case, report)
         reached("verify.judged")
         services.ledger.transact(
-            lambda tx: _record(services, tx, lease, case, judged, evidence)
+            lambda tx: _record(services, tx, lease, case, judged, evidence, following)
         )
         reached("verify.recorded")
     if lease is not None:
@@ -72,6 +77,7 @@ def _record(
     case: Case,
     judged: Judged,
     evidence: bytes,
+    following: Climb | None,
 ) -> None:
     assert lease.request_id is not None
     report = judged.report
@@ -88,7 +94,8 @@ def _record(
             "checks": [
                 {"number": c.number, "name": c.name, "value": c.value, "passed": c.passed}
                 for c in report.checks
-            ]
+            ],
+            "skipped": [] if following is None else list(following.skipped),
         },
         evidence_id=artifact.id,
         verified_at=tx.now,
@@ -113,4 +120,4 @@ def _record(
     if report.result == "PASS":
         advance(tx, lease, "certify")
     else:
-        repair.climb(services, tx, lease, found)
+        repair.climb(services, tx, lease, found, following)

@@ -10,20 +10,29 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from decimal import Decimal
-from math import isfinite
 from typing import Any
 
-from workers.errors import RefusedError
 from workers.verifier.alpha_spending import spent
 from workers.verifier.attacks.registry import ATTACKS
 from workers.verifier.distances import DISTANCES
+from workers.verifier.policy_form import (
+    PolicyError,
+    check_decimal,
+    decimal,
+    mapping,
+    spelled,
+)
+from workers.verifier.policy_ladder import Rung, check_ladder, read_ladder, write_ladder
 from workers.verifier.sizes import minimum_pairs, minimum_unseen
 
-VERSION = 1
-DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,20})?")
+VERSION = 2
 TAUS = (0.02, 0.05, 0.1)
 USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
+# After PUF's step, which knows nothing of those who stay, one that follows their curvature:
+# on a tenth of their rows, for ten products of all cost more than ten rounds of training.
+# Nothing is known to come after HF-KCU that costs less than the retraining.
+AFTER_PUF = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
+LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 
 # Field: the least and the greatest value, and what it is for, of all that is a decimal.
 DECIMALS: dict[str, tuple[float, float, str]] = {
@@ -35,6 +44,7 @@ DECIMALS: dict[str, tuple[float, float, str]] = {
     "tail_limit": (0.0001, 1.0, "greatest true positive rate at the tail rate"),
     "retained_loss": (0.0, 1.0, "accuracy on retained rows that may be lost"),
     "test_loss": (0.0, 1.0, "accuracy on unseen rows that may be lost"),
+    "budget": (0.0, 100.0, "computation of all approximate rungs, in retrainings"),
 }
 COUNTS: dict[str, tuple[int, int, str]] = {
     "version": (VERSION, VERSION, "version of this document's form"),
@@ -42,15 +52,6 @@ COUNTS: dict[str, tuple[int, int, str]] = {
     "minimum_retained": (30, 10**7, "retained training rows in the sample"),
     "minimum_others": (30, 10**7, "unseen rows besides the matched ones"),
 }
-
-
-class PolicyError(RefusedError):
-    """A policy is malformed. The message names the field and the remedy."""
-
-    def __init__(self, name: str, remedy: str) -> None:
-        """Say what field, and what would do."""
-        super().__init__(f"policy: {name}: {remedy}")
-        self.field = name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ class Policy:
     unlearning, and must not find the forget rows after it. canary_limit: greatest success
     rate of a planted backdoor; None asks for no canary. distances: limits on distances to a
     retrained model, by their names; empty asks for none, and they are reported if they can
-    be. fingerprint: what the policy was written for, such as method and network, in words.
-    The other fields are described in DECIMALS and COUNTS.
+    be. ladder: what is tried between a refuted result and the retraining, as far as budget
+    and deadline allow. fingerprint: what the policy was written for, such as method and
+    network, in words. The other fields are described in DECIMALS and COUNTS.
     """
 
     attacks: tuple[str, ...]
@@ -79,18 +81,21 @@ class Policy:
     test_loss: float = 0.1
     canary_limit: float | None = None
     distances: Mapping[str, float] = field(default_factory=dict)
+    ladder: tuple[Rung, ...] = ()
+    budget: float = 1.0
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     version: int = VERSION
 
     def __post_init__(self) -> None:
         for name, (low, high, _) in DECIMALS.items():
-            _check_decimal(name, getattr(self, name), low, high)
+            check_decimal(name, getattr(self, name), low, high)
         for name, (least, most, _) in COUNTS.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise PolicyError(name, "write a whole number")
             if not least <= value <= most:
                 raise PolicyError(name, f"choose from {least} to {most}")
+        check_ladder(self.ladder)
         if not isinstance(self.attacks, tuple) or not self.attacks:
             raise PolicyError("attacks", "name at least one attack")
         if any(not isinstance(name, str) or name not in ATTACKS for name in self.attacks):
@@ -103,12 +108,12 @@ class Policy:
                 "minimum_pairs", f"the tail rate needs {least} non-members: raise one of both"
             )
         if self.canary_limit is not None:
-            _check_decimal("canary_limit", self.canary_limit, 0.0, 1.0)
-        for name, limit in _mapping("distances", self.distances).items():
+            check_decimal("canary_limit", self.canary_limit, 0.0, 1.0)
+        for name, limit in mapping("distances", self.distances).items():
             if name not in DISTANCES:
                 raise PolicyError("distances", f"choose from {', '.join(sorted(DISTANCES))}")
-            _check_decimal(f"distances.{name}", limit, 0.0, 1e8)
-        for name, value in _mapping("fingerprint", self.fingerprint).items():
+            check_decimal(f"distances.{name}", limit, 0.0, 1e8)
+        for name, value in mapping("fingerprint", self.fingerprint).items():
             if not isinstance(value, str) or not value.isprintable():
                 raise PolicyError("fingerprint", "write words in quotes for every name")
             if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
@@ -125,15 +130,27 @@ def default(rows: int, *, requests: int = 1, **fingerprint: str) -> Policy:
 
     tau is the least of 0.02, 0.05 and 0.10 that such a set has the power to show in each of
     the first `requests` requests. For a set that can show none the policy asks for 0.10 and
-    more rows than there are, so that its verdict will be INCONCLUSIVE.
+    more rows than there are, so that its verdict will be INCONCLUSIVE. The ladder is that of
+    the `method` of the fingerprint, where the rows suffice for judging each request once
+    more: what no test has the power to judge is not worth its computation.
     """
     fitting = Policy(USUAL, max(TAUS), 10**6)
-    level = spent(fitting.alpha, max(1, requests) - 1) / fitting.tests()
+
+    def enough(tau: float, judgements: int) -> int:
+        level = spent(fitting.alpha, max(1, judgements) - 1) / fitting.tests()
+        needed = minimum_pairs(tau, level, fitting.power)
+        return max(needed, minimum_unseen(fitting.tail_rate))
+
+    most = 0.75 * rows  # a fifth of the pool calibrates, and strata are uneven
     for tau in TAUS:
-        pairs = max(minimum_pairs(tau, level, fitting.power), minimum_unseen(fitting.tail_rate))
-        if pairs <= 0.75 * rows:  # a fifth of the pool calibrates, and strata are uneven
+        pairs = enough(tau, requests)
+        if pairs <= most:
             break
-    return Policy(USUAL, tau, pairs, fingerprint=dict(sorted(fingerprint.items())))
+    ladder = LADDERS.get(fingerprint.get("method", ""), ())
+    if enough(tau, max(1, requests) * (1 + len(ladder))) > most:
+        ladder = ()
+    named = dict(sorted(fingerprint.items()))
+    return Policy(USUAL, tau, pairs, ladder=ladder, fingerprint=named)
 
 
 def to_document(policy: Policy) -> dict[str, Any]:
@@ -143,11 +160,12 @@ def to_document(policy: Policy) -> dict[str, Any]:
     }
     document["attacks"] = list(policy.attacks)
     for name in DECIMALS:
-        document[name] = _spelled(getattr(policy, name))
+        document[name] = spelled(getattr(policy, name))
     if policy.canary_limit is not None:
-        document["canary_limit"] = _spelled(policy.canary_limit)
+        document["canary_limit"] = spelled(policy.canary_limit)
+    document["ladder"] = write_ladder(policy.ladder)
     document["fingerprint"] = dict(policy.fingerprint)
-    document["distances"] = {k: _spelled(v) for k, v in policy.distances.items()}
+    document["distances"] = {k: spelled(v) for k, v in policy.distances.items()}
     return document
 
 
@@ -155,6 +173,10 @@ def from_document(document: object) -> Policy:
     """Return the policy of parsed JSON. Raises PolicyError; every field must be there."""
     if not isinstance(document, dict):
         raise PolicyError("document", "write a JSON object")
+    if document.get("version") == 1:
+        raise PolicyError(
+            "version", f'add "ladder": [] and "budget": "1", and write version {VERSION}'
+        )
     names = {entry.name for entry in fields(Policy)}
     for name in sorted(map(str, names ^ set(document))):
         known = name in names
@@ -167,12 +189,13 @@ def from_document(document: object) -> Policy:
     if not isinstance(attacks, list):
         raise PolicyError("attacks", "write a list of names")
     values["attacks"] = tuple(attacks)
+    values["ladder"] = read_ladder(values["ladder"])
     for name in DECIMALS:
-        values[name] = _decimal(name, values[name])
+        values[name] = decimal(name, values[name])
     if values["canary_limit"] is not None:
-        values["canary_limit"] = _decimal("canary_limit", values["canary_limit"])
-    limits = _mapping("distances", values["distances"])
-    values["distances"] = {k: _decimal("distances", v) for k, v in limits.items()}
+        values["canary_limit"] = decimal("canary_limit", values["canary_limit"])
+    limits = mapping("distances", values["distances"])
+    values["distances"] = {k: decimal("distances", v) for k, v in limits.items()}
     return Policy(**values)
 
 
@@ -197,29 +220,3 @@ def parse_policy(data: bytes) -> Policy:
 def digest(policy: Policy) -> str:
     """Return the hex SHA-256 of the policy's one spelling."""
     return hashlib.sha256(format_policy(policy)).hexdigest()
-
-
-def _mapping(name: str, value: object) -> Mapping[str, object]:
-    """Return `value` if it maps names to something. Raises PolicyError."""
-    if not isinstance(value, Mapping) or any(not isinstance(key, str) for key in value):
-        raise PolicyError(name, "write an object, or an empty one")
-    return value
-
-
-def _check_decimal(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, float | int) or not isfinite(value):
-        raise PolicyError(name, "write a decimal number")
-    if not low <= value <= high:
-        raise PolicyError(name, f"choose from {low:g} to {high:g}")
-
-
-def _decimal(name: str, value: object) -> float:
-    if not isinstance(value, str) or not DECIMAL.fullmatch(value):
-        raise PolicyError(name, 'write a decimal in quotes, such as "0.05"')
-    return float(value)
-
-
-def _spelled(value: float) -> str:
-    """Return the shortest decimal that is read as `value` again, never with an exponent."""
-    text = f"{Decimal(repr(float(value))):f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

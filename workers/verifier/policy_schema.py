@@ -4,7 +4,9 @@ from typing import Any
 
 from workers.verifier.attacks.registry import ATTACKS
 from workers.verifier.distances import DISTANCES
-from workers.verifier.policy import COUNTS, DECIMAL, DECIMALS
+from workers.verifier.policy import COUNTS, DECIMALS
+from workers.verifier.policy_form import DECIMAL
+from workers.verifier.policy_ladder import FRACTION, MOST_RUNGS, WORD
 
 
 def policy_schema() -> dict[str, Any]:
@@ -32,6 +34,31 @@ def policy_schema() -> dict[str, Any]:
         "type": "object",
         "properties": {name: decimal for name in sorted(DISTANCES)},
         "additionalProperties": False,
+    }
+    setting = {
+        "anyOf": [
+            {"type": ["boolean", "integer", "null"]},
+            {"type": "string", "pattern": f"^({WORD.pattern}|{FRACTION.pattern})$"},
+        ]
+    }
+    members = {"type": "object", "additionalProperties": setting}
+    properties["ladder"] = {
+        "type": "array",
+        "maxItems": MOST_RUNGS,
+        "uniqueItems": True,
+        "description": "methods tried before the retraining, which is never left out",
+        "items": {
+            "type": "object",
+            "properties": {
+                "method": {"type": "string", "pattern": f"^{WORD.pattern}$"},
+                "settings": {
+                    "type": "object",
+                    "additionalProperties": {"anyOf": [*setting["anyOf"], members]},
+                },
+            },
+            "required": ["method"],
+            "additionalProperties": False,
+        },
     }
     properties["fingerprint"] = {"type": "object", "additionalProperties": {"type": "string"}}
     return {

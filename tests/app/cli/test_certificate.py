@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,25 @@ def test_show_says_what_the_file_says_and_that_nothing_was_verified(files: Path)
     for text in ("exact", "digits-head/7", "sample, 2 records", "gram-digest passed"):
         assert text in result.output
     assert "1 artifacts, 2 feature rows, 1 keys" in result.output
+
+
+def test_show_tells_the_whole_climb_a_line_for_each_rung(tmp_path: Path) -> None:
+    predicate = contents()[1]
+    climb = "puf-special: FAIL (yeom:auc: 0.7) | hf-kcu: skipped, over the budget"
+    told = {"asked": "puf-special", "climb": climb, "rung": "puf-special(guard.rise=2)"}
+    method = replace(predicate.method, parameters={**predicate.method.parameters, **told})
+    payload = build_statement(
+        [Subject("x", digest_of(MODEL))], replace(predicate, method=method)
+    )
+    path = tmp_path / "x.sigstore.json"
+    path.write_bytes(Office().seal(payload))
+    lines = run("show", path).output.splitlines()
+    first = lines.index("rung        puf-special(guard.rise=2)")
+    assert lines[first + 1 : first + 4] == [
+        "asked       puf-special",
+        "climb       puf-special: FAIL (yeom:auc: 0.7)",
+        "            hf-kcu: skipped, over the budget",
+    ]
 
 
 def test_show_of_another_file_is_a_named_error(files: Path) -> None:

@@ -147,6 +147,15 @@ def test_the_status_is_shown_with_its_history(desk: Desk) -> None:
     assert document["state"] == "refused"
 
 
+def test_the_status_says_on_which_rung_it_is_and_what_comes_next(desk: Desk) -> None:
+    desk.service.states = ("escalated",)
+    desk.service.rung = {"number": 1, "method": "hf-kcu", "ahead": ["retrain", "decision"]}
+    lines = desk.run("status", desk.submitted()).stdout.splitlines()
+    assert "rung         1: hf-kcu, then retrain, then decision" in lines
+    desk.service.rung = {"number": 0, "method": "hf-kcu", "ahead": ["retrain", "decision"]}
+    assert "rung" not in desk.run("status", desk.submitted()).stdout
+
+
 def test_a_request_is_withdrawn_by_its_key(desk: Desk) -> None:
     request_id = desk.submitted()
     result = desk.run("withdraw", request_id, "--key", desk.key)

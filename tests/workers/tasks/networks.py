@@ -21,7 +21,7 @@ from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import sizes, train
 from workers.networks.files import decode_weights, encode_weights
 from workers.networks.registry import network
-from workers.unlearning.base import UnlearningRequest
+from workers.unlearning.base import Case, Unlearned, UnlearningRequest
 from workers.unlearning.judges import held_out
 from workers.unlearning.local_case import local_case
 from workers.unlearning.registry import make
@@ -166,13 +166,19 @@ def heads_in_process(method: str, client: str) -> list[str]:
 def forgotten(rows: dict[str, Any], file: bytes, method: str, client: str) -> bytes:
     """Run a method on the arrays themselves, sharing nothing with the service."""
     registered = small_network.manifest()
+    case = case_of(rows, file, client)
+    return encode(case, make(method, registered["settings"].get(method)).run(case))
+
+
+def case_of(rows: dict[str, Any], file: bytes, client: str) -> Case:
+    """Return what a method is given where a client leaves a model file."""
     config, clients, held = federated(rows, set())
     named, weights = decode_weights(file)
     stays = torch.tensor([place for place in held if rows["clients"][place] != client])
     unseen = ClientData(
         torch.from_numpy(rows["inputs"])[stays], torch.from_numpy(rows["labels"])[stays]
     )
-    case = local_case(
+    return local_case(
         named,
         weights,
         UnlearningRequest(frozenset({client})),
@@ -181,5 +187,8 @@ def forgotten(rows: dict[str, Any], file: bytes, method: str, client: str) -> by
         threads=1,
         validation=held_out(named, unseen, threads=1),
     )
-    found = make(method, registered["settings"].get(method)).run(case)
-    return encode_weights(named.id, named.parameters, found.weights)
+
+
+def encode(case: Case, found: Unlearned) -> bytes:
+    """Return the model file of what a method made of a case."""
+    return encode_weights(case.network.id, case.network.parameters, found.weights)

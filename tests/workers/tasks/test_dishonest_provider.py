@@ -149,9 +149,11 @@ def test_a_wrong_result_is_noticed_and_the_request_climbs_to_a_refit(
     found: list[dict[str, Any]] = []
     climb = repair.climb
 
-    def watch(services: Any, tx: Any, lease: Any, verification: Verification) -> None:
+    def watch(
+        services: Any, tx: Any, lease: Any, verification: Verification, following: Any
+    ) -> None:
         found.extend(verification.report["checks"])
-        climb(services, tx, lease, verification)
+        climb(services, tx, lease, verification, following)
 
     monkeypatch.setattr(repair, "climb", watch)
     cheat(monkeypatch)

@@ -100,6 +100,10 @@ def test_a_record_that_was_never_trained_on_is_purged_and_certified(
         "exact-retrained"
     )
     assert networks.published(installation) == before  # it had left no trace to remove
+    why = "puf-special: not run, none of the records was ever trained on"
+    told = networks.statement(installation, request_id).predicate.method.parameters
+    assert (told["asked"], told["climb"]) == ("puf-special", why)
+    assert "escalated" in networks.events(installation, request_id)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

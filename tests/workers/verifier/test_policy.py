@@ -10,7 +10,6 @@ from workers.verifier.alpha_spending import spent
 from workers.verifier.policy import (
     USUAL,
     Policy,
-    PolicyError,
     default,
     digest,
     format_policy,
@@ -18,6 +17,7 @@ from workers.verifier.policy import (
     parse_policy,
     to_document,
 )
+from workers.verifier.policy_form import PolicyError
 from workers.verifier.policy_schema import policy_schema
 from workers.verifier.sizes import minimum_pairs
 
@@ -41,10 +41,10 @@ def test_read_again_it_is_the_same(policy: Policy) -> None:
 def test_the_spelling_by_hand() -> None:
     policy = Policy(("yeom",), tau=0.1, minimum_pairs=299, alpha=0.00001)
     assert format_policy(policy) == (
-        b'{"alpha":"0.00001","attacks":["yeom"],"canary_limit":null,"coverage":"0.8",'
-        b'"distances":{},"fingerprint":{},"minimum_others":50,"minimum_pairs":299,'
+        b'{"alpha":"0.00001","attacks":["yeom"],"budget":"1","canary_limit":null,'
+        b'"coverage":"0.8","distances":{},"fingerprint":{},"ladder":[],"minimum_others":50,"minimum_pairs":299,'
         b'"minimum_retained":200,"power":"0.8","retained_loss":"0.05","tail_limit":"0.05",'
-        b'"tail_rate":"0.01","tau":"0.1","test_loss":"0.1","version":1}'
+        b'"tail_rate":"0.01","tau":"0.1","test_loss":"0.1","version":2}'
     )
 
 
@@ -54,7 +54,7 @@ def test_the_spelling_by_hand() -> None:
         format_policy(FULL).replace(b":", b": "),
         format_policy(FULL).replace(b'"0.05"', b'"0.050"'),
         json.dumps(dict(reversed(to_document(FULL).items()))).encode(),
-        format_policy(FULL)[:-1] + b',"version":1}',
+        format_policy(FULL)[:-1] + b',"version":2}',
         format_policy(FULL) + b"\n",
         b"",
         b"\xff",
@@ -88,7 +88,8 @@ def test_another_spelling_is_refused(data: bytes) -> None:
         ("minimum_pairs", True),
         ("minimum_retained", 0),
         ("minimum_others", 1.5),
-        ("version", 2),
+        ("version", 1),
+        ("version", 3),
         ("attacks", []),
         ("attacks", ["yeom", "lira"]),
         ("attacks", ["yeom", "yeom"]),

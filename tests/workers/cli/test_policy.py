@@ -1,0 +1,80 @@
+"""`lethe policy`: what is written passes its own check, and what could not be is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from workers.cli.policy import policy
+from workers.verifier.policy import digest, from_document
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(policy, list(arguments))
+
+
+def checked(tmp_path: Path, document: dict[str, Any]) -> Result:
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(document, indent=2))
+    return run("check", str(file))
+
+
+def written(*arguments: str) -> dict[str, Any]:
+    result = run("default", *arguments)
+    assert result.exit_code == 0, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def test_the_default_by_method_and_size_passes_its_check(tmp_path: Path) -> None:
+    document = written("--rows", "1000")
+    rung = {"method": "hf-kcu", "settings": {"curvature_rows": "0.1"}}
+    assert document["ladder"] == [rung]
+    assert document["fingerprint"] == {"method": "puf-special"}
+    assert written("--rows", "1000", "--method", "hf-kcu")["ladder"] == []
+    assert written("--rows", "30")["ladder"] == []
+    result = checked(tmp_path, document)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == f"policy sha256 {digest(from_document(document))}"
+    assert result.stdout.splitlines()[2:] == [
+        "ladder: the method asked for, hf-kcu(curvature_rows=0.1), retrain",
+        "budget: 1 retrainings for all before the last",
+    ]
+
+
+def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
+    rungs = [
+        {"method": "puf-special", "settings": {"guard": {"rise": 2}}},
+        {"method": "hf-kcu", "settings": {"curvature_rows": "0.1"}},
+    ]
+    result = checked(tmp_path, {**written("--rows", "1000"), "ladder": rungs, "budget": "0.5"})
+    said = "puf-special(guard.rise=2), hf-kcu(curvature_rows=0.1), retrain"
+    assert f"ladder: the method asked for, {said}" in result.stdout
+    assert "budget: 0.5 retrainings" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ladder": [{"method": "retrain"}]}, "leave retrain out"),
+        ({"ladder": [{"method": "magic"}]}, "no model here offers such a method: puf-special"),
+        ({"ladder": [{"method": "sisa"}]}, "no model here offers such a method"),
+        ({"ladder": [{"method": "hf-kcu", "settings": {"speed": 2}}]}, "unknown settings"),
+        ({"budget": "1000"}, "budget: choose from 0 to 100"),
+        ({"version": 1}, "version: add"),
+    ],
+)
+def test_what_could_never_be_climbed_is_refused(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    result = checked(tmp_path, {**written("--rows", "1000"), **changes})
+    assert result.exit_code == 1
+    assert reason in str(result.exception)
+
+
+def test_a_default_for_a_method_that_nobody_offers_is_refused() -> None:
+    result = run("default", "--rows", "1000", "--method", "magic")
+    assert result.exit_code == 1
+    assert "no model here offers such a method" in str(result.exception)

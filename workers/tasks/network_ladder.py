@@ -1,0 +1,144 @@
+"""Which rung comes after a network's refuted result: another method, or the retraining.
+
+Another approximation is tried only where a test of forgetting or of use refuted this one. All
+are judged on the same rows by the same attacks: where the rows are too few, or an attack had
+no power before, every other verdict would be as inconclusive.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, or_, select
+
+from app.service.context import Services
+from app.service.ladder import spelled
+from app.service.queue import DEADLINE_MARGIN
+from models import ErasureRequest, Job, Record
+from models.types import utcnow
+from workers.tasks.case import Case
+from workers.tasks.ladder import Climb
+from workers.tasks.lease import Lease
+from workers.tasks.network_config import NetworkConfig, network_config, policy_of
+from workers.unlearning.base import UnlearningMethod
+from workers.unlearning.estimate import Sizes, most_flops, retraining_flops
+from workers.unlearning.retrain import Retrain
+from workers.verifier.attacks.registry import ATTACKS
+from workers.verifier.base import Report
+from workers.verifier.empirical import VERIFIER
+from workers.verifier.guard import ODD_INPUT
+from workers.verifier.policy import Policy
+from workers.verifier.policy_ladder import Rung, write_ladder
+
+RETRAIN = Retrain().id
+USE = ("retained-accuracy", "test-accuracy")
+# Where the verdict says nothing of the method, another method does not help.
+LATE = "too near the deadline"
+NO_USE = "skipped, it would be judged no better"
+
+
+def climb(
+    services: Services, session: Session, lease: Lease, case: Case, report: Report
+) -> Climb | None:
+    """Return the rung after a judgement that was no PASS, None if the ladder is spent."""
+    try:
+        policy = policy_of(case.model)
+        if case.plan.claim != VERIFIER.id:
+            # A retraining was refuted. Once more from what is stored, then somebody looks.
+            last = 1 + len(policy.ladder)
+            return None if lease.rung > 0 else Climb(last, RETRAIN)
+        return _after_approximation(session, lease, case, report, policy)
+    except ODD_INPUT:  # what was registered is not what lies there now; the judge has said so
+        return None if lease.rung > 0 else Climb(1, RETRAIN)
+
+
+def is_of_method(report: Report) -> bool:
+    """Return whether only tests of forgetting or use failed, and one of them was refuted."""
+    failed = [check.name for check in report.checks if not check.passed]
+    return report.result == "FAIL" and all(
+        name in USE or name == "canary" or name.partition(":")[0] in {*ATTACKS, "distance"}
+        for name in failed
+    )
+
+
+def label(rung: Rung) -> str:
+    """Return a rung as certificates and the log name it."""
+    return spelled(write_ladder([rung])[0])
+
+
+def _after_approximation(
+    session: Session, lease: Lease, case: Case, report: Report, policy: Policy
+) -> Climb:
+    config = network_config(case.model)
+    request = session.get_one(ErasureRequest, lease.request_id)
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    worthwhile = is_of_method(report) and job.before_id is not None
+    tried = [config.method(request.method)]
+    tried += [config.method(rung.method, rung.settings) for rung in policy.ladder[: lease.rung]]
+    limits = _Limits(session, case, config, policy, first_due(session, lease))
+    skipped: list[str] = []
+    for number, rung in enumerate(policy.ladder, 1):
+        if number <= lease.rung:
+            continue
+        method = config.method(rung.method, rung.settings)
+        why = NO_USE
+        if worthwhile:
+            why = "skipped, it was tried" if method in tried else limits.forbid(method)
+        if not why:
+            return Climb(number, label(rung), tuple(skipped), compared=True)
+        skipped.append(f"{label(rung)}: {why}")
+    return Climb(1 + len(policy.ladder), RETRAIN, tuple(skipped))
+
+
+class _Limits:
+    """What the policy's budget and the deadline leave for another approximation."""
+
+    def __init__(
+        self, session: Session, case: Case, config: NetworkConfig, policy: Policy, due: datetime
+    ) -> None:
+        self.config, self.due = config, due
+        self.sizes = _sizes(session, case, config)
+        self.whole = retraining_flops(config.network, config.training, self.sizes.stays)
+        said = case.plan.parameters
+        last = int(said.get("cost.flops", "0"))
+        self.left = policy.budget * self.whole - last - int(said.get("climb.flops", "0"))
+        seconds = float(said.get("cost.seconds", "0"))
+        self.pace = seconds / last if last else 0.0  # seconds an operation, as it went so far
+
+    def forbid(self, method: UnlearningMethod) -> str:
+        """Return why a method cannot be tried any more, nothing if it can."""
+        needed = most_flops(method, self.config.network, self.config.training, self.sizes)
+        if needed is None:
+            needed = self.whole  # nobody reckoned it: as much as what it is to save
+        if needed > self.left:
+            return "skipped, over the budget"
+        # After it there must be time for the retraining, and for the judge's own.
+        seconds = timedelta(seconds=self.pace * (needed + 2 * self.whole))
+        if is_late(self.due, seconds):
+            return f"skipped, {LATE}"
+        return ""
+
+
+def first_due(session: Session, lease: Lease) -> datetime:
+    """Return when the first of those is due who were executed in the leased job's version."""
+    waiting = (
+        select(ErasureRequest.due_at)
+        .join(Job, col(Job.request_id) == col(ErasureRequest.id))
+        .where(
+            Job.model_id == lease.model_id,
+            or_(col(Job.id) == lease.job_id, col(Job.stage) == "verify"),
+            col(Job.done_at).is_(None),
+        )
+    )
+    found: datetime = min(session.exec(waiting))
+    return found
+
+
+def is_late(due: datetime, seconds: timedelta = timedelta()) -> bool:
+    """Return whether what takes so long would end in the days before it is due."""
+    return utcnow() + seconds + DEADLINE_MARGIN > due
+
+
+def _sizes(session: Session, case: Case, config: NetworkConfig) -> Sizes:
+    query = select(Record.record).where(Record.model_id == case.model.id)
+    held = [config.is_held_out(record) for record in session.exec(query)]
+    # Some of those that went may have been held out: no more than these were trained on.
+    return Sizes(held.count(False), len(case.plan.rows_gone), held.count(True))
