@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from workers.verifier.policy import Policy
     from workers.verifier.policy_ladder import Rung
 
 
@@ -59,6 +58,7 @@ def check(file: Path) -> None:
     """Say whether FILE is a policy; print its digest and what it asks for."""
     from app.service.ladder import spelled
     from workers.cli.errors import shown
+    from workers.cli.policy_file import load
     from workers.verifier.policy import digest
     from workers.verifier.policy_ladder import write_ladder
     from workers.verifier.sizes import minimum_pairs
@@ -110,16 +110,3 @@ def _check_rung(rung: "Rung") -> None:
         from workers.unlearning.registry import make
 
         make(rung.method, rung.settings)
-
-
-def load(file: Path) -> "Policy":
-    """Return the policy in a file, in whatever layout its JSON has. Raises RefusedError."""
-    from workers.errors import RefusedError
-    from workers.verifier.policy import from_document
-
-    try:
-        return from_document(json.loads(file.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise RefusedError(
-            "the file is no JSON: write one with `lethe policy default`"
-        ) from None

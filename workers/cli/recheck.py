@@ -59,7 +59,7 @@ def recheck(
 
 def _digest(policy: Path) -> str:
     from workers.cli.errors import shown
-    from workers.cli.policy import load
+    from workers.cli.policy_file import load
     from workers.verifier.policy import digest
 
     with shown():

@@ -13,6 +13,7 @@ from workers.unlearning.base import Case
 from workers.unlearning.estimate import Sizes, most_flops, retraining_flops
 from workers.unlearning.registry import make
 
+FORGET = {"rise": 9.0, "shrink": 0.3, "trials": 12, "forget": 4.0}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "special": ("puf-special", {}),
     "regular": ("puf-regular", {"epochs": 2, "recovery": {"rounds": 1}}),
@@ -23,6 +24,11 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "some rows": ("hf-kcu", {"curvature_rows": 0.5, "recovery": {"rounds": 1}}),
     "diagonal": ("hf-kcu", {"preconditioner": "diagonal", "probes": 2}),
     "natural": ("natural", {}),
+    "cycles of puf": ("puf-special", {"cycles": 3, "guard": FORGET, "recovery": {"rounds": 1}}),
+    "cycles of hf-kcu": (
+        "hf-kcu",
+        {"cycles": 2, "guard": FORGET, "form": "influence", "drift": "skip"},
+    ),
 }
 
 
