@@ -65,9 +65,9 @@ def register_network(
     Everything that decides how it is trained and what an erasure must show is fixed now,
     and its digest is logged.
     """
-    from workers.cli import policy as policies
     from workers.cli.errors import shown
     from workers.cli.model import connect, wait_until_ready
+    from workers.cli.policy_file import load
     from workers.datasets.image_npz import load_image_npz
     from workers.network_registration import (
         NetworkOptions,
@@ -90,7 +90,7 @@ def register_network(
             training={"rounds": rounds, "seed": seed, "local": local},
             settings=_settings(settings),
             held_out=held_out,
-            policy=None if policy is None else policies.load(policy),
+            policy=None if policy is None else load(policy),
         )
         if deal is None:
             prepared = prepare_rows(data, ref=ref, options=options)
