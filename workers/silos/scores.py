@@ -116,6 +116,10 @@ def decode_scores(
 
 def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
     before, after = said["models"]
+    if {type(before), type(after)} != {str}:
+        raise ValueError("models")
+    if [arrays[name].dtype.kind for name in ("labels", "before", "after")] != ["i", "f", "f"]:
+        raise ValueError("types")
     digests, commitments = _unpacked(arrays["digests"]), _unpacked(arrays["commitments"])
     counts, scored = arrays["counts"].tolist(), arrays["scored"].tolist()
     clients, first, stored, row = [], 0, 0, 0
@@ -138,6 +142,9 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
             )
         )
         stored, row = stored + kept, row + rows
+    scores = {len(arrays[name]) for name in ("labels", "before", "after")}
+    if (len(digests), len(commitments), scores) != (first, stored, {row}):
+        raise ValueError("lengths")
     return SiloScores((before, after), clients)
 
 
