@@ -37,14 +37,15 @@ def digests(name: str, count: int) -> tuple[bytes, ...]:
 
 def client(name: str, counts: Sequence[int] = (2, 1, 2, 1, 1)) -> ClientScores:
     """Return a client's scores: so many training, held, forget, unseen and other rows."""
-    training, held, forget, unseen, _ = counts
+    training, held, forget, unseen, other = counts
     rows = held + forget + unseen + training
     rng = np.random.default_rng(sum(name.encode()))
     return ClientScores(
-        *(
-            digests(f"{name} {group}", count)
-            for group, count in zip(("t", "h", "f", "u", "o"), counts, strict=True)
-        ),
+        training=digests(f"{name} training", training),
+        held=digests(f"{name} held", held),
+        forget=digests(f"{name} forget", forget),
+        unseen=digests(f"{name} unseen", unseen),
+        other=digests(f"{name} other", other),
         commitments=digests(f"{name} commitment", training + held),
         labels=rng.integers(CLASSES, size=rows),
         before=rng.normal(size=(rows, CLASSES)),

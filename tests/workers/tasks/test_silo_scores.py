@@ -93,7 +93,7 @@ def judged_by(patch: Patch, run: Callable[[Judgement], Judged | None]) -> list[J
 def equal(one: Any, two: Any) -> bool:
     """Return whether two values of claims are equal in every bit."""
     if isinstance(one, np.ndarray):
-        return one.dtype == two.dtype and one.tobytes() == two.tobytes()
+        return bool(one.dtype == two.dtype and one.tobytes() == two.tobytes())
     return bool(one == two)
 
 
@@ -107,15 +107,15 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     reports: list[Any] = []
 
     def both(judgement: Judgement) -> Judged | None:
-        reports.append(judgement.alone())
-        reports.append(judgement.over_silos())
-        return reports[-1]
+        over = judgement.over_silos()
+        reports.extend([judgement.alone(), over])
+        return over
 
     judged = judged_by(monkeypatch, both)
     request_id = networks.erase(
         installation, networks.some(*test_network_hazards.ERASED), method="natural"
     )
-    (here, there), (alone, over) = judged[0].claims, reports
+    (there, here), (alone, over) = judged[0].claims, reports
     names = {field.name for field in fields(EmpiricalClaim)} - {"silos"}
     assert [n for n in names if not equal(getattr(here, n), getattr(there, n))] == []
     assert len(there.forget_labels) > 100
@@ -272,9 +272,9 @@ def test_an_erased_row_that_a_silo_still_holds_is_found(
     reports: list[Any] = []
 
     def both(judgement: Judgement) -> Judged | None:
-        reports.append(judgement.alone())
-        reports.append(judgement.over_silos())
-        return reports[-1]
+        over = judgement.over_silos()
+        reports.extend([judgement.alone(), over])
+        return over
 
     judged_by(monkeypatch, both)
     networks.erase(installation, networks.some("r1"))
