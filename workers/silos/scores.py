@@ -99,12 +99,13 @@ def decode_scores(
     """Return the answer to a task.
 
     Raises MessageError for bytes that `encode_scores` would not write, for the answer to
-    another task, and for scores of fewer or more rows than the task asks for.
+    another task or by another published file, and for scores of fewer or more rows than the
+    task asks for. The model before may be another than was published: the judge says so.
     """
     try:
         arrays, said = decode_tensors(data)
         scores = _read(arrays, said)
-        fits = all(
+        fits = scores.models[1] == task.models[1] and all(
             len(one.labels) == (one.scored(task) if classifies else 0) for one in scores.clients
         )
         if fits and encode_scores(task_digest, scores, classes) == data:

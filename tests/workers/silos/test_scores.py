@@ -99,6 +99,7 @@ BAD: dict[str, bytes] = {
     "to another question": spelled(task="00" * 32),
     "of another kind": spelled(kind="silo-scores/2"),
     "one model": spelled(models=["aa" * 32]),
+    "by another published file": spelled(models=["aa" * 32, "cc" * 32]),
     "models that are numbers": spelled(models=[1, 2]),
     "a row short": encode_scores(DIGEST, questions.without_a_row(GOOD), questions.CLASSES),
     "a negative count": spelled(counts=ARRAYS["counts"] * np.int64(-1)),
