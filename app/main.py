@@ -16,6 +16,7 @@ from app.api import (
     releases,
     requests,
     rounds,
+    scores,
 )
 from app.api.limits import BodyLimit
 from app.api.targets import PlainTargets
@@ -48,6 +49,6 @@ def create_app(services: Services | None = None) -> FastAPI:
     )
     app.add_middleware(PlainTargets)
     problems.install(app)
-    for module in (requests, releases, rounds, keys, models, log, certificates, health):
+    for module in (requests, scores, releases, rounds, keys, models, log, certificates, health):
         app.include_router(module.router)
     return app

@@ -18,7 +18,7 @@ class Artifact(SQLModel, table=True):
     __tablename__ = "artifacts"
 
     id: str = Field(primary_key=True, max_length=36)
-    kind: str = Field(max_length=24)  # head | state | evidence | upload
+    kind: str = Field(max_length=24)  # head | state | evidence | scores | upload and others
     digest: str = Field(max_length=64, index=True)  # hex SHA-256 of the plaintext
     size: int = Field(sa_type=BigInteger)  # bytes of the plaintext
     wrapped_key: bytes | None = None

@@ -23,5 +23,6 @@ class Model(SQLModel, table=True):
     state: str = Field(default="registered", max_length=16)
     failure: str | None = None
     current_version: int | None = None
-    tombstone_key: bytes  # sealed under the master key; tags erased record ids
+    # Sealed under the master key; tags erased record ids, and gives the key of noise.
+    tombstone_key: bytes
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

@@ -61,7 +61,8 @@ def prepare_network(
 ) -> PreparedNetwork:
     """Pack the rows that the data set does not hold out, each with its client.
 
-    A record's id is the number of its row in the file.
+    A record's id is the number of its row in the file. For a logistic head the pixels of a
+    row come one after another as float32 in -1…1, as other networks see them.
 
     Raises:
         RefusedError: There is not one client for each row, or no row to train on.
@@ -71,7 +72,11 @@ def prepare_network(
     learned = np.flatnonzero(~images.is_test)
     if not len(learned):
         raise RefusedError("the data hold every row out: there is nothing to train on")
-    planes = np.ascontiguousarray(images.images[learned].transpose(0, 3, 1, 2))
+    planes: NDArray[Any] = np.ascontiguousarray(images.images[learned].transpose(0, 3, 1, 2))
+    if options.network == "logistic":
+        half = np.float32(0.5)
+        flat = planes.reshape(len(planes), -1).astype(np.float32)
+        planes = (flat / np.float32(255) - half) / half
     return _packed(
         {
             "inputs": planes,

@@ -23,6 +23,9 @@ from app.certificates.statement import (
 )
 
 MEDIA_TYPE = "application/json"
+SCORES_TYPE = "application/octet-stream"  # safetensors have no registered type
+SCORES = "scores"  # of the verdict that is certified
+CLIMB_SCORES = "climb.scores"  # of a rung before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,14 @@ def parse_evidence(data: bytes) -> Evidence:
 def evidence_part(name: str, evidence: bytes) -> EvidencePart:
     """Return what a certificate says about an evidence file: name, digest, media type."""
     return EvidencePart(name, sha256(evidence).hexdigest(), MEDIA_TYPE)
+
+
+def scores_part(digest: str, *, certified: bool) -> EvidencePart:
+    """Return what a certificate says about a scores file (hex SHA-256).
+
+    certified: it is of the verdict that the certificate gives, and not of a rung before.
+    """
+    return EvidencePart(SCORES if certified else CLIMB_SCORES, digest, SCORES_TYPE)
 
 
 def check_evidence(evidence: bytes, predicate: Predicate) -> None:

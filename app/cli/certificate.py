@@ -12,6 +12,7 @@ from uuid import UUID
 
 import click
 
+from app.cli.main import CertificateCommands
 from app.errors import LetheError
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ class DownloadError(LetheError):
     status = 502
 
 
-@click.group()
+@click.group(cls=CertificateCommands)
 def certificate() -> None:
-    """Verify, read and download erasure certificates."""
+    """Verify, read, download and recheck erasure certificates."""
 
 
 @certificate.command()

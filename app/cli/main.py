@@ -13,6 +13,7 @@ import click
 from app.errors import LetheError
 
 GROUP = "lethe.commands"
+CERTIFICATE_GROUP = "lethe.certificate.commands"
 
 # Each extra includes the ones before it: the last that anything asks for is the answer.
 _EXTRAS = ("server", "worker", "demo", "federated")
@@ -34,6 +35,8 @@ _EXTRA_OF_PACKAGE = {
     "threadpoolctl": "worker",
     "torch": "federated",
 }
+# What computes a verdict again needs numerics and nothing of a server.
+_RECHECK, _RECHECK_COMMANDS = "recheck", ("certificate", "recheck")
 _BASE_PACKAGES = frozenset(
     {"click", "cryptography", "http_message_signatures", "http_sf", "httpx2", "rfc8785"}
 )
@@ -52,13 +55,11 @@ class Subcommands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all installed subcommands, sorted."""
-        return sorted({point.name for point in entry_points(group=GROUP)})
+        return sorted(installed(GROUP))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one subcommand; if its extra is missing, return one that says so."""
-        for point in entry_points(group=GROUP, name=cmd_name):
-            return _load(point)
-        return None
+        return find(GROUP, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; packages it imports only now may be missing too."""
@@ -66,6 +67,30 @@ class Subcommands(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise _missing(ctx.invoked_subcommand or "", error) from error
+
+
+class CertificateCommands(click.Group):
+    """Has commands of its own, which need the base install, and those of entry points."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of both, sorted."""
+        return sorted({*super().list_commands(ctx), *installed(CERTIFICATE_GROUP)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return one of its own, or import one as `Subcommands` does."""
+        return super().get_command(ctx, cmd_name) or find(CERTIFICATE_GROUP, cmd_name)
+
+
+def installed(group: str) -> set[str]:
+    """Return the names of the commands among the entry points of `group`."""
+    return {point.name for point in entry_points(group=group)}
+
+
+def find(group: str, name: str) -> click.Command | None:
+    """Import the command `name` of a group of entry points, None if there is none."""
+    for point in entry_points(group=group, name=name):
+        return _load(point)
+    return None
 
 
 def _load(point: EntryPoint) -> click.Command:
@@ -103,11 +128,15 @@ def _missing(command: str, error: ModuleNotFoundError) -> MissingExtraError:
             f"the package {package} is missing: the installation is incomplete, "
             "run pip install --force-reinstall lethe"
         )
+    if command in _RECHECK_COMMANDS:
+        return MissingExtraError(_remedy(package, _RECHECK))
     extras = (_EXTRA_OF_COMMAND.get(command), _EXTRA_OF_PACKAGE.get(package), _EXTRAS[0])
     extra = max((name for name in extras if name), key=_EXTRAS.index)
-    return MissingExtraError(
-        f"the package {package} is not installed: run pip install 'lethe[{extra}]'"
-    )
+    return MissingExtraError(_remedy(package, extra))
+
+
+def _remedy(package: str, extra: str) -> str:
+    return f"the package {package} is not installed: run pip install 'lethe[{extra}]'"
 
 
 @click.command(cls=Subcommands)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, Wire
+from app.schemas.certified import METHOD, check_terms
 from app.schemas.models import Name
 
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
@@ -20,6 +21,7 @@ NetworkMethod = Literal[
     "puf-regular",
     "hf-kcu",
     "retrain",
+    "certified-newton",
     "exact-fun",
     "fats",
     "fed-au",
@@ -164,4 +166,7 @@ class NewNetwork(Wire):
             raise ValueError(f"{self.method} lacks here what it needs: choose another default")
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
+        if self.method == METHOD or METHOD in self.settings:
+            training = self.training.model_dump()
+            check_terms(self.settings.get(METHOD), self.network.id, training)
         return self

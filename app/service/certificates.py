@@ -1,16 +1,16 @@
 """Certificates: rendered from what the log and the database hold, and verified."""
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app.certificates.bundle import build_bundle
 from app.certificates.verify import Verdict, verify_certificate
 from app.ledger.startup import load_issuer
 from app.service.context import Services
-from app.service.problems import NotIssuedError
+from app.service.problems import NotFoundError, NotIssuedError
 from app.service.requests import find
 from app.signing.keys import public_pem
-from models import Certificate, LogEntry, Verification
+from models import Artifact, Certificate, LogEntry, Verification
 
 
 def bundle(services: Services, request_id: str) -> bytes:
@@ -50,6 +50,23 @@ def evidence(services: Services, request_id: str) -> bytes:
         _issued(session, request_id)
         row = session.get_one(Verification, request_id)
         return services.artifacts.get(session, row.evidence_id)
+
+
+def scores(services: Services, digest: str) -> bytes:
+    """Return the scores file of a digest (hex SHA-256).
+
+    They are of many people's rows, so it is not the holder of one request's id who gets them.
+
+    Raises:
+        NotFoundError: No judgement has scores of this digest.
+        ShreddedError: Its retention has ended.
+    """
+    with services.reading() as session:
+        query = select(Artifact.id).where(Artifact.digest == digest, Artifact.kind == "scores")
+        artifact_id = session.exec(query).first()
+        if artifact_id is None:
+            raise NotFoundError("no verdict here rests on scores of this digest")
+        return services.artifacts.get(session, artifact_id)
 
 
 def _issued(session: Session, request_id: str) -> Certificate:

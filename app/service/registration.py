@@ -11,7 +11,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.models import ModelView, NewModel
 from app.schemas.networks import NewNetwork
-from app.service import registry
+from app.service import noise_key, registry
 from app.service.context import Services
 from app.service.problems import ConflictError
 from app.service.upload import CheckedUpload
@@ -60,7 +60,8 @@ def register(
             raise ConflictError("a model of this reference exists: choose another")
         tx.session.add(model)
         tx.session.flush()
-        digests = {"config": digest, **policy}
+        noise = noise_key.commitment(services.master, model)
+        digests = {"config": digest, **policy, **noise}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
         if upload is None:
             return registry.show(model), None

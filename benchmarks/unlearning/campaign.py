@@ -16,7 +16,6 @@ from benchmarks.unlearning.formulas import formula
 from benchmarks.unlearning.outcome import Answers, answer, outcome
 from benchmarks.unlearning.own_training import Made, run, train_and_run
 from benchmarks.unlearning.records import Record, Records, append, pin_of
-from benchmarks.unlearning.stopping import forget_judge
 from benchmarks.unlearning.task import Task
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
@@ -166,9 +165,6 @@ def _made(task: Task, contender: Contender, case: Case, hooks: Hooks) -> Made:
         # Another seed of everything that retraining leaves to chance; the rows are the same.
         again = replace(task.config, seed=derive(task.seed, AGAIN))
         return run(contender, replace(case, config=again), hooks)
-    if contender.stop:
-        judge = forget_judge(task, case.weights, contender.stop)
-        return run(contender, replace(case, validation=judge), hooks)
     return run(contender, case, hooks)
 
 

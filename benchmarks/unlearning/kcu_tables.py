@@ -22,14 +22,14 @@ TABLE1 = (
     "fed-eraser",
     "sisa",
     "hf-kcu",
-    "hf-kcu by forget loss",
+    "hf-kcu one step",
 )
 TABLE3 = (ORIGINAL, "natural", "puf-special", "hf-kcu", "hf-kcu as printed", RETRAIN)
 TABLE4: Mapping[str, str] = {
     "hf-kcu": "the benchmark's setting",
     "hf-kcu causal=gradient": "causal weights by gradient norm (equation 7)",
     "hf-kcu scaling=0.01": "with adaptive scaling, β 0.01",
-    "hf-kcu influence": "influence form",
+    "hf-kcu asking for the drift": "asking for the drift",
     "hf-kcu newton": "full Newton step",
     "hf-kcu hessian": "Hessian in place of Gauss–Newton",
     "hf-kcu k=10": "10 iterations",

@@ -32,7 +32,7 @@ NAMES = {
 }
 TABLE3 = (
     ORIGINAL, RETRAIN, AGAIN, "natural", "fed-eraser", "pga", "mode", "fed-au", "not",
-    "puf-special", "puf-regular", "puf-special by forget loss",
+    "puf-special", "puf-regular", "puf-special one step",
 )  # fmt: skip
 TABLE4 = (RETRAIN, AGAIN, "natural", "fed-au", "not", "puf-special", "puf-regular")
 TABLE6 = (ORIGINAL, RETRAIN, AGAIN, "natural", "pga", "not", "puf-special", "puf-regular")

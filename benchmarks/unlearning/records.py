@@ -59,8 +59,6 @@ def pin_of(setting: Setting, contender: Contender) -> str:
         "settings": contender.settings,
         "version": version,
     }
-    if contender.stop:
-        pinned["stop"] = contender.stop
     text = json.dumps(pinned, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

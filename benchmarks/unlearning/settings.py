@@ -13,7 +13,8 @@ class Setting:
 
     rows: so many of the training rows, drawn by seed; None: all. alpha: of the Dirichlet
     partition, None: IID. The largest client goes (`client`), the one of median size
-    (`typical-client`), the two largest, or half of the rows of every client. large: more than a CPU does in an hour for a seed.
+    (`typical-client`), the two largest, or half of the rows of every client. large: more than
+    a CPU does in an hour for a seed.
     """
 
     name: str

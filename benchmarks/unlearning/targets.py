@@ -13,8 +13,8 @@ JUDGED = (
     "puf-special",
     "puf-regular",
     "hf-kcu",
-    "puf-special by forget loss",
-    "hf-kcu by forget loss",
+    "puf-special one step",
+    "hf-kcu one step",
 )
 
 

@@ -103,7 +103,7 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
 def make_request(
     setting: Setting, clients: dict[str, ClientData], seed: int
 ) -> UnlearningRequest:
-    """Return who goes: the largest client or two, the median one, or half of all rows by seed."""
+    """Return who goes: the largest client or two, a median one, or half of each one's rows."""
     by_size = sorted(clients, key=lambda name: (-len(clients[name]), name))
     if setting.request == "client":
         return UnlearningRequest(frozenset(by_size[:1]))

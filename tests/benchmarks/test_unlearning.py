@@ -32,10 +32,8 @@ from benchmarks.unlearning.records import (
 )
 from benchmarks.unlearning.settings import SETTINGS, Setting
 from benchmarks.unlearning.sources import MissingDataError, load
-from benchmarks.unlearning.stopping import forget_judge
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
-from workers.fedavg.evaluate import evaluate
 from workers.fedavg.flops import forward_flops
 from workers.networks.weights import initial_weights
 from workers.unlearning.registry import known
@@ -95,7 +93,8 @@ def values(label: str, records: Records) -> Mapping[str, float]:
 
 def test_every_method_of_the_registry_is_measured_once() -> None:
     methods = [part.method for part in planned("all") if part.label == part.method]
-    assert sorted([*methods, RETRAIN]) == list(known())
+    # For logistic heads with weight decay alone, which no setting has.
+    assert sorted([*methods, RETRAIN]) == sorted(set(known()) - {"certified-newton"})
     labels = [part.label for part in planned("everything")]
     assert len(labels) == len(set(labels))
 
@@ -209,21 +208,6 @@ def test_divergence_and_agreement_by_hand() -> None:
     assert divergence(truth, other) == pytest.approx(by_hand / 2, abs=1e-6)
     assert divergence(other, truth) != pytest.approx(by_hand / 2, abs=1e-3)
     assert agreement(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), truth) == 1
-
-
-def test_a_step_by_forget_loss_ends_where_forgotten_rows_are_like_unseen_ones() -> None:
-    dealt = task()
-    weights = initial_weights(dealt.network, 0)
-    seen = evaluate(dealt.network, weights, dealt.forget).loss
-    held = evaluate(dealt.network, weights, dealt.validation).loss
-    above = forget_judge(dealt, weights, 0.5)(weights)
-    assert above.loss == pytest.approx(seen)  # above half of the held-out loss: judged
-    assert above.work.flops == len(dealt.forget) * forward_flops(dealt.network)
-    assert forget_judge(dealt, weights, 2.0)(weights).loss == pytest.approx(2 * held)
-    by_loss, plain = (
-        pin_of(TINY, Contender("x", "hf-kcu", stop=factor)) for factor in (2.0, 0.0)
-    )
-    assert by_loss != plain
 
 
 def test_a_model_is_held_to_the_retrained_one() -> None:

@@ -9,7 +9,7 @@ from app import steps
 from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
-from tests.workers.tasks import networks
+from tests.workers.tasks import logistic, networks
 from workers.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
@@ -98,3 +98,26 @@ def test_a_worker_that_dies_in_the_first_training(  # type: ignore[no-untyped-de
         assert networks.model(made).state == "ready"
         assert networks.published(made) == networks.retrained(small_network.rows(), set())
         made.check()
+
+
+def test_a_certified_release_is_made_once_and_its_secret_goes(  # type: ignore[no-untyped-def]
+    settings, ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two noises for nearly one centre the mean would have less: nobody is asked again."""
+    with install(settings) as installed:
+        logistic.register(installed, logistic.NOISE, method="certified-newton")
+        request_id = networks.submit(installed, networks.some("r1"))
+        steps.plant("execute.checkpoint=raise")
+        with pytest.raises(steps.PlantedFaultError):
+            installed.drain()
+        steps.install(None)
+        monkeypatch.setattr(InProcess, "run", None)
+        installed.recover()
+        found = networks.statement(installed, request_id).predicate
+        assert found.guarantee.class_ == "certified-approximate"
+        assert found.method.parameters["noise.release"] == "1 of 2"
+        with Session(installed.services.engine) as session:
+            kept = session.exec(select(Artifact)).all()
+        kinds = {a.kind for a in kept if a.wrapped_key is not None}
+        assert kinds == {"evidence", "head", "state"}
+        installed.check()

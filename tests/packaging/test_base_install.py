@@ -67,6 +67,7 @@ def test_it_pulls_no_web_framework_database_or_numerics(installed: Sandbox) -> N
     [
         ["certificate", "verify"],
         ["certificate", "show"],
+        ["certificate", "recheck"],
         ["log", "verify"],
         ["log", "mirror"],
         ["key", "new"],

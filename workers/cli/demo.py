@@ -7,7 +7,8 @@ import click
 # As in app.service.methods, not loaded here.
 METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
 MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data holders
-NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain")  # of a deep model
+# Of a network: deep, or for certified-newton a logistic head.
+NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton")
 
 
 @click.command()

@@ -33,6 +33,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @click.option("--learning-rate", type=float, default=0.1, show_default=True)
 @click.option("--momentum", type=float, default=0.0, show_default=True)
+@click.option("--weight-decay", type=float, default=0.0, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--held-out", type=float, default=0.2, show_default=True, help="Never trained on."
@@ -53,6 +54,7 @@ def register_network(
     batch_size: int,
     learning_rate: float,
     momentum: float,
+    weight_decay: float,
     seed: int,
     held_out: float,
     policy: Path | None,
@@ -79,6 +81,7 @@ def register_network(
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "momentum": momentum,
+        "weight_decay": weight_decay,
     }
     with shown():
         options = NetworkOptions(

@@ -1,4 +1,4 @@
-"""`lethe demo --method puf-special …`: a deep model forgets by signed request.
+"""`lethe demo --method puf-special …`: a network forgets by signed request.
 
 What a verifier cannot show of an approximate method, the service does not certify: it
 climbs to retraining. The demonstration prints the whole climb.
@@ -21,6 +21,7 @@ from app.signing.keys import generate_key, private_pem
 from workers.datasets.digit_images import load_digit_images
 from workers.datasets.image_npz import load_image_npz
 from workers.datasets.images import LabelledImages
+from workers.demo import certified
 from workers.demo.directory import (
     SERVICE_LOG,
     check_directory,
@@ -93,6 +94,8 @@ def _prepare(images: LabelledImages, method: str) -> PreparedNetwork:
         owners = deal_out(images, CLIENTS, ALPHA, SEED)
     settings = {} if method == "retrain" else {method: {"recovery": RECOVERY}}
     options = NetworkOptions(method=method, training=TRAINING, settings=settings)
+    if method == certified.METHOD:
+        options = certified.options(images, TRAINING)
     prepared = prepare_network(images, owners, ref=MODEL, options=options)
     click.echo(
         f"Data: {len(prepared.records)} images of {len(set(prepared.clients))} clients; "

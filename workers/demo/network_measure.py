@@ -18,7 +18,7 @@ from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import sizes, train
 from workers.network_registration import PreparedNetwork
 from workers.networks.files import decode_weights, encode_weights
-from workers.networks.registry import network
+from workers.networks.registry import Network, network
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def accuracies(
 ) -> Accuracies:
     """Return how a model does on the data set's own test rows and on erased records."""
     named, weights = decode_weights(model)
-    data = image_data(images.images, images.labels)
+    data = _rows(images, named)
     test = data.only(torch.from_numpy(np.flatnonzero(images.is_test)))
     rows = np.flatnonzero(~images.is_test)
     gone = np.array([record in erased for record in prepared.records])
@@ -55,7 +55,7 @@ def retrained_digest(
     wanted = manifest["network"]
     named = network(wanted["id"], wanted["parameters"])
     config = _training(manifest["training"])
-    data = image_data(images.images, images.labels)
+    data = _rows(images, named)
     places: dict[str, list[int]] = {}
     rows = np.flatnonzero(~images.is_test).tolist()
     for row, record, client in zip(rows, prepared.records, prepared.clients, strict=True):
@@ -68,6 +68,14 @@ def retrained_digest(
     trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
     file = encode_weights(named.id, named.parameters, trained.weights)
     return sha256(file).hexdigest()
+
+
+def _rows(images: LabelledImages, named: Network) -> ClientData:
+    """Return all images as the network takes them: flat, where it is a logistic head."""
+    data = image_data(images.images, images.labels)
+    if len(named.input_shape) > 1:
+        return data
+    return ClientData(data.inputs.flatten(1), data.targets)
 
 
 def _training(document: dict[str, Any]) -> TrainingConfig:

@@ -102,8 +102,8 @@ class RoundTask:
             raise RefusedError("products need a vector, and nothing else has one")
         if type(self.share) is not float or not 0 < self.share <= 1:
             raise RefusedError("share: must be a fraction of the rows, above 0 and at most 1")
-        if self.share != 1 and self.operation not in PRODUCTS:
-            raise RefusedError("only products can be asked of a share of the rows")
+        if self.share != 1 and self.operation not in (*PRODUCTS, "evaluate"):
+            raise RefusedError("only products and losses can be asked of a share of the rows")
         if self.vector is not None:
             check_weights(self.network, self.vector)
 

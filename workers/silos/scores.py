@@ -57,13 +57,21 @@ class ClientScores:
         """Return all rows' digests in the order of GROUPS."""
         return self.training + self.held + self.forget + self.unseen + self.other
 
-    def sampled(self, task: ScoreTask) -> int:
-        """Return how many of the training rows a task's sample takes."""
-        return sum(map(task.is_sampled, self.commitments[: len(self.training)]))
+    def asked(self, group: str, task: ScoreTask) -> Digests:
+        """Return the digests of a group's rows of which a task asks the scores."""
+        if group != "sample":
+            found: Digests = getattr(self, group)
+            return found
+        # Commitments begin with those of the training rows, in the same order.
+        return tuple(
+            digest
+            for digest, commitment in zip(self.training, self.commitments, strict=False)
+            if task.is_sampled(commitment)
+        )
 
     def scored(self, task: ScoreTask) -> int:
         """Return how many rows a task asks the scores of."""
-        return len(self.held + self.forget + self.unseen) + self.sampled(task)
+        return sum(len(self.asked(group, task)) for group in SCORED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,12 +28,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verifier's report, and further measurements for the evidence, as strings."""
+    """A verifier's report, and further measurements for the evidence, as strings.
+
+    scores: the scores file that the report can be computed from again, of samples only.
+    """
 
     verifier: str
     version: str
     report: Report
     details: Mapping[str, str]
+    scores: bytes | None = None
 
 
 # Runs without a session: a training that is repeated takes minutes.

@@ -37,7 +37,7 @@ from models import (
 )
 from models.types import utcnow
 from workers.provenance import code_digest, environment
-from workers.tasks import draft, round_end
+from workers.tasks import draft, round_end, score_files
 from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
 from workers.tasks.draft import sha256_hex
@@ -139,11 +139,13 @@ def _statement(
             code_digest=code_digest(*_rooms(model)),
             environment=environment(),
         ),
-        guarantee=guarantee(plan.claim, plan.parameters["data"], plan.bounds),
+        guarantee=guarantee(
+            plan.claim, plan.parameters["data"], plan.bounds, network=is_network(model.config)
+        ),
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),
-        evidence=(part,),
+        evidence=(part, *score_files.parts(session, request.id, plan.claim)),
         verifier=evidence.report.verifier,
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)

@@ -38,10 +38,26 @@ TRAINED: dict[Trained, str] = {
     "stated margins and at the stated confidence. That is evidence, not a proof: a stronger "
     "test may find what these did not.",
 }
+# Of a logistic head, whose rows the verifier saw.
+OPTIMUM = (
+    "The model is within the proven distance (Euclidean, of all weights) of the one minimum of "
+    "the registered objective over the retained records alone."
+)
+NOISE = (
+    " Gaussian noise of the registered size is in it, drawn from a key that the log committed "
+    "to at registration. The (epsilon, delta) of this noise hide, from whoever lacks the key, "
+    "how far all versions since the last training are from those minima with the same noise. "
+    "Versions from before the erasure are not hidden."
+)
 
 
-def guarantee(claim: str, data: str, bounds: Mapping[str, str]) -> Guarantee:
+def guarantee(
+    claim: str, data: str, bounds: Mapping[str, str], *, network: bool = False
+) -> Guarantee:
     """Return the guarantee of a verified claim on a model whose rows are where `data` says."""
+    if network and claim == "certified-approximate":
+        statement = OPTIMUM + (NOISE if "epsilon" in bounds else "")
+        return Guarantee("certified-approximate", statement, bounds)
     for trained, statement in TRAINED.items():
         if trained == claim:
             return Guarantee(trained, statement, bounds)

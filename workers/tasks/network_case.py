@@ -1,4 +1,4 @@
-"""What the verifier of retrained networks is given: rows, and the training again."""
+"""What the verifiers of networks are given that open the rows: those, and a training again."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,7 +11,12 @@ from app.errors import LetheError
 from app.service.context import Services
 from workers.errors import ModelError, RefusedError
 from workers.replay.retraining import most_missing, reexecute, start_digest
-from workers.tasks import claims, network_empirical
+from workers.tasks import (
+    claims,
+    network_certified_case,
+    network_empirical,
+    network_releases,
+)
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
 from workers.tasks.network_config import NetworkConfig, network_config
@@ -28,6 +33,7 @@ from workers.tasks.network_state import TrainingState, decode_state
 from workers.tasks.network_training import device_of, here
 from workers.tasks.registered import Registered, registered
 from workers.verifier.base import Check, PurgeClaim, Report, RetainedSetClaim
+from workers.verifier.certified_logistic import VERIFIER as CERTIFIED
 from workers.verifier.empirical import VERIFIER as EMPIRICAL
 from workers.verifier.exact_retrained import VERIFIER as RETRAINED
 from workers.verifier.exact_retrained import RetrainedClaim
@@ -47,7 +53,8 @@ def prepare(
 
     What cannot even be read is refuted: the judged must not be able to stop the judge.
     """
-    verifier = RETRAINED if case.plan.claim == RETRAINED.id else EMPIRICAL
+    judges = {one.id: one for one in (RETRAINED, CERTIFIED)}
+    verifier = judges.get(case.plan.claim, EMPIRICAL)
     try:
         judge = _prepare(services, session, lease, case, seed)
     except ODD_INPUT as error:
@@ -71,9 +78,10 @@ def _unreadable(verifier: str, version: str, error: Exception) -> Judged:
 def _prepare(
     services: Services, session: Session, lease: Lease, case: Case, seed: bytes
 ) -> Judge:
-    if case.plan.claim == network_empirical.ID:
+    if case.plan.claim == EMPIRICAL.id:
+        network_releases.made(session, case.model, case.after)
         return network_empirical.prepare(services, session, lease, case, seed)
-    if case.plan.claim != RETRAINED.id:
+    if case.plan.claim not in (RETRAINED.id, CERTIFIED.id):
         raise RefusedError("nobody here judges such a claim")
     config = network_config(case.model)
     held = assemble(services, session, lease.model_id)
@@ -92,6 +100,9 @@ def _prepare(
         rows_before=rows_digest([*digests.values(), *gone]),
         registered=registered(session, case.model),
     )
+    if case.plan.claim == CERTIFIED.id:
+        noise = network_certified_case.load_noise(services, session, lease, common)
+        return partial(network_certified_case.judge, common, noise)
     alike = _same_machine(services, case)
     if not alike and lease.rung > 0:
         raise OtherMachineError("verify on a machine like the one that trained")

@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlmodel import Session, col, select
 
 from app.certificates import shape
 from app.certificates.retained import Removal, record_commitment
 from app.service.context import Services
 from models import ErasureRequest, Job, Model, RequestEvent
-from workers.arrays import Labels, Matrix
 from workers.errors import RefusedError
 from workers.replay.scores import scorer
 from workers.silos.collect import Collected, collect
@@ -30,11 +27,14 @@ from workers.tasks import claims
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
 from workers.tasks.network_config import NetworkConfig, network_config, policy_of
+from workers.tasks.network_parts import part_of
 from workers.tasks.network_rows import rows_digest, salts
 from workers.tasks.network_scores import score
 from workers.tasks.registered import Registered, registered
+from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.scores_file import decode_scores, encode_scores
 from workers.verifier.silos import SilosClaim
 
 ID = VERIFIER.id
@@ -114,17 +114,20 @@ def _judge(services: Services, asked: Asked) -> Judged:
     else:
         found = Collected(scores={0: score(services, asked.tasks[0])[0]})
     with services.reading() as session:
-        claim = _claim(services, session, asked, found)
+        claim, rows = _claim(services, session, asked, found)
     details = {"policy": asked.registered.policy, "seed": asked.seed.hex()}
     if services.settings.silos:
         signed = sorted(found.signed_by.items())
         details["silos"] = " ".join(f"{silo}:{key}" for silo, key in signed) or "none"
-    return Judged(VERIFIER.id, VERIFIER.version, VERIFIER.verify(claim), details)
+    file = encode_scores(claim, rows)
+    # Nothing enters the verdict that the file does not hold.
+    report = VERIFIER.verify(decode_scores(file)[0])
+    return Judged(VERIFIER.id, VERIFIER.version, report, details, file)
 
 
 def _claim(
     services: Services, session: Session, asked: Asked, found: Collected
-) -> EmpiricalClaim:
+) -> tuple[EmpiricalClaim, CommittedRows]:
     lease, case = asked.lease, asked.case
     clients = [one for scores in found.scores.values() for one in scores.clients]
     clients.sort(key=lambda one: sorted(one.digests()))
@@ -137,10 +140,11 @@ def _claim(
     file = hashlib.sha256(asked.file).hexdigest()
     ids = _records(session, asked, clients)
     held, forget, unseen, retained = (
-        _part(clients, group, asked.config.network.classes) for group in SCORED
+        part_of(clients, group, asked.tasks[0], asked.config.network.classes)
+        for group in SCORED
     )
     pool = unseen.joined(held)
-    return EmpiricalClaim(
+    claim = EmpiricalClaim(
         retained_set=claims.retained_set(
             session, lease, case.plan, ids, case.before, case.after
         ),
@@ -168,6 +172,7 @@ def _claim(
         model_before=(case.before.head_digest, [*foreign, *befores, ""][0]),
         silos=_silos(asked, found) if services.settings.silos else None,
     )
+    return claim, CommittedRows(stored, went, forget.rows, pool.rows, retained.rows)
 
 
 def _check_gone(asked: Asked, clients: Sequence[ClientScores], went: Sequence[bytes]) -> None:
@@ -193,44 +198,3 @@ def _records(session: Session, asked: Asked, clients: Sequence[ClientScores]) ->
     known |= {record_commitment(salt, record): record for record, salt in salted.items()}
     stored = [commitment for one in clients for commitment in one.commitments]
     return [known.get(commitment, commitment.hex()) for commitment in stored]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Rows of all clients: labels (n,), logits (n, classes) of both models, clients (n,).
-
-    A client is the digest of its rows' salted digests: equal for equal clients, and no name.
-    """
-
-    labels: Labels
-    before: Matrix
-    after: Matrix
-    clients: NDArray[np.str_]
-
-    def joined(self, other: "Part") -> "Part":
-        """Return these rows, then others."""
-        return Part(
-            np.concatenate([self.labels, other.labels]),
-            np.concatenate([self.before, other.before]),
-            np.concatenate([self.after, other.after]),
-            np.concatenate([self.clients, other.clients]),
-        )
-
-
-def _part(clients: Sequence[ClientScores], group: str, classes: int) -> Part:
-    """Return all clients' rows of one group of SCORED."""
-    labels: list[Labels] = [np.zeros(0, dtype=np.int64)]
-    before, after = [np.zeros((0, classes))], [np.zeros((0, classes))]
-    names: list[str] = []
-    for one in clients:
-        rows = one.rows_of(group)
-        labels.append(one.labels[rows])
-        before.append(one.before[rows])
-        after.append(one.after[rows])
-        names += [rows_digest(one.digests())] * len(labels[-1])
-    return Part(
-        np.concatenate(labels),
-        np.concatenate(before),
-        np.concatenate(after),
-        np.array(names, dtype=np.str_),
-    )

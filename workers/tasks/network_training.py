@@ -145,7 +145,8 @@ def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
 def encoded(config: NetworkConfig, weights: Weights, state: TrainingState) -> Encoded:
     """Return the artifacts of a version; its `statistics` are the digest of its rows."""
     file = encode_weights(config.network.id, config.network.parameters, weights)
-    return Encoded(head=file, state=encode_state(state), statistics=state.data)
+    start = state.start if state.exact else None
+    return Encoded(file, encode_state(state), state.data, start)
 
 
 def described(services: Services, config: NetworkConfig, side: Side) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from app.service.context import Services
+from app.service.noise_key import METHOD as CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
-from workers.errors import RefusedError
 from workers.fedavg.accounting import cost_notes
 from workers.fedavg.errors import DivergedError
 from workers.networks.files import decode_weights, digest_of
@@ -14,6 +14,7 @@ from workers.tasks.input_blocks import InputBlock
 from workers.tasks.lease import Lease
 from workers.tasks.lesson import Lesson
 from workers.tasks.network_case import prepare
+from workers.tasks.network_certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.tasks.network_config import NetworkConfig, network_config
 from workers.tasks.network_rows import (
     Holdings,
@@ -47,8 +48,9 @@ __all__ = ["forget", "learn", "prepare", "read", "refit"]
 
 def read(model: Model, upload: bytes) -> Lesson:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
-    network_config(model)
+    config = network_config(model)
     blocks = by_owner(upload)
+    check_rows(config, (block.inputs for block in blocks.values()))
     records = [record for block in blocks.values() for record in block.records]
     return Lesson(None, records, blocks, saturated=0)
 
@@ -103,7 +105,9 @@ def forget(
         salted = salts(session, lease.model_id)
         file = services.artifacts.get(session, before.head_id)
     rows = holdings(held, config)
-    made = _forgotten(services, lease, config, rows, salted, leaving, request.method, file)
+    made = _forgotten(
+        services, lease, model, config, rows, salted, leaving, request.method, file
+    )
     owned = owned_by_subject(members)
     rest = {
         one.subject: one.block.without(owned[one.subject])
@@ -111,7 +115,7 @@ def forget(
         if one.subject is not None and one.subject in owned
     }
     digests = row_digests(rows, salted)
-    kept = None
+    kept = made.secret
     if made.claim == EMPIRICAL:  # a retraining is repeated, and compared with nothing
         kept = network_before.encode(file, rows, salted, leaving)
     gone = tuple(sorted(digests[record].hex() for record in leaving))
@@ -121,6 +125,7 @@ def forget(
 def _forgotten(
     services: Services,
     lease: Lease,
+    model: Model,
     config: NetworkConfig,
     rows: Holdings,
     salted: Mapping[str, bytes],
@@ -136,7 +141,7 @@ def _forgotten(
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
     judge = validation(config, rows, leaving)
-    if judge is None:
+    if judge is None and method_id != CERTIFIED_NEWTON:
         why = f"{method_id}: no held-out rows are left to guard its step"
         return retrained(services, lease, config, rows, salted, leaving, why)
     training = config.training_of(sides.stays)
@@ -150,13 +155,13 @@ def _forgotten(
         data=data,
         validation=judge,
     )
+    terms = load_terms(services, model, config, sides.stays)
     try:
-        found = resumed(services, lease, lambda hooks: method.run(case, hooks))
-    except (DivergedError, NoSafeStepError) as error:
+        carried = resumed(services, lease, lambda hooks: carry_out(method, terms, case, hooks))
+    except (DivergedError, NoSafeStepError, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
         return retrained(services, lease, config, rows, salted, leaving, why)
-    if found.claim != EMPIRICAL:
-        raise RefusedError(f"{method_id}: its promise is not one that is verified here")
+    found = carried.found
     state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
     parameters = {
         **found.notes,  # first: a method's words do not replace the service's
@@ -169,4 +174,6 @@ def _forgotten(
         method.version,
         found.claim,
         parameters,
+        carried.bounds,
+        secret=carried.secret,
     )

@@ -11,10 +11,16 @@ from models import LogEntry, Model
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """policy: the logged digest of the policy, empty if the model is not as registered."""
+    """policy: the logged digest of the policy, empty if the model is not as registered.
+
+    noise: the logged commitment to its noise key, likewise; config: the digests of the
+    registration that is logged and of the model as it is.
+    """
 
     unchanged: bool
     policy: str
+    noise: str
+    config: tuple[str, str]
 
 
 def registered(session: Session, model: Model) -> Registered:
@@ -27,5 +33,7 @@ def registered(session: Session, model: Model) -> Registered:
             break
         if leaf.event == "model.registered":
             found = dict(leaf.digests)
-    unchanged = found.get("config") == digest_of(pinned_of(model))
-    return Registered(unchanged, found.get("policy", "") if unchanged else "")
+    config = found.get("config", ""), digest_of(pinned_of(model))
+    unchanged = config[0] == config[1]
+    known = found if unchanged else {}
+    return Registered(unchanged, known.get("policy", ""), known.get("noise", ""), config)

@@ -12,7 +12,8 @@ class Made:
     """The next version of a model: its artifacts, who made them, what is claimed of them.
 
     parameters and bounds are a certificate's: strings, of no client and no row. escalated:
-    why the method that was asked for gave way to a retraining.
+    why the method that was asked for gave way to a retraining. secret: what only the verifier
+    may see, sealed until the last certificate and then destroyed.
     """
 
     encoded: Encoded
@@ -22,6 +23,7 @@ class Made:
     parameters: Mapping[str, str]
     bounds: Mapping[str, str] = field(default_factory=dict)
     escalated: str | None = None
+    secret: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

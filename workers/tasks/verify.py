@@ -19,13 +19,10 @@ from models import (
     Verification,
 )
 from workers.provenance import code_digest
-from workers.tasks import checkpoints, family, repair, versions
-from workers.tasks.case import Case, load
+from workers.tasks import checkpoints, family, repair, score_files, versions
+from workers.tasks.case import Case, Judged, load
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
-from workers.verifier.base import (
-    Report,
-)
 
 
 def run(services: Services, job_id: str) -> None:
@@ -61,7 +58,7 @@ def run(services: Services, job_id: str) -> None:
         evidence = build_evidence(case.plan.removal, parts, statistics)
         reached("verify.judged")
         services.ledger.transact(
-            lambda tx: _record(services, tx, lease, case, report, evidence)
+            lambda tx: _record(services, tx, lease, case, judged, evidence)
         )
         reached("verify.recorded")
     if lease is not None:
@@ -73,10 +70,11 @@ def _record(
     tx: Transaction,
     lease: Lease,
     case: Case,
-    report: Report,
+    judged: Judged,
     evidence: bytes,
 ) -> None:
     assert lease.request_id is not None
+    report = judged.report
     session = tx.session
     request = session.get_one(ErasureRequest, lease.request_id)
     version_id = case.after.id
@@ -103,7 +101,12 @@ def _record(
         tx,
         request,
         "request.verified",
-        {"result": report.result, "evidence": artifact.digest, "class": case.plan.claim},
+        {
+            "result": report.result,
+            "evidence": artifact.digest,
+            "class": case.plan.claim,
+            **score_files.keep(services, session, judged.scores),
+        },
     )
     session.flush()
     checkpoints.let_go(services, tx, lease)

@@ -23,11 +23,15 @@ from workers.tasks.lease import Lease
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A state as the artifacts that a version consists of."""
+    """A state as the artifacts that a version consists of.
+
+    start: of a network that was trained from them, hex SHA-256 of its initial weights.
+    """
 
     head: bytes
     state: bytes
     statistics: str
+    start: str | None = None
 
     @property
     def head_digest(self) -> str:
@@ -185,6 +189,7 @@ def publish(
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
             "retained": retained.root.hex(),  # of salted commitments: says nothing of a person
+            **({"start": encoded.start} if encoded.start is not None else {}),
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },
     )

@@ -19,7 +19,7 @@ from workers.networks.registry import Network
 from workers.networks.weights import Weights, check_weights
 from workers.unlearning.judges import Judge
 
-Claim = Literal["empirical-approximate", "exact-retrained"]
+Claim = Literal["certified-approximate", "empirical-approximate", "exact-retrained"]
 Need = Literal["history", "proxy", "targets", "validation"]
 
 

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from workers.fedavg.seeds import derive
 from workers.networks.weights import from_vector, to_vector
 from workers.unlearning.base import Case, Hooks, Need, Unlearned, check_needs
-from workers.unlearning.guard import along, take_step
+from workers.unlearning.cycles import Cycles, step_in_cycles
+from workers.unlearning.guard import Ceiling, along, take_step
 from workers.unlearning.hf_kcu_direction import Direction, corrected
 from workers.unlearning.hf_kcu_printed import as_printed
 from workers.unlearning.hf_kcu_products import Asking
 from workers.unlearning.hf_kcu_settings import Settings
-from workers.unlearning.recovery import Step, step_and_recover
+from workers.unlearning.recovery import Step
 
 CONVERGED = 0.1  # the drift up to which both forms are one step, and η = 1 the refit
 SEARCH_FROM = 0.25  # of ‖θ‖
@@ -49,6 +50,8 @@ class HfKcu(Settings):
         found: set[Need] = set() if self.guard is None else {"validation"}
         if self.variant == "as-printed":
             found.add("targets")
+        if self.guard is not None and self.guard.forget is not None:
+            found.add("targets")
         return frozenset(found)
 
     def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
@@ -59,7 +62,8 @@ class HfKcu(Settings):
         """
         check_needs(self.needs, case)
         spelled = f"{self.id}/{self.version} {self!r}"
-        return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
+        cycles = Cycles(self.cycles, self.guard, self.recovery)
+        return step_in_cycles(case, spelled, self._step, cycles, hooks)
 
     def direction(self, case: Case) -> Direction:
         """Return Δ and its report without taking the step. Raises as `run`."""
@@ -91,19 +95,20 @@ class HfKcu(Settings):
         """
         if self.step is not None:
             return self.step
-        far = found.drift is not None and found.drift > CONVERGED
+        near = found.drift is not None and found.drift <= CONVERGED
         length = float(found.delta.norm())
-        if self.guard is None or found.form != "influence" or not far or length == 0:
+        if self.guard is None or found.form != "influence" or near or length == 0:
             return 1.0
         return max(1.0, SEARCH_FROM * float(to_vector(case.weights).double().norm()) / length)
 
-    def _step(self, case: Case) -> Step:
+    def _step(self, case: Case, ceiling: Ceiling | None) -> Step:
         found = self.direction(case)
         stepped = take_step(
             along(case.weights, from_vector(found.delta, case.network)),
             self.asked(case, found),
             judge=case.validation,
             guard=self.guard,
+            ceiling=ceiling,
         )
         notes = {
             "hf-kcu.variant": self.variant,

@@ -23,6 +23,7 @@ from workers.unlearning.hf_kcu_cg import (
 from workers.unlearning.hf_kcu_products import Asking, Panel, PanelChangedError
 from workers.unlearning.hf_kcu_settings import Settings
 from workers.unlearning.hf_kcu_step import (
+    Equation,
     Form,
     Leaving,
     choose,
@@ -99,26 +100,26 @@ def corrected(case: Case, settings: Settings, asking: Asking) -> Direction:
     """
     penalty, theta = penalty_of(case), to_vector(case.weights).double()
     rows = sum(case.retained.rows.values())
-    answers = asking.gradients(case.retained)
+    skip = settings.drift == "skip"
+    answers = {} if skip else asking.gradients(case.retained)
     least = max(1.0, settings.least_share * rows)
     panel = Panel(
         asking,
         case.retained,
-        sorted(answers),
+        sorted(case.retained.rows if skip else answers),
         settings.product,
         penalty,
         least,
         settings.curvature_rows,
     )
     panel.check()
-    stay = to_vector(weighted_mean(answers)) + penalty * theta
     leaving = _leaving(case, settings, asking, penalty * theta)
-    if isinstance(leaving, str):
-        equation = newton(stay, leaving)
-    elif settings.form == "influence":
-        equation = influence(leaving, rows, "asked for", drift(stay, rows, leaving))
+    if skip:
+        assert isinstance(leaving, Leaving)  # of the form influence
+        equation = influence(leaving, rows, "asked for", None)
     else:
-        equation = choose(stay, rows, leaving, settings.newton_above)
+        stay = to_vector(weighted_mean(answers)) + penalty * theta
+        equation = _equation(settings, stay, rows, leaving)
     right, scale = equation.right, equation.scale
     panel = _chosen(panel, settings)
     solution, restarts = solve_on(panel, right, settings)
@@ -135,6 +136,16 @@ def corrected(case: Case, settings: Settings, asking: Asking) -> Direction:
         faults=tuple(asking.faults),
         work=asking.work,
     )
+
+
+def _equation(
+    settings: Settings, stay: torch.Tensor, rows: int, leaving: Leaving | str
+) -> Equation:
+    if isinstance(leaving, str):
+        return newton(stay, leaving)
+    if settings.form == "influence":
+        return influence(leaving, rows, "asked for", drift(stay, rows, leaving))
+    return choose(stay, rows, leaving, settings.newton_above)
 
 
 def penalty_of(case: Case) -> float:

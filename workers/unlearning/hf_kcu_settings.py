@@ -5,6 +5,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from workers.errors import RefusedError
+from workers.unlearning.cycles import Cycles
 from workers.unlearning.guard import StepGuard
 from workers.unlearning.hf_kcu_products import Curvature
 from workers.unlearning.hf_kcu_weights import Causal
@@ -35,12 +36,16 @@ class Settings:
     indefinite: what to do where negative curvature ends the solver after its first iteration:
     "truncate" steps to the point before it, flagged, "refuse" does not step. least_share of
     the retained rows must answer. epsilon and rho are the poison that the bound assumes.
+    cycles: so many steps, each with its recovery; the paper's is one. drift "skip",
+    of the form "influence" alone, leaves out how far from an optimum the model is: to tell it
+    those who stay are asked for their gradient, which costs as much as an epoch of recovery.
     Raises RefusedError for a value out of range.
     """
 
     variant: Literal["corrected", "as-printed"] = "corrected"
     form: Literal["auto", "influence", "newton"] = "auto"
     newton_above: float | None = None
+    drift: Literal["ask", "skip"] = "ask"
     product: Curvature = "gauss-newton"
     damping: float = 0.01
     iterations: int = 10
@@ -59,10 +64,15 @@ class Settings:
     rho: float = 0.0
     guard: StepGuard | None = field(default_factory=lambda: StepGuard(rise=0.3))
     recovery: Recovery = field(default_factory=lambda: Recovery(rounds=0))
+    cycles: int = 1
 
     def __post_init__(self) -> None:
+        Cycles(self.cycles, self.guard, self.recovery)
         _one_of("variant", self.variant, ("corrected", "as-printed"))
         _one_of("form", self.form, ("auto", "influence", "newton"))
+        _one_of("drift", self.drift, ("ask", "skip"))
+        if self.drift == "skip" and self.form != "influence":
+            raise RefusedError("drift: only the form influence can skip it")
         _one_of("product", self.product, ("gauss-newton", "hessian"))
         _one_of("preconditioner", self.preconditioner, ("none", "diagonal"))
         _one_of("causal", self.causal, ("rows", "gradient"))

@@ -58,7 +58,7 @@ def newton(stay: torch.Tensor, why: str, found: float | None = None) -> Equation
     return Equation("newton", why, -stay, 1.0, found)
 
 
-def influence(leaving: Leaving, rows: int, why: str, found: float) -> Equation:
+def influence(leaving: Leaving, rows: int, why: str, found: float | None) -> Equation:
     """Return the step for a converged model: from those who leave, over those who stay."""
     return Equation("influence", why, leaving.weighted, leaving.rows / rows, found)
 

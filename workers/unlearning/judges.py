@@ -61,8 +61,11 @@ def by_clients(
     config: LocalConfig,
     *,
     timeout: float = 0.0,
+    share: float = 1.0,
 ) -> Judge:
     """Return the judge that asks clients who stay, weighted by their rows.
+
+    share: of each one's rows, the same ones for every model.
 
     They are asked to evaluate: a forward pass, no tensor comes back. All of them must
     answer, or two models would be judged by different rows: the judge raises
@@ -73,7 +76,7 @@ def by_clients(
 
     def judge(weights: Weights) -> Judged:
         tasks = make_tasks(
-            network, weights, rows, config, round=1, seed=0, operation="evaluate"
+            network, weights, rows, config, round=1, seed=0, operation="evaluate", share=share
         )
         found = collect(tasks, engine, rows=rows, min_clients=0, timeout=timeout)
         if any(fault.reason != "not-finite" for fault in found.faults):

@@ -34,8 +34,9 @@ from workers.unlearning.base import (
     UnmetNeedError,
     check_needs,
 )
-from workers.unlearning.guard import StepGuard, take_step
-from workers.unlearning.recovery import Recovery, Step, step_and_recover
+from workers.unlearning.cycles import Cycles, step_in_cycles
+from workers.unlearning.guard import Ceiling, StepGuard, take_step
+from workers.unlearning.recovery import Recovery, Step
 
 Mode = Literal["special", "regular"]
 UNLEARNING_RATE: Mapping[Mode, float] = {"special": 2.0, "regular": 20.0}  # appendix A
@@ -50,7 +51,8 @@ class Puf:
     """PUF with its settings: η_u, η_r (Regular only), E_u local epochs of the targets.
 
     With a guard η_u is the largest that is tried, None: 16 times the paper's. Without one
-    it is the step, None: the paper's 2 (Special) or 20 (Regular).
+    it is the step, None: the paper's 2 (Special) or 20 (Regular). cycles: so many steps, each
+    with its recovery; the paper's is one.
     Raises RefusedError for a value out of range.
     """
 
@@ -61,6 +63,7 @@ class Puf:
     guard: StepGuard | None = field(default_factory=StepGuard)
     recovery: Recovery = field(default_factory=Recovery)
     weighting: Literal["rows", "as-printed"] = "rows"
+    cycles: int = 1
 
     def __post_init__(self) -> None:
         if self.mode not in UNLEARNING_RATE:
@@ -72,6 +75,7 @@ class Puf:
         if not (isfinite(self.retained_rate) and self.retained_rate >= 0):
             raise RefusedError("retained_rate: must be a number, 0 or more")
         LocalConfig(epochs=self.epochs)  # refuses what is no number of epochs
+        Cycles(self.cycles, self.guard, self.recovery)
 
     @property
     def asked(self) -> float:
@@ -105,9 +109,10 @@ class Puf:
         """
         check_needs(self.needs, case)
         spelled = f"{self.id}/{self.version} {self!r}"
-        return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
+        cycles = Cycles(self.cycles, self.guard, self.recovery)
+        return step_in_cycles(case, spelled, self._step, cycles, hooks)
 
-    def _step(self, case: Case) -> Step:
+    def _step(self, case: Case, ceiling: Ceiling | None) -> Step:
         assert case.targets is not None  # check_needs
         left = _ask(case, case.targets, list(case.targets.rows), self.epochs)
         if left.faults:
@@ -131,6 +136,7 @@ class Puf:
             self.asked,
             judge=case.validation,
             guard=self.guard,
+            ceiling=ceiling,
         )
         notes = {"puf.weighting": self.weighting, **stepped.notes()}
         if stay is not None and stay.faults:

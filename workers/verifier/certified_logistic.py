@@ -1,7 +1,7 @@
 """The verifier of `certified-approximate` for logistic heads.
 
 1 model-file    2 data    3 retained-set    4 purge    5 gradient-bound
-6 noise    7 budget (both where the claim has noise)
+noise    budget (both where the claim has noise)    registration    rows-before
 
 No solver is believed and no optimum computed: the gradient of the registered objective is
 evaluated at the published weights over the retained rows, and strong convexity does the
@@ -28,7 +28,7 @@ from workers.verifier.certified_logistic_noise import (
     check_budget,
     check_noise,
 )
-from workers.verifier.digests import check_digests
+from workers.verifier.digests import check_digests, check_pairs
 from workers.verifier.exact_retrained import DATA
 from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.retention import check_retention
@@ -45,7 +45,10 @@ class LogisticClaim:
     claimed_data and data: hex SHA-256 of them, as the method says and as they are stored.
     bias (c,), weight (c, p) float32: read from the file of file_digest. penalty: λ of the
     registration, per row, on all weights; tolerance: the registered bound of ‖θ - θ*‖ / ‖θ‖;
-    bound: what is claimed of ‖θ - θ*‖.
+    bound: what is claimed of ‖θ - θ*‖. registration: digests of the model's registration, as
+    logged and as it is: penalty, tolerance and noise are in it. rows_before: digests of all
+    rows of the version before, as published, and of those that are stored with those that
+    went.
     """
 
     retained_set: RetainedSetClaim
@@ -61,6 +64,8 @@ class LogisticClaim:
     penalty: float
     bound: float
     tolerance: float
+    registration: tuple[str, str]
+    rows_before: tuple[str, str]
     noise: NoiseClaim | None = None
 
 
@@ -189,6 +194,8 @@ class CertifiedLogisticVerifier:
                 guarded(*NOISE, lambda: _check_noise(claim, noise)),
                 guarded(*BUDGET, lambda: _check_budget(claim, noise)),
             ]
+        pairs = {"registration": claim.registration, "rows-before": claim.rows_before}
+        judgements += check_pairs(pairs)
         return report_of(numbered(judgements))
 
 

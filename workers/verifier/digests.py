@@ -8,6 +8,7 @@ from workers.verifier.guard import guarded
 from workers.verifier.model_file import SHA256
 
 PAIRS = {
+    "registration": "the model is registered as the log was told before its first version",
     "rows-before": "the rows stored and those that went are those of the version before",
     "rows-after": "the rows of the published version are those stored",
     "model-before": "the model that was tested before is the one published before",

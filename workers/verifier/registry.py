@@ -1,22 +1,24 @@
 """Verifiers by the guarantee class they judge."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from workers.errors import RefusedError
 from workers.verifier import (
     certified_approximate,
+    certified_logistic,
     empirical,
     exact,
     exact_retrained,
     numerically_exact,
 )
 from workers.verifier.base import Check, ExactClaim, Report, Verifier
+from workers.verifier.certified_logistic import LogisticClaim
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.exact_retrained import RetrainedClaim
 
-Claim = ExactClaim | EmpiricalClaim | RetrainedClaim
-_Claim = TypeVar("_Claim", ExactClaim, EmpiricalClaim, RetrainedClaim)
+Claim = ExactClaim | EmpiricalClaim | LogisticClaim | RetrainedClaim
+_Claim = TypeVar("_Claim", ExactClaim, EmpiricalClaim, LogisticClaim, RetrainedClaim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,38 @@ class Registered(Generic[_Claim]):
         return Report("FAIL", (Check(1, "claim", value, None, f"of {self.id}", False),))
 
 
+@dataclass(frozen=True, slots=True)
+class ByKind:
+    """Verifiers of one class for several kinds of model: the kind of claim says which judges.
+
+    They share a version: a change of either is one of the class.
+    """
+
+    members: tuple[Registered[Any], ...]
+
+    @property
+    def id(self) -> str:
+        """The name certificates carry."""
+        return self.members[0].id
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same claim may get another verdict."""
+        return self.members[0].version
+
+    def verify(self, claim: Claim) -> Report:
+        """Return the verdict; a claim of another class has failed. Never raises."""
+        fitting = [one for one in self.members if isinstance(claim, one.kind)]
+        return (fitting or self.members)[0].verify(claim)
+
+
 _VERIFIERS: dict[str, Verifier[Claim]] = {
-    certified_approximate.VERIFIER.id: Registered(ExactClaim, certified_approximate.VERIFIER),
+    certified_approximate.VERIFIER.id: ByKind(
+        (
+            Registered(ExactClaim, certified_approximate.VERIFIER),
+            Registered(LogisticClaim, certified_logistic.VERIFIER),
+        )
+    ),
     empirical.VERIFIER.id: Registered(EmpiricalClaim, empirical.VERIFIER),
     exact.VERIFIER.id: Registered(ExactClaim, exact.VERIFIER),
     exact_retrained.VERIFIER.id: Registered(RetrainedClaim, exact_retrained.VERIFIER),

@@ -51,6 +51,13 @@ def half():
     "Miss what the base install has."
     raise ModuleNotFoundError("No module named 'httpx2._x'", name="httpx2._x")
 
+@click.command()
+def recheck():
+    "Import numerics when run."
+    raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
+
+from app.cli.certificate import certificate
+
 no_command = 3
 """
 
@@ -68,6 +75,12 @@ serve = lethe_test_server:serve
 worker = lethe_test_server:worker
 demo = lethe_test_server:demo
 tuned = lethe_test_scipy:tuned
+certificate = lethe_test_commands:certificate
+
+[lethe.test_certificate_commands]
+hello = lethe_test_commands:hello
+recheck = lethe_test_commands:recheck
+verify = lethe_test_commands:hello
 """
 
 
@@ -86,6 +99,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(cli, "GROUP", "lethe.test_commands")
+    monkeypatch.setattr(cli, "CERTIFICATE_GROUP", "lethe.test_certificate_commands")
     return tmp_path
 
 
@@ -131,6 +145,7 @@ MISSING = [
     (["demo"], "fastapi_that_is_not_installed", "demo"),
     (["tuned"], "sklearn", "demo"),
     (["late"], "celery_that_is_not_installed", "server"),
+    (["certificate", "recheck"], "scipy", "recheck"),
 ]
 
 
@@ -186,6 +201,15 @@ def test_an_unknown_subcommand_is_a_usage_error(installed: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_certificate_has_commands_of_its_own_and_of_entry_points(installed: Path) -> None:
+    assert invoke("certificate", "hello", "you").output == "hello you\n"
+    result = invoke("certificate", "--help")
+    names = re.findall(r"(?m)^  ([a-z]+) ", result.output)
+    assert names == ["get", "hello", "recheck", "show", "verify"]
+    # Nobody replaces one of its own by installing another of that name.
+    assert "Say a word" not in invoke("certificate", "verify", "--help").output
+
+
 def test_the_version_is_printed(tmp_path: Path) -> None:
     info = tmp_path / "lethe-9.8.7.dist-info"
     info.mkdir()
@@ -223,7 +247,8 @@ def test_a_subcommand_imports_nothing_of_the_others(installed: Path) -> None:
 
 
 PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
-DECLARED = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["lethe.commands"]
+POINTS_OF = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]
+DECLARED = {**POINTS_OF[cli.GROUP], **POINTS_OF[cli.CERTIFICATE_GROUP]}
 
 
 @pytest.mark.parametrize("name", DECLARED)

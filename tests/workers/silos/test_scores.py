@@ -137,7 +137,8 @@ def test_the_sample_is_drawn_by_the_seed_and_has_its_size() -> None:
 def test_scores_are_asked_of_the_sampled_rows_alone() -> None:
     (one, *_) = GOOD.clients
     first, second = sorted(rank(bytes.fromhex(TASK.seed), c) for c in one.commitments[:2])
-    assert one.sampled(TASK) == 2
-    assert one.sampled(replace(TASK, limit=first)) == 1
-    assert one.sampled(replace(TASK, limit="0" * 64)) == 0
+    ranks = {rank(bytes.fromhex(TASK.seed), c): n for n, c in enumerate(one.commitments[:2])}
+    assert one.asked("sample", TASK) == one.training
+    assert one.asked("sample", replace(TASK, limit=first)) == (one.training[ranks[first]],)
+    assert one.asked("sample", replace(TASK, limit="0" * 64)) == ()
     assert first != second

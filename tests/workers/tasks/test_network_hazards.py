@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from models import Certificate, Model
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.tasks import networks
+from tests.workers.tasks.rechecking import download, rechecked
 from workers.fedavg.base import Work
 from workers.networks.files import decode_weights, encode_weights
 from workers.networks.weights import initial_weights
@@ -275,7 +277,7 @@ def never_seen(case: Case) -> Any:
 
 
 def test_what_forgot_and_can_show_it_is_certified_as_approximate(
-    installation: Installation, monkeypatch: Patch
+    installation: Installation, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     register_memorising(installation)
     by_method(monkeypatch, never_seen, "empirical-approximate")
@@ -290,14 +292,27 @@ def test_what_forgot_and_can_show_it_is_certified_as_approximate(
     assert named["rows-before"].passed
     assert named["model-before"].passed
     installation.check()
+    # A second party reaches the same verdict, from what the certificate names alone.
+    download(installation, request_id, tmp_path)
+    (tmp_path / "model").write_bytes(networks.published(installation))
+    given = ["--scores", str(tmp_path / "scores"), "--model", str(tmp_path / "model")]
+    again = rechecked(tmp_path, *given)
+    assert again["result"] == "AGREES"
+    unseen = {line["name"] for line in again["lines"] if line["status"] == "not recomputed"}
+    assert {name.partition(" ")[2] for name in unseen} == {"purge", "model-before", "document"}
 
 
-def test_what_did_nothing_is_refuted(installation: Installation) -> None:
+def test_what_did_nothing_is_refuted(installation: Installation, tmp_path: Path) -> None:
     register_memorising(installation)
     request_id = networks.erase(installation, networks.some(*ERASED), method="natural")
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
     assert found.method.parameters["climb"].startswith("natural: FAIL (")
+    download(installation, request_id, tmp_path)
+    again = rechecked(tmp_path, "--scores", str(tmp_path / "climb.scores"))
+    assert [line["status"] for line in again["lines"] if line["name"] == "rung before"] == [
+        "same"
+    ]
 
 
 def test_rows_that_never_were_cannot_be_tested_in_place_of_those_that_went(

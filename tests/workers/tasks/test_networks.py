@@ -122,13 +122,16 @@ def test_a_contribution_trains_anew_with_all_rows(installation: Installation) ->
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_nothing_that_saw_the_erased_rows_is_left_to_read(installation: Installation) -> None:
+def test_nothing_that_saw_the_erased_rows_but_their_scores_is_left_to_read(
+    installation: Installation,
+) -> None:
     networks.register(installation)
     networks.erase(installation, networks.whole("c1"))
     with Session(installation.services.engine) as session:
         found = session.exec(select(Artifact)).all()
         readable = sorted(a.kind for a in found if a.wrapped_key is not None)
-    assert readable == ["evidence", "head", "state"]
+    # Of the erased rows, scores hold what two models said to them, and salted digests.
+    assert readable == ["evidence", "head", "scores", "state"]
     assert all(job.checkpoint_id is None for job in networks.jobs(installation))
 
 
@@ -179,8 +182,7 @@ def test_every_method_runs_from_a_request(installation: Installation) -> None:
 
 
 def test_the_names_that_the_api_knows_are_those_there_are() -> None:
-    # Certified removal is not offered yet: nothing here keeps its noise or its budget.
-    assert sorted(NETWORK) == sorted(set(unlearning.known()) - {"certified-newton"})
+    assert sorted(NETWORK) == sorted(unlearning.known())
     named = NetworkChoice.model_json_schema()["properties"]["id"]["enum"]
     assert sorted(named) == list(architectures.known())
     attacks = VerificationTerms.model_json_schema()["properties"]["attacks"]["items"]["enum"]

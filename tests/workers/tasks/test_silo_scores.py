@@ -5,6 +5,7 @@ Only the judgement goes to silos here; trainings over them are in test_network_s
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from models import Artifact, Subject
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation
 from tests.workers.tasks import networks, test_network_hazards
+from tests.workers.tasks.rechecking import download, rechecked
 from workers.errors import RefusedError
 from workers.silos import keys
 from workers.silos.answer import Score
@@ -27,7 +29,10 @@ from workers.tasks import network_before, network_empirical, network_scores
 from workers.tasks.case import Judged
 from workers.tasks.input_blocks import InputBlock
 from workers.tasks.network_rows import client_rows
+from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.scores_file import decode_scores, encode_scores
+from workers.verifier.silos import SilosClaim
 
 Patch = pytest.MonkeyPatch
 Change = Callable[[ClientScores], ClientScores]
@@ -81,9 +86,10 @@ def judged_by(patch: Patch, run: Callable[[Judgement], Judged | None]) -> list[J
             raise RefusedError("planted")
         return judged
 
-    def claim(*arguments: Any) -> EmpiricalClaim:
-        made[-1].claims.append(claim_of(*arguments))
-        return made[-1].claims[-1]
+    def claim(*arguments: Any) -> tuple[EmpiricalClaim, CommittedRows]:
+        found = claim_of(*arguments)
+        made[-1].claims.append(found[0])
+        return found
 
     patch.setattr(network_empirical, "_judge", instead)
     patch.setattr(network_empirical, "_claim", claim)
@@ -97,8 +103,16 @@ def equal(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
+def rung_before(installation: Installation, request_id: str, directory: Path) -> list[str]:
+    """Return how the verdict before a climb compares with the one computed from its scores."""
+    download(installation, request_id, directory)
+    found = rechecked(directory, "--scores", str(directory / "climb.scores"))
+    assert found["result"] == "DIGESTS-ONLY"  # a retraining is certified
+    return [line["status"] for line in found["lines"] if line["name"] == "rung before"]
+
+
 def test_the_verdict_is_that_of_one_process_bit_for_bit(
-    installation: Installation, monkeypatch: Patch
+    installation: Installation, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     assert {silo_of(client, 2) for client in ("c0", "c1")} == {0, 1}
     # With fewer features nothing is memorised, and all is measured all the same.
@@ -129,6 +143,14 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     pinned = [keys.public_key(installation.settings, silo) for silo in range(2)]
     assert signed == {str(k): fingerprint(key) for k, key in enumerate(pinned) if key}
     assert networks.request(installation, request_id).state == "certified"
+    # The scores that are kept are the same too, and say which committed rows they are of.
+    claim, tied = decode_scores(over.scores)
+    assert claim.silos == SilosClaim(2, 2, {})
+    assert encode_scores(replace(claim, silos=None), tied) == alone.scores
+    assert problem_with(claim, tied) is None
+    assert len(tied.retained) > 100
+    assert (tied.before, tied.after) == (claim.rows_before[0], claim.rows_after[0])
+    assert rung_before(installation, request_id, tmp_path) == ["same"]
     assert not {"c0", "c1"} & set(map(str, there.pool_clients))
 
 
@@ -171,7 +193,7 @@ def test_the_judge_opens_no_rows_and_a_silo_those_of_its_clients(
 
 @pytest.mark.parametrize("there", [0, 1])
 def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained_for(
-    installation: Installation, monkeypatch: Patch, there: int
+    installation: Installation, monkeypatch: Patch, tmp_path: Path, there: int
 ) -> None:
     def away(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
         if task.silo >= there:
@@ -188,7 +210,8 @@ def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained
     assert f"silos-answered: {there} of 2 silos; an error at the silo: {2 - there}" in said
     with Session(installation.services.engine) as session:
         kinds = {a.kind for a in session.exec(select(Artifact)) if a.wrapped_key is not None}
-    assert kinds == {"evidence", "head", "state"}
+    assert kinds == {"evidence", "head", "scores", "state"}
+    assert rung_before(installation, request_id, tmp_path) == ["same"]
 
 
 def another_row(one: ClientScores) -> ClientScores:

@@ -16,6 +16,7 @@ from workers.fedavg.evaluate import evaluate
 from workers.fedavg.in_process import InProcess
 from workers.networks.weights import Weights
 from workers.unlearning.guard import (
+    Ceiling,
     NoSafeStepError,
     StepGuard,
     along,
@@ -106,6 +107,41 @@ def test_without_a_guard_the_step_is_the_one_asked_for() -> None:
         take_step(line, 10.0, judge=None, guard=StepGuard())
 
 
+class Square:
+    """The loss 0.1 + w² on the rows that go."""
+
+    def __call__(self, weights: Weights) -> Judged:
+        return Judged(0.1 + float(weights["w"]) ** 2, Work(flops=3))
+
+
+def test_a_ceiling_ends_the_step_where_the_rows_that_go_are_forgotten() -> None:
+    judge, guard = Parabola(), StepGuard(rise=50.0, shrink=0.5, forget=2.0)
+    ceiling = Ceiling(Square(), 2.0)
+    stepped = guarded_step(line, 10.0, judge=judge, guard=guard, ceiling=ceiling)
+    assert stepped.step == 1.25  # 0.1 + 2.5² > 2 >= 0.1 + 1.25²
+    assert judge.asked == [0, 1.25]  # what is over the ceiling is shown to nobody who stays
+    assert stepped.work.flops == 2 * 10 + 5 * 3
+    notes = stepped.notes()
+    assert notes["step.guard"] == "retained-validation-loss, forget-loss"
+    assert (notes["step.forget-before"], notes["step.forget-after"]) == ("0.1", "1.6625")
+    assert notes["step.tried"].split()[0] == "10:inf/100.1"
+    tight = replace(guard, rise=0.5)  # both must hold
+    stepped = guarded_step(line, 10.0, judge=Parabola(), guard=tight, ceiling=ceiling)
+    assert stepped.step == 0.625
+    with pytest.raises(RefusedError, match="leave `forget` out"):
+        take_step(line, 1.0, judge=Parabola(), guard=guard)
+
+
+@pytest.mark.parametrize("loss", [2.0, 7.0, math.nan, math.inf])
+def test_what_is_forgotten_before_the_step_needs_none(loss: float) -> None:
+    ceiling = Ceiling(lambda _: Judged(loss, Work()), 2.0)
+    guard = StepGuard(forget=2.0)
+    stepped = guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=ceiling)
+    assert (stepped.step, stepped.trials, float(stepped.weights["w"])) == (0.0, (), 0.0)
+    assert stepped.notes()["step.used"] == "0"
+    assert stepped.notes()["step.loss-after"] == "1"
+
+
 def test_along_is_a_line_through_the_weights() -> None:
     direction = {"w": torch.tensor([2.0])}
     at = along({"w": torch.tensor([1.0])}, direction)
@@ -114,7 +150,8 @@ def test_along_is_a_line_through_the_weights() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"rise": -1}, {"rise": math.nan}, {"shrink": 1}, {"shrink": 0}, {"trials": 0}, {"trials": 1.5}],
+    [{"rise": -1}, {"rise": math.nan}, {"shrink": 1}, {"shrink": 0}, {"trials": 0}, {"trials": 1.5},
+     {"forget": 0}, {"forget": math.inf}],
 )  # fmt: skip
 def test_odd_guards_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(RefusedError, match=next(iter(fields))):

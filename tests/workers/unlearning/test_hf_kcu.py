@@ -153,6 +153,26 @@ def test_targets_that_are_gone_are_not_needed() -> None:
         PRINTED.run(gone)
 
 
+def test_the_drift_can_be_skipped_and_nobody_who_stays_is_asked_for_a_gradient() -> None:
+    asked: set[str] = set()
+
+    def note(task: RoundTask, update: ClientUpdate) -> ClientUpdate:
+        asked.add(task.operation)
+        return update
+
+    listening, _ = spoil(case_of("ben"), note)
+    skipping = replace(EXACT, form="influence", drift="skip")
+    found = skipping.direction(listening)
+    assert (found.form, found.drift) == ("influence", None)
+    assert "gradient" not in asked
+    assert asked
+    known = replace(EXACT, form="influence").direction(listening)
+    assert "gradient" in asked
+    assert torch.equal(found.delta, known.delta)
+    with pytest.raises(RefusedError, match="drift"):
+        HfKcu(drift="skip")
+
+
 def test_the_guard_shortens_a_step_that_harms() -> None:
     rows = client_data(60, 9)
     wrong = ClientData(rows.inputs, (rows.targets + 1) % 3)  # each better model is worse here

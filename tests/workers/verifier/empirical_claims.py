@@ -8,6 +8,7 @@ import numpy as np
 from tests.workers.verifier.claims import commitment
 from workers.arrays import Matrix
 from workers.verifier.base import Probe, PurgeClaim, RetainedSetClaim
+from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.policy import USUAL, Policy, digest
 from workers.verifier.retained_set import merkle_root
@@ -101,6 +102,19 @@ def answers(
     change = rng.normal(scale=0.3, size=base.shape) if gains[0] != gains[1] else 0.0
     after = base + change + gains[1] * own + noise * rng.normal(size=base.shape)
     return labels, before, after
+
+
+def committed(claim: EmpiricalClaim) -> CommittedRows:
+    """Return digests of made-up rows that the claim's scores are of."""
+    forget, pool, retained = (
+        [hashlib.sha256(f"{side} {row}".encode()).digest() for row in range(len(labels))]
+        for side, labels in (
+            ("forget", claim.forget_labels),
+            ("pool", claim.pool_labels),
+            ("retained", claim.retained_labels),
+        )
+    )
+    return CommittedRows([*pool, *retained], forget, forget, pool, retained)
 
 
 def noop(claim: EmpiricalClaim) -> EmpiricalClaim:

@@ -106,6 +106,8 @@ def logistic_claim(theta: Array = CENTRE, **changes: Any) -> LogisticClaim:
         penalty=PENALTY,
         bound=1e-4,
         tolerance=2.0**-7,
+        registration=("34" * 32, "34" * 32),
+        rows_before=("56" * 32, "56" * 32),
     )
     return replace(claim, **changes)
 

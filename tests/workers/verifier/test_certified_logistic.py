@@ -34,12 +34,13 @@ def judge(claim: LogisticClaim) -> list[int]:
 
 
 def test_true_claims_pass() -> None:
-    names = ["model-file", "data", "retained-set", "purge", "gradient-bound", "noise", "budget"]
-    for claim, count in ((logistic_claim(), 5), (noisy_claim(), 7)):
+    common = ["model-file", "data", "retained-set", "purge", "gradient-bound"]
+    more = ["registration", "rows-before"]
+    for claim, noise in ((logistic_claim(), []), (noisy_claim(), ["noise", "budget"])):
         report = VERIFIER.verify(claim)
         assert failed(report) == []
         found = [(check.number, check.name) for check in report.checks]
-        assert found == list(enumerate(names, 1))[:count]
+        assert found == list(enumerate([*common, *noise, *more], 1))
     low, high = VERIFIER.verify(logistic_claim()).checks[4].interval or ("", "")
     assert low == "0"
     assert 0 < float(high) < 1e-5
@@ -154,6 +155,10 @@ CLAIMS: list[tuple[dict[str, Any], list[int]]] = [
     ({"tolerance": 1e-3}, [5]),
     ({"tolerance": 1.0}, [5, 6, 7]),
     ({"noise": "none"}, [5, 6, 7]),
+    ({"registration": ("", "34" * 32)}, [8]),
+    ({"registration": ("34" * 32, "35" * 32)}, [8]),
+    ({"rows_before": ("56" * 32, "57" * 32)}, [9]),
+    ({"rows_before": None}, [9]),
 ]
 NOISES: list[tuple[dict[str, Any], list[int]]] = [
     ({"sigma": 0.011}, [6]),

@@ -3,7 +3,8 @@
 Such a step ends where it ends. How far that is from the optimum of those who stay can be
 told all the same, and where it is within the registered tolerance the result is certified
 as if it had been made for it. Without noise nothing of (ε, δ) is claimed: HF-KCU's Theorem 7
-(a bound in total variation) does not hold for a deterministic step.
+(a bound in total variation) does not hold for a deterministic step. With noise it is a centre
+like any other.
 """
 
 from dataclasses import replace
@@ -11,8 +12,9 @@ from dataclasses import replace
 from workers.fedavg.seeds import derive
 from workers.networks.weights import norm
 from workers.unlearning.base import Case, Unlearned
-from workers.unlearning.certified.method import TOLERANCE
+from workers.unlearning.certified.method import TOLERANCE, CertifiedNewton
 from workers.unlearning.certified.objective import NotConvexError, measure, penalty_of
+from workers.unlearning.certified.release import Release
 from workers.unlearning.hf_kcu_products import Asking, NobodyAnsweredError
 
 
@@ -26,13 +28,7 @@ def with_bound(
     """
     try:
         penalty = penalty_of(case)
-        asking = Asking(
-            case.network,
-            found.weights,
-            case.config.local,
-            derive(case.config.seed, "certified-bound", case.config.rounds),
-            case.config.timeout,
-        )
+        asking = _asking(case, found)
         gradient = measure(asking, case.retained, penalty, row_norm)
     except (NotConvexError, NobodyAnsweredError):
         return found
@@ -48,5 +44,28 @@ def with_bound(
     made = replace(found, work=found.work + asking.work, notes=notes)
     if not bound <= tolerance * length:
         return made
-    # base.Claim does not list it
-    return replace(made, claim="certified-approximate")  # type: ignore[arg-type]
+    return replace(made, claim="certified-approximate")
+
+
+def with_noise(case: Case, found: Unlearned, method: CertifiedNewton, key: bytes) -> Release:
+    """Return `found` as the centre of a release with noise, as `method` is registered for it.
+
+    What the other method says of its step is left out: it is said of the rows, without noise.
+    Raises NotConvexError, NobodyAnsweredError, BudgetSpentError, LooseResidualError,
+    LooseBoundError.
+    """
+    method.check(case, key)
+    penalty, asking = penalty_of(case), _asking(case, found)
+    gradient = measure(asking, case.retained, penalty, method.row_norm)
+    made = method.around(case, asking, found.weights, gradient, key, {})
+    return replace(made, work=found.work + made.work)
+
+
+def _asking(case: Case, found: Unlearned) -> Asking:
+    return Asking(
+        case.network,
+        found.weights,
+        case.config.local,
+        derive(case.config.seed, "certified-bound", case.config.rounds),
+        case.config.timeout,
+    )

@@ -14,6 +14,7 @@ drawn after r is known and does not depend on it: why that matters, and why the 
 in the objective as in the paper, is in docs/adr/0019.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import frexp, ldexp
 from time import perf_counter
@@ -26,7 +27,7 @@ from workers.unlearning.base import Case, Hooks, Need, Tick, Unlearned
 from workers.unlearning.certified.budget import Budget
 from workers.unlearning.certified.newton import Reached, minimise
 from workers.unlearning.certified.noise import commitment, new_key
-from workers.unlearning.certified.objective import measure, penalty_of
+from workers.unlearning.certified.objective import Gradient, measure, penalty_of
 from workers.unlearning.certified.release import Release, noisy
 from workers.unlearning.hf_kcu_products import Asking
 from workers.unlearning.recovery import pin_of
@@ -72,7 +73,7 @@ class CertifiedNewton:
         if type(self.before) is not int or self.before < 0:
             raise RefusedError("before: must be an integer, 0 or more")
         if self.sigma != 0:
-            self._budget()
+            _ = self.budget
 
     @property
     def id(self) -> str:
@@ -89,7 +90,9 @@ class CertifiedNewton:
         """Nothing of those who leave: only that everybody who stays answers."""
         return frozenset()
 
-    def _budget(self) -> Budget:
+    @property
+    def budget(self) -> Budget:
+        """What the noise is registered for. Raises RefusedError where there is none."""
         return Budget(self.sigma, self.epsilon, self.delta, self.releases)
 
     def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
@@ -99,23 +102,23 @@ class CertifiedNewton:
         LooseBoundError, BreakdownError, CheckpointError for a foreign `resume`; the model is
         then as it was.
         """
+        release = self.released(case, new_key() if self.sigma else None, hooks)
+        return Unlearned(release.weights, release.work, "certified-approximate", release.notes)
+
+    def released(self, case: Case, key: bytes | None, hooks: Hooks | None = None) -> Release:
+        """Return the release, saved before it is told of. Raises as `run`."""
         hooks = hooks or Hooks()
         pin = pin_of(case, f"{self.id}/{self.version} {self!r}")
         if hooks.resume is not None:
             # Never a second draw: of two noises for one centre the mean would have less.
             release = Release.decode(hooks.resume, case.network, pin)
         else:
-            release = self.release(case, new_key() if self.sigma else None)
+            release = self.release(case, key)
             if hooks.save is not None:
                 hooks.save(release.encode(pin))
         if hooks.tell is not None:
             hooks.tell(Tick("step", 1, 1))
-        return Unlearned(
-            release.weights,
-            release.work,
-            "certified-approximate",  # type: ignore[arg-type]  # base.Claim does not list it
-            release.notes,
-        )
+        return release
 
     def release(self, case: Case, key: bytes | None) -> Release:
         """Return what is published and what is not; key: 32 bytes iff sigma > 0.
@@ -126,12 +129,7 @@ class CertifiedNewton:
         """
         started = perf_counter()
         penalty = penalty_of(case)
-        if (key is None) != (self.sigma == 0):
-            raise RefusedError("there is a noise key exactly where sigma is above 0")
-        if key is not None and not case.data:
-            raise RefusedError("noise is drawn for rows: give the digest of those who stay")
-        if key is not None:
-            self._budget().spend(self.before, 0.0)  # before anybody works for nothing
+        self.check(case, key)
         asking = Asking(
             case.network,
             case.weights,
@@ -147,15 +145,44 @@ class CertifiedNewton:
             steps=self.steps,
             iterations=self.iterations,
         )
-        residual = reached.gradient.distance(penalty)
-        weights, bound = reached.weights, residual
-        notes = _notes(reached, penalty, residual)
+        notes = _notes(reached, penalty, reached.gradient.distance(penalty))
+        made = self.around(case, asking, reached.weights, reached.gradient, key, notes)
+        return replace(made, work=replace(made.work, seconds=perf_counter() - started))
+
+    def check(self, case: Case, key: bytes | None) -> None:
+        """Check, before anybody works for nothing, that a release could be made.
+
+        Raises BudgetSpentError, RefusedError for a key or data out of place.
+        """
+        if (key is None) != (self.sigma == 0):
+            raise RefusedError("there is a noise key exactly where sigma is above 0")
+        if key is not None and not case.data:
+            raise RefusedError("noise is drawn for rows: give the digest of those who stay")
         if key is not None:
-            budget = self._budget()
-            budget.spend(self.before, residual)
-            weights = noisy(case.network, reached.weights, key, case.data, self.sigma)
-            bound = self._bound_across(case, asking, reached, weights, residual)
-            notes = _noise_notes(self, budget, penalty, bound, commitment(key))
+            self.budget.spend(self.before, 0.0)
+
+    def around(
+        self,
+        case: Case,
+        asking: Asking,
+        centre: Weights,
+        gradient: Gradient,
+        key: bytes | None,
+        notes: Mapping[str, str],
+    ) -> Release:
+        """Return the release of a centre that was reached somehow, `gradient` measured there.
+
+        notes are of the rows, and are left out beside noise. Raises LooseBoundError,
+        LooseResidualError, BudgetSpentError.
+        """
+        penalty = penalty_of(case)
+        residual = gradient.distance(penalty)
+        weights, bound = centre, residual
+        if key is not None:
+            self.budget.spend(self.before, residual)
+            weights = noisy(case.network, centre, key, case.data, self.sigma)
+            bound = self._bound_across(case, asking, centre, weights, residual)
+            notes = _noise_notes(self, penalty, bound, commitment(key))
         length = norm(weights)
         if not bound <= self.tolerance * length:
             raise LooseBoundError(
@@ -165,11 +192,11 @@ class CertifiedNewton:
             )
         return Release(
             weights=weights,
-            centre=reached.weights,
+            centre=centre,
             key=key,
             residual=residual,
             bound=bound,
-            work=replace(asking.work, seconds=perf_counter() - started),
+            work=asking.work,
             notes={**facts_of(case.retained.engine, case.config.local), **notes},
         )
 
@@ -177,7 +204,7 @@ class CertifiedNewton:
         self,
         case: Case,
         asking: Asking,
-        reached: Reached,
+        centre: Weights,
         weights: Weights,
         residual: float,
     ) -> float:
@@ -185,7 +212,7 @@ class CertifiedNewton:
         penalty = penalty_of(case)
         asking.weights = weights
         there = measure(asking, case.retained, penalty, self.row_norm).distance(penalty)
-        across = norm(difference(weights, reached.weights)) + residual
+        across = norm(difference(weights, centre)) + residual
         return power_above(min(there, across * (1 + 2.0**-20)))
 
 
@@ -212,15 +239,16 @@ def _notes(reached: Reached, penalty: float, residual: float) -> dict[str, str]:
 
 
 def _noise_notes(
-    method: CertifiedNewton, budget: Budget, penalty: float, bound: float, committed: str
+    method: CertifiedNewton, penalty: float, bound: float, committed: str
 ) -> dict[str, str]:
     """Return what may be said beside noisy weights: nothing that only the rows determine."""
+    budget = method.budget
     return {
         "certified.penalty": repr(penalty),
         "certified.bound": repr(bound),
-        "noise.sigma": repr(budget.sigma),
-        "noise.epsilon": repr(budget.epsilon),
-        "noise.delta": repr(budget.delta),
+        "noise.sigma": repr(float(budget.sigma)),
+        "noise.epsilon": repr(float(budget.epsilon)),
+        "noise.delta": repr(float(budget.delta)),
         "noise.release": f"{method.before + 1} of {budget.releases}",
         "noise.allowance": repr(budget.allowance),
         "noise.commitment": committed,

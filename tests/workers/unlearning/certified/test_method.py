@@ -26,7 +26,7 @@ from workers.fedavg.errors import CheckpointError
 from workers.networks.registry import network
 from workers.networks.weights import from_vector, initial_weights, norm, to_vector
 from workers.unlearning.base import Case, Hooks, Side, Unlearned, UnlearningRequest
-from workers.unlearning.certified.bound import with_bound
+from workers.unlearning.certified.bound import with_bound, with_noise
 from workers.unlearning.certified.budget import (
     Budget,
     BudgetSpentError,
@@ -34,7 +34,7 @@ from workers.unlearning.certified.budget import (
 )
 from workers.unlearning.certified.method import CertifiedNewton, LooseBoundError, power_above
 from workers.unlearning.certified.newton import minimise
-from workers.unlearning.certified.noise import commitment
+from workers.unlearning.certified.noise import commitment, gaussian
 from workers.unlearning.certified.objective import NotConvexError
 from workers.unlearning.certified.release import Release
 from workers.unlearning.hf_kcu_products import Asking, NobodyAnsweredError
@@ -207,8 +207,13 @@ def stepped(request: UnlearningRequest) -> tuple[Case, Unlearned]:
     return given, EXACT.run(given)
 
 
-def test_hf_kcu_on_a_logistic_head_gets_the_bound() -> None:
-    of, found = stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
+@pytest.fixture(scope="module")
+def near() -> tuple[Case, Unlearned]:
+    return stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
+
+
+def test_hf_kcu_on_a_logistic_head_gets_the_bound(near: tuple[Case, Unlearned]) -> None:
+    of, found = near
     bounded = with_bound(of, found, row_norm=12.0)
     assert found.claim == "empirical-approximate"
     assert str(bounded.claim) == "certified-approximate"
@@ -219,6 +224,28 @@ def test_hf_kcu_on_a_logistic_head_gets_the_bound() -> None:
     moved = to_vector(found.weights).double().numpy()
     bound = float(bounded.notes["certified.bound"])
     assert np.linalg.norm(moved - best) <= bound < 2.0**-7 * norm(found.weights)
+
+
+def test_hf_kcu_gets_noise_of_the_same_kind_and_says_nothing_of_its_step(
+    near: tuple[Case, Unlearned], noised: Release
+) -> None:
+    of, found = replace(near[0], data=DATA), near[1]
+    wide = replace(NOISY, epsilon=8.0)
+    release = with_noise(of, found, wide, KEY)
+    assert equal(release.centre, found.weights)
+    bound = float(with_bound(of, found, row_norm=12.0).notes["certified.bound"])
+    assert release.residual == bound <= wide.budget.allowance
+    drawn = to_vector(release.weights).double() - to_vector(release.centre).double()
+    assert float((drawn - 0.01 * torch.from_numpy(gaussian(KEY, DATA, 15))).norm()) < 1e-6
+    assert set(release.notes) <= set(noised.notes)
+    assert release.work.steps > found.work.steps
+    for method, kind in (
+        (replace(wide, before=4), BudgetSpentError),
+        (replace(NOISY, sigma=1e-6), LooseResidualError),
+        (replace(wide, tolerance=1e-3), LooseBoundError),
+    ):
+        with pytest.raises(kind):
+            with_noise(of, found, method, KEY)
 
 
 def test_one_step_that_is_not_close_enough_stays_what_it_was() -> None:

@@ -1,0 +1,75 @@
+"""`lethe certificate recheck`: what it prints and how it exits."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from app.errors import LetheError
+from tests.workers.recheck.cases import MODEL, Case, about, certified
+from tests.workers.verifier.empirical_claims import POLICY, noop, simulated
+from workers.cli.recheck import recheck as command
+from workers.verifier.policy import to_document
+
+CASE = certified(*about(simulated(1)))
+
+
+def run(case: Case, directory: Path, *options: object) -> Result:
+    files = {"c.json": case.bundle(), "e.json": case.evidence, "s": case.scores, "m": MODEL}
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    arguments = [directory / "c.json", "--evidence", directory / "e.json", *options]
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def test_the_command_prints_each_line_and_exits_with_0(tmp_path: Path) -> None:
+    policy = tmp_path / "p.json"
+    policy.write_text(json.dumps(to_document(POLICY), indent=2))
+    done = run(CASE, tmp_path, "--scores", tmp_path / "s", "--model", tmp_path / "m", "--policy", policy)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("AGREES  c.json\n")
+    assert "nobody else can try to read" in done.output
+    assert "Signatures were not looked at" in done.output
+    assert "DIFFERS" not in done.output
+
+
+def test_the_command_says_that_only_digests_were_checked(tmp_path: Path) -> None:
+    done = run(CASE, tmp_path)
+    assert done.exit_code == 0
+    assert done.output.startswith("DIGESTS-ONLY")
+    assert "nothing but digests and proofs" in done.output
+
+
+def test_the_command_exits_with_1_if_anything_differs(tmp_path: Path) -> None:
+    claim, rows = about(noop(simulated(1)))
+    honest = certified(claim, rows).said.checks
+    better = tuple(replace(check, passed=True) for check in honest)
+    case = certified(claim, rows, checks=better, result="PASS")
+    given = ["--scores", tmp_path / "s"]
+    done = run(case, tmp_path, *given)
+    assert done.exit_code == 1
+    assert done.output.startswith("DIFFERS  c.json\n")
+    assert "recomputed: FAIL\n" in done.output
+    done = run(case, tmp_path, *given, "--json")
+    assert done.exit_code == 1
+    found = json.loads(done.output)
+    line = next(line for line in found["lines"] if line["name"] == "verdict")
+    assert (line["status"], line["certified"], line["recomputed"]) == (
+        "DIFFERS",
+        "PASS",
+        "FAIL",
+    )
+
+
+def test_a_file_that_is_no_certificate_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("{}")
+    done = CliRunner().invoke(command, [str(path), "--evidence", str(path)])
+    assert isinstance(done.exception, LetheError)  # `lethe` prints it and exits with 2
+
+
+def test_a_policy_that_is_none_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("{}")
+    done = run(CASE, tmp_path, "--policy", tmp_path / "p")
+    assert isinstance(done.exception, LetheError)

@@ -1,0 +1,160 @@
+"""Certificates of simulated verdicts, with the files that belong to them."""
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from app.certificates.evidence import Report as EvidenceReport
+from app.certificates.evidence import build_evidence, evidence_part, scores_part
+from app.certificates.retained import Removal, prove_removal, retained_root
+from app.certificates.shape import read
+from app.certificates.statement import (
+    CheckPart,
+    Guarantee,
+    MethodPart,
+    ModelPart,
+    Predicate,
+    RetainedSet,
+    Scope,
+    SetState,
+    Subject,
+    VerifierPart,
+    VersionPart,
+    build_statement,
+)
+from tests.app.certificates.build import Office, commitments, contents, salts
+from tests.workers.verifier.empirical_claims import committed
+from workers.recheck.files import Given
+from workers.tensor_file import encode_tensors
+from workers.verifier.base import Report, RetainedSetClaim, UpdateClaim
+from workers.verifier.committed_rows import CommittedRows
+from workers.verifier.empirical import VERIFIER
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.scores_file import decode_scores, encode_scores
+
+MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
+BEFORE = sha256(b"the model before").hexdigest()
+# An erasure of two records, and before it in the same update one of 498: reading evidence takes
+# as long as it has records, and as many scored rows as here must have been erased somewhere.
+SALTS = salts(505)
+OTHERS = commitments({name: SALTS[name] for name in list(SALTS)[2:500]})
+ERASED = {name: SALTS[name] for name in list(SALTS)[:2]}
+LEFT = commitments({name: SALTS[name] for name in list(SALTS)[500:]})
+LINK = sorted([*LEFT, *commitments(ERASED)])
+REMOVAL = read(Removal, prove_removal(LINK, ERASED))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A certificate's predicate, its evidence and the scores of its verdict."""
+
+    said: Predicate
+    evidence: bytes
+    scores: bytes
+    model: bytes = MODEL
+
+    def given(self, **changes: Any) -> Given:
+        """Return all the files."""
+        files: dict[str, Any] = {
+            "evidence": self.evidence,
+            "scores": [self.scores],
+            "model": self.model,
+        }
+        return Given(**{**files, **changes})
+
+    def bundle(self) -> bytes:
+        """Return the certificate file."""
+        subject = Subject("small/2", self.said.model.version_after.digest)
+        return Office().seal(build_statement([subject], self.said))
+
+
+def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return a simulated claim as if it were of MODEL, of ERASED and of rows committed to."""
+    before, after = REMOVAL.before, REMOVAL.after
+    every = sorted([*LINK, *OTHERS])
+    update = UpdateClaim(OTHERS, [], retained_root(every), 505, after.root, 5)
+    sets = RetainedSetClaim(
+        LINK, LEFT, commitments(ERASED), before.root, 7, after.root, 5, update
+    )
+    rows = committed(claim)
+    published = sha256(MODEL).hexdigest()
+    found = replace(
+        claim,
+        retained_set=sets,
+        published_digest=published,
+        model=published,
+        rows_before=(rows.before, rows.before),
+        rows_after=(rows.after, rows.after),
+        model_before=(BEFORE, BEFORE),
+    )
+    return found, rows
+
+
+def parts(report: Report) -> tuple[CheckPart, ...]:
+    """Return checks as certificates hold them."""
+    return tuple(
+        CheckPart(c.number, c.name, c.value, c.interval, c.threshold, c.passed)
+        for c in report.checks
+    )
+
+
+def certified(claim: EmpiricalClaim, rows: CommittedRows, **changes: Any) -> Case:
+    """Return the certificate of a verdict by samples; `changes` are of its predicate."""
+    file = encode_scores(claim, rows)
+    report = VERIFIER.verify(decode_scores(file)[0])
+    checks: tuple[CheckPart, ...] = changes.pop("checks", parts(report))
+    listed = scores_part(sha256(file).hexdigest(), certified=True)
+    said, evidence = _issued(checks, report.result, {"policy": claim.policy_digest}, changes)
+    return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
+
+
+def climbed(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> Case:
+    """Return the certificate of a retraining after a rung that was judged by samples."""
+    file = encode_scores(claim, rows)
+    report = VERIFIER.verify(decode_scores(file)[0])
+    failed = "; ".join(f"{c.name}: {c.value}" for c in report.checks if not c.passed)
+    told = {"climb": f"puf-special: {report.result} ({failed})", "policy": claim.policy_digest}
+    published = sha256(MODEL).hexdigest()
+    checks = (
+        CheckPart(1, "model-file", f"sha256 {published}", None, "equal", True),
+        CheckPart(2, "purge", "0 of 3 readable", None, "0 readable", True),
+        CheckPart(3, "re-execution", f"3 of 3 rounds, sha256 {published}", None, "equal", True),
+        CheckPart(4, "rows-before", f"sha256 {rows.before}", None, "equal", True),
+    )
+    promised = Guarantee("exact-retrained", "It was trained again.", {})
+    said, evidence = _issued(checks, "PASS", {**told, **parameters}, {"guarantee": promised})
+    listed = scores_part(sha256(file).hexdigest(), certified=False)
+    return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
+
+
+def _issued(
+    checks: tuple[CheckPart, ...],
+    result: Any,
+    parameters: dict[str, str],
+    changes: dict[str, Any],
+) -> tuple[Predicate, bytes]:
+    rows = parameters.pop("rows", "")
+    verifier = VerifierPart(VERIFIER.id, VERIFIER.version, sha256(b"code").hexdigest())
+    statistics = {"before": rows} if rows else {}
+    removal = prove_removal(LINK, ERASED)
+    report = EvidenceReport(verifier, result, checks, {"policy": parameters["policy"]})
+    evidence = build_evidence(removal, report, statistics)
+    said = replace(
+        contents()[1],
+        model=ModelPart("small", VersionPart(BEFORE), VersionPart(sha256(MODEL).hexdigest())),
+        scope=Scope("sample", 2, REMOVAL.records_root),
+        retained_set=RetainedSet(
+            SetState(REMOVAL.before.root, 7),
+            SetState(REMOVAL.after.root, 5),
+            sha256(evidence).hexdigest(),
+        ),
+        method=MethodPart("puf-special", "1", parameters, sha256(b"m").hexdigest(), {}),
+        guarantee=Guarantee("empirical-approximate", "Tests found nothing.", {}),
+        checks=checks,
+        result=result,
+        evidence=(evidence_part("erasure-evidence", evidence),),
+        verifier=verifier,
+    )
+    return replace(said, **changes), evidence

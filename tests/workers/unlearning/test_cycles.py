@@ -1,0 +1,132 @@
+"""Several steps with their recoveries: as if run one after the other, resumable, guarded."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.workers.fedavg.small import CLIENTS, NETWORK
+from tests.workers.unlearning.small import (
+    TRAINED,
+    VALIDATION,
+    Changed,
+    KilledError,
+    case,
+    equal,
+    killed_after,
+)
+from workers.errors import RefusedError
+from workers.fedavg.base import ClientUpdate
+from workers.fedavg.evaluate import evaluate
+from workers.fedavg.flops import forward_flops
+from workers.unlearning.base import Case, Hooks, Side, TargetError, Tick
+from workers.unlearning.registry import make
+
+GUARD: dict[str, Any] = {"rise": 50.0, "shrink": 0.5, "trials": 30, "forget": 4.0}
+SETTINGS: dict[str, Any] = {"recovery": {"rounds": 2, "epochs": 1.0}, "guard": GUARD}
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "puf-special": SETTINGS,
+    "puf-regular": SETTINGS,
+    "hf-kcu": {**SETTINGS, "form": "influence", "drift": "skip", "curvature_rows": 0.5},
+}
+
+
+def later(given: Case, cycle: int) -> Case:
+    """The case of a later cycle without its weights: the schedule has gone on."""
+    return replace(given, config=replace(given.config, rounds=given.config.rounds + 2 * cycle))
+
+
+@pytest.mark.parametrize("method_id", METHODS)
+def test_cycles_are_the_method_again_on_what_it_gave(method_id: str) -> None:
+    settings = {**METHODS[method_id], "guard": {"rise": 0.5}}
+    found = make(method_id, {**settings, "cycles": 3}).run(case())
+    once = make(method_id, settings)
+    weights, flops = TRAINED, 0
+    for cycle in range(3):
+        part = once.run(replace(later(case(), cycle), weights=weights))
+        weights, flops = part.weights, flops + part.work.flops
+    assert equal(found.weights, weights)
+    assert not equal(found.weights, TRAINED)
+    assert (found.work.flops, found.notes["cycles"]) == (flops, "3")
+    assert len(found.notes["step.used"].split(" | ")) == 3
+
+
+@pytest.mark.parametrize("method_id", METHODS)
+def test_killed_after_any_save_cycles_go_on_to_the_same_bits(method_id: str) -> None:
+    method = make(method_id, {**METHODS[method_id], "cycles": 2})
+    whole: list[bytes] = []
+    once = method.run(case(), Hooks(save=whole.append))
+    assert len(whole) == 6  # two steps, two rounds each
+    for killed in range(1, 7):
+        kept, save = killed_after(killed)
+        with pytest.raises(KilledError):
+            method.run(case(), Hooks(save=save))
+        again = method.run(case(), Hooks(resume=kept[-1]))
+        assert equal(again.weights, once.weights)
+        assert (again.work.flops, again.notes) == (once.work.flops, once.notes)
+
+
+@pytest.mark.parametrize("method_id", METHODS)
+def test_no_step_takes_the_rows_that_go_above_the_ceiling(method_id: str) -> None:
+    """The ceiling is that of the model before the first cycle, whatever recovery makes of it."""
+    found = make(method_id, {**METHODS[method_id], "cycles": 3}).run(case())
+    ceiling = 4.0 * evaluate(NETWORK, TRAINED, VALIDATION).loss
+    reached = [float(part) for part in found.notes["step.forget-after"].split(" | ")]
+    before = [float(part) for part in found.notes["step.forget-before"].split(" | ")]
+    if method_id != "puf-regular":  # where the round of the others comes first
+        known = evaluate(NETWORK, TRAINED, CLIENTS["bert"]).loss
+        assert before[0] == pytest.approx(known, rel=1e-5)
+    for start, end in zip(before, reached, strict=False):
+        assert end <= ceiling + 1e-4 or end == start
+    assert before[0] < reached[0]
+
+
+def test_some_of_the_rows_that_go_are_asked_at_a_share_of_the_price() -> None:
+    asked: list[ClientUpdate] = []
+
+    def note(update: ClientUpdate) -> ClientUpdate:
+        if not update.delta:
+            asked.append(update)
+        return update
+
+    given = case()
+    assert given.targets is not None
+    engine = Changed(given.targets.engine, note)
+    given = replace(given, targets=Side(engine, given.targets.rows))
+    make("puf-special", {**SETTINGS, "guard": {**GUARD, "forget_rows": 5}}).run(given)
+    whole = len(CLIENTS["bert"])
+    assert {update.samples for update in asked} == {whole}
+    assert {update.flops for update in asked} == {5 * forward_flops(NETWORK)}
+    assert asked[0].loss != pytest.approx(evaluate(NETWORK, TRAINED, CLIENTS["bert"]).loss)
+
+
+def test_targets_that_do_not_tell_their_loss_are_named() -> None:
+    given = case()
+    assert given.targets is not None
+    deaf = Changed(given.targets.engine, lambda u: u if u.delta else None)
+    given = replace(given, targets=Side(deaf, given.targets.rows))
+    with pytest.raises(TargetError, match="leave `forget` out"):
+        make("puf-special", SETTINGS).run(given)
+
+
+def test_progress_counts_all_cycles() -> None:
+    ticks: list[Tick] = []
+    method = make("puf-special", {**SETTINGS, "cycles": 2})
+    method.run(case(), Hooks(tell=ticks.append))
+    assert [(t.phase, t.done, t.total) for t in ticks] == [
+        ("step", 1, 2), ("recovery", 1, 4), ("recovery", 2, 4),
+        ("step", 2, 2), ("recovery", 3, 4), ("recovery", 4, 4),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cycles", [0, -1, 65, 1.5, True])
+def test_odd_numbers_are_refused(cycles: Any) -> None:
+    for method_id in METHODS:
+        with pytest.raises(RefusedError, match="cycles"):
+            make(method_id, {"cycles": cycles})
+
+
+def test_who_cannot_ask_the_rows_that_go_refuses_the_ceiling() -> None:
+    with pytest.raises(RefusedError, match="leave `forget` out"):
+        make("wood-fisher", {"guard": GUARD}).run(case())

@@ -1,0 +1,86 @@
+"""`lethe certificate recheck`: reach a certified verdict again, from files alone."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from workers.recheck.lines import MEANING, Recheck
+
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=_File)
+@click.option("--evidence", type=_File, required=True, help="Its evidence file.")
+@click.option(
+    "--scores", type=_File, multiple=True, help="A scores file that it names; repeatable."
+)
+@click.option("--model", type=_File, help="The model file it is about.")
+@click.option("--policy", type=_File, help="The policy that was registered.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
+def recheck(
+    file: Path,
+    evidence: Path,
+    scores: tuple[Path, ...],
+    model: Path | None,
+    policy: Path | None,
+    as_json: bool,
+) -> None:
+    """Compute the verdict of a certificate FILE again, and compare it line by line.
+
+    Signatures are not looked at: verify the certificate first. Exits with 0 if nothing
+    differs, 1 if something does, 2 if the files cannot be used. With --scores it needs
+    pip install 'lethe[recheck]'.
+    """
+    from app.certificates.bundle import MAX_BUNDLE, parse_bundle
+    from app.certificates.statement import parse_statement
+    from workers.recheck.files import Given
+    from workers.recheck.run import recheck as compute
+
+    with file.open("rb") as opened:
+        bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
+    said = parse_statement(parse_bundle(bundle).payload).predicate
+    given = Given(
+        evidence.read_bytes(),
+        [path.read_bytes() for path in scores],
+        None if model is None else model.read_bytes(),
+        None if policy is None else _digest(policy),
+    )
+    found = compute(said, given)
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        _print(file.name, found)
+    if found.result == "DIFFERS":
+        sys.exit(1)
+
+
+def _digest(policy: Path) -> str:
+    from workers.cli.errors import shown
+    from workers.cli.policy import load
+    from workers.verifier.policy import digest
+
+    with shown():
+        return digest(load(policy))
+
+
+def _print(name: str, found: Recheck) -> None:
+    click.echo(f"{found.result}  {_plain(name)}")
+    width = max(len(_plain(line.name)) for line in found.lines)
+    for line in found.lines:
+        mark = {"same": "same", "DIFFERS": "DIFFERS", "not recomputed": "-"}[line.status]
+        head = f"  {mark:7}  {_plain(line.name):{width}}"
+        click.echo(f"{head}  {_plain(line.certified)}")
+        if line.status == "DIFFERS":
+            click.echo(f"{'':{width + 11}}  recomputed: {_plain(line.recomputed)}")
+        if line.reason:
+            click.echo(f"{'':{width + 11}}  not recomputed: {_plain(line.reason)}")
+    click.echo(f"\n{MEANING[found.result]}")
+    click.echo("Signatures were not looked at: see lethe certificate verify.")
+
+
+def _plain(text: str) -> str:
+    """Replace what a terminal would act on: a file may try to repaint its own verdict."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,28 @@
+"""The rungs before a certified one: was each rightly held not to have passed?"""
+
+from app.certificates.statement import Predicate
+from workers.errors import ArtifactError
+from workers.recheck.files import Given
+from workers.recheck.judged import rejudge, tied
+from workers.recheck.lines import Line, compare
+
+CLIMB, SEPARATOR = "climb", " | "
+
+
+def compare_rung(said: Predicate, given: Given, data: bytes) -> list[Line]:
+    """Return the lines of a rung before, of which the certificate says what had failed.
+
+    Its model file was destroyed: that its digest was right is the service's word.
+    """
+    try:
+        claim, rows, report = rejudge(data, None)
+    except ArtifactError as error:
+        return [compare("rung before", "a scores file", str(error))]
+    failed = [f"{check.name}: {check.value}" for check in report.checks if not check.passed]
+    found = f"{report.result} ({'; '.join(failed)})"
+    told = said.method.parameters.get(CLIMB, "no rung before")
+    # Each is told with its method's name, which no score knows.
+    verdicts = [rung.partition(": ")[2] for rung in told.split(SEPARATOR)]
+    certified = found if found in verdicts else told
+    lines = [line for line in tied(said, given, claim, rows) if line.status == "DIFFERS"]
+    return [*lines, compare("rung before", certified, found)]

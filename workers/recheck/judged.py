@@ -1,0 +1,147 @@
+"""A verdict by samples, reached again from its scores, and compared check by check."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from importlib import metadata
+from itertools import zip_longest
+
+import numpy as np
+
+from app.certificates.evidence import parse_evidence
+from app.certificates.statement import CheckPart, Predicate
+from app.errors import LetheError
+from workers.errors import ArtifactError, ModelError
+from workers.recheck.files import POLICY, Given
+from workers.recheck.lines import Line, compare, skipped
+from workers.tensor_file import decode_tensors
+from workers.verifier import model_file, purge, silos
+from workers.verifier.base import Check, Report
+from workers.verifier.committed_rows import CommittedRows, problem_with
+from workers.verifier.empirical import VERIFIER
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.scores_file import decode_scores
+
+NUMERICS = ("numpy", "scipy")
+# Whatever the verifier reached, it reached by looking; the file holds what it saw.
+SEEN = {
+    purge.NAME: "rests on the service: nobody else can try to read what it destroyed",
+    "model-before": "the file before was destroyed; the service hashed it before that",
+    silos.NAME: "the signed answers were destroyed; the service counted them before that",
+}
+
+
+def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, CommittedRows, Report]:
+    """Return the claim in a scores file, its rows, and the verdict on it.
+
+    What the service says that it recomputed is recomputed here: the digests of all rows, and
+    that of the model file if there is one. Raises ArtifactError for another file.
+    """
+    claim, rows = decode_scores(data)
+    claim = replace(
+        claim,
+        rows_before=(claim.rows_before[0], rows.before),
+        rows_after=(claim.rows_after[0], rows.after),
+    )
+    if model is not None:
+        claim = replace(claim, model=sha256(model).hexdigest(), finite=_is_finite(model))
+    return claim, rows, VERIFIER.verify(claim)
+
+
+def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Line], bool]:
+    """Return the lines of a certified verdict by samples, and whether it was reached again."""
+    if said.verifier.version != VERIFIER.version:
+        version = f"{said.verifier.id} {said.verifier.version}"
+        reason = (
+            f"this release judges as version {VERIFIER.version}: install the one that issued"
+        )
+        return [skipped("verifier", version, reason)], False
+    try:
+        claim, rows, report = rejudge(data, given.model)
+    except ArtifactError as error:
+        return [compare("scores", "a scores file", str(error))], False
+    lines = tied(said, given, claim, rows)
+    published = said.model.version_after.digest
+    lines.append(compare("scores: model after", published, claim.published_digest))
+    for certified, again in zip_longest(said.checks, report.checks):
+        lines.append(_compare_check(certified, again, given))
+    lines.append(compare("verdict", said.result, report.result))
+    return [*lines, *_numerics(said.method.environment)], True
+
+
+def tied(
+    said: Predicate, given: Given, claim: EmpiricalClaim, rows: CommittedRows
+) -> list[Line]:
+    """Compare what scores are of with what the certificate is about."""
+    sets, kept = claim.retained_set, said.retained_set
+    own = "each score is of its own committed row"
+    lines = [
+        compare(
+            "scores: model before", said.model.version_before.digest, claim.model_before[0]
+        ),
+        compare("scores: policy", said.method.parameters.get(POLICY, ""), claim.policy_digest),
+        compare(
+            "scores: retained sets",
+            f"{kept.before.root.hex()} {kept.before.count}, {kept.after.root.hex()} "
+            f"{kept.after.count}",
+            f"{sets.before_root.hex()} {sets.before_count}, {sets.after_root.hex()} "
+            f"{sets.after_count}",
+        ),
+        compare("scores: rows", own, problem_with(claim, rows) or own),
+    ]
+    try:
+        records = parse_evidence(given.evidence).removal.records
+    except LetheError:
+        return lines  # that the evidence is none is told elsewhere
+    erased = sorted(record.commitment for record in records)
+    lines.append(
+        compare("scores: erased records", _root(erased), _root(sorted(set(sets.erased))))
+    )
+    return lines
+
+
+def _compare_check(certified: CheckPart | None, again: Check | None, given: Given) -> Line:
+    name = _name(certified or again)
+    line = compare(name, spelled(certified), spelled(again))
+    if line.status == "DIFFERS" or certified is None:
+        return line
+    if certified.name in SEEN:
+        return skipped(name, spelled(certified), SEEN[certified.name])
+    if certified.name == model_file.NAME and given.model is None:
+        return skipped(name, spelled(certified), "give the file with --model")
+    return line
+
+
+def spelled(check: CheckPart | Check | None) -> str:
+    """Return all that a check says, but for its number and its name."""
+    if check is None:
+        return "no such check"
+    interval = "" if check.interval is None else f" [{check.interval[0]}, {check.interval[1]}]"
+    limit = "" if check.threshold is None else f"; threshold {check.threshold}"
+    return f"{'passed' if check.passed else 'FAILED'}: {check.value}{interval}{limit}"
+
+
+def _numerics(certified: Mapping[str, str]) -> list[Line]:
+    """Say that other versions of the numerics computed: a last digit may come of them."""
+    here = {name: metadata.version(name) for name in NUMERICS}
+    there = {name: certified.get(name, "unknown") for name in NUMERICS}
+    if here == there:
+        return []
+    words = [", ".join(f"{name} {said[name]}" for name in NUMERICS) for said in (there, here)]
+    return [skipped("numerics", words[0], f"computed with {words[1]}: last digits may differ")]
+
+
+def _name(check: CheckPart | Check | None) -> str:
+    return "" if check is None else f"{check.number} {check.name}"
+
+
+def _root(commitments: Sequence[bytes]) -> str:
+    return f"{len(commitments)}, sha256 {sha256(b''.join(commitments)).hexdigest()}"
+
+
+def _is_finite(model: bytes) -> bool:
+    try:
+        arrays, _ = decode_tensors(model)
+    except ModelError:
+        return False
+    return all(bool(np.isfinite(array).all()) for array in arrays.values())

@@ -1,0 +1,55 @@
+"""What a second computation says of a certificate, line by line."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Status = Literal["same", "DIFFERS", "not recomputed"]
+Result = Literal["AGREES", "DIFFERS", "DIGESTS-ONLY"]
+
+MEANING: dict[Result, str] = {
+    "AGREES": "The verdict was computed again from the scores, and is the certified one.",
+    "DIFFERS": "What was computed again is not what the certificate says.",
+    "DIGESTS-ONLY": "Of this verdict nothing but digests and proofs could be checked.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that a certificate says, and what came out. reason: why nothing did."""
+
+    name: str
+    status: Status
+    certified: str
+    recomputed: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """All lines, and what they come to. judged: the certified verdict was computed again."""
+
+    lines: Sequence[Line]
+    judged: bool
+
+    @property
+    def result(self) -> Result:
+        """DIFFERS if any line does; a verdict that was not computed again never AGREES."""
+        if any(line.status == "DIFFERS" for line in self.lines):
+            return "DIFFERS"
+        return "AGREES" if self.judged else "DIGESTS-ONLY"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return {"result", "lines": [{name, status, certified, recomputed, reason}]}."""
+        return {"result": self.result, "lines": [asdict(line) for line in self.lines]}
+
+
+def compare(name: str, certified: str, recomputed: str) -> Line:
+    """Return the line of something that was computed again."""
+    status: Status = "same" if certified == recomputed else "DIFFERS"
+    return Line(name, status, certified, recomputed)
+
+
+def skipped(name: str, certified: str, reason: str) -> Line:
+    """Return the line of something that was not."""
+    return Line(name, "not recomputed", certified, reason=reason)

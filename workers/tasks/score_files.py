@@ -1,0 +1,42 @@
+"""The scores of each judgement by samples, kept and named by digest, whatever it came to.
+
+They outlive the climb: the evidence of a refuted rung is destroyed, and its scores are all that
+can still say whether it was refuted rightly. The log's event of the judgement commits to them.
+"""
+
+from sqlmodel import Session, col, select
+
+from app.certificates.evidence import scores_part
+from app.certificates.statement import EvidencePart
+from app.service.context import Services
+from models import RequestEvent
+
+KIND = "scores"
+BY_SAMPLES = "empirical-approximate"
+
+
+def keep(services: Services, session: Session, scores: bytes | None) -> dict[str, str]:
+    """Seal a scores file; return what the event of the judgement says of it."""
+    if scores is None:
+        return {}
+    return {KIND: services.artifacts.put(session, KIND, scores).digest}
+
+
+def parts(session: Session, request_id: str, claim: str) -> list[EvidencePart]:
+    """Return what the certificate of a claim says of all scores of its request, in order.
+
+    The last are of the verdict that is certified, if it is one by samples; all others are of
+    the rungs before it.
+    """
+    query = (
+        select(RequestEvent.payload)
+        .where(RequestEvent.request_id == request_id, RequestEvent.event == "request.verified")
+        .order_by(col(RequestEvent.log_index))
+    )
+    digests = [said.get(KIND) for said in session.exec(query)]
+    own = len(digests) - 1 if claim == BY_SAMPLES else None
+    return [
+        scores_part(digest, certified=place == own)
+        for place, digest in enumerate(digests)
+        if digest is not None
+    ]

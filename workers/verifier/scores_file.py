@@ -1,0 +1,201 @@
+"""The scores file: all that a verdict of `empirical-approximate` rests on, in one spelling.
+
+A safetensors file (`workers.tensor_file`). It holds logits, labels and clients as numbers, the
+salted digests of rows and the commitments of records: no id, no name, no row. Of what the purge
+found it holds numbers: nobody else can try again to read what was destroyed. Of silos it says
+how many answers count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import ArtifactError, RefusedError
+from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
+from workers.verifier.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
+from workers.verifier.committed_rows import CommittedRows
+from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.policy import from_document, to_document
+from workers.verifier.scores_order import SIDES, nameless
+from workers.verifier.silos import SilosClaim
+
+KIND = "empirical-scores/1"
+SIZE = 32  # bytes of a commitment or a digest
+PARTS = ("labels", "before", "after")
+PLAIN = ("published_digest", "model", "finite", "policy_digest", "requests_before")
+PAIRS = ("rows_before", "rows_after", "model_before")
+SETS, UPDATES = ("before", "after", "erased"), ("earlier", "later", "added")
+ENDS = ("before_count", "after_count")
+ROOTS = ("before_root", "after_root")
+
+_Arrays = dict[str, NDArray[Any]]
+_Fields = dict[str, Any]
+
+
+def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
+    """Return the file of a claim and the rows that its scores are of.
+
+    Row order and names are not kept (`nameless`), so what is judged is what `decode_scores`
+    reads, not `claim`. Raises ArtifactError for a claim with reference models or a canary, or
+    whose parts do not fit each other.
+    """
+    extra = (claim.retrained, claim.parameters, claim.references, claim.canary)
+    if any(part is not None for part in extra):
+        raise ArtifactError("a scores file holds no reference models and no canary")
+    claim, rows = nameless(claim, rows)
+    arrays: _Arrays = {
+        f"{s}_{part}": getattr(claim, f"{s}_{part}") for s in SIDES for part in PARTS
+    }
+    arrays |= {f"{side}_strata": getattr(claim, f"{side}_clients") for side in SIDES[:2]}
+    sets, update = claim.retained_set, claim.retained_set.update
+    arrays |= {f"set_{name}": _packed(getattr(sets, name)) for name in SETS}
+    if update is not None:
+        arrays |= {f"update_{name}": _packed(getattr(update, name)) for name in UPDATES}
+    stored, gone = sorted(rows.stored), sorted(rows.gone)
+    arrays |= {"rows_stored": _digests(stored), "rows_gone": _digests(gone)}
+    place = {digest: number for number, digest in enumerate([*stored, *gone])}
+    for side in SIDES:
+        scored = getattr(rows, side)
+        if not place.keys() >= set(scored):
+            raise ArtifactError("a row was scored that no version commits to")
+        arrays[f"{side}_rows"] = np.array([place[one] for one in scored], dtype=np.int64)
+    erased, left = set(claim.purge.erased_rows), set(claim.purge.retained_rows)
+    metadata = {
+        **{name: getattr(claim, name) for name in PLAIN},
+        **{name: list(getattr(claim, name)) for name in PAIRS},
+        "kind": KIND,
+        "policy": to_document(claim.policy),
+        "purge": {
+            "both": len(erased & left),
+            "erased": len(erased),
+            "probes": len(claim.purge.probes),
+            "readable": sum(probe.readable is not False for probe in claim.purge.probes),
+            "stored": len(left),
+        },
+        "retained_set": _ends(sets),
+        "seed": claim.seed.hex(),
+        "silos": None if claim.silos is None else asdict(claim.silos),
+        "update": None if update is None else _ends(update),
+    }
+    return encode_tensors(arrays, metadata)
+
+
+def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return the claim and its rows. Raises ArtifactError for bytes of any other spelling."""
+    try:
+        arrays, said = decode_tensors(data)
+        claim, rows = _claim(arrays, said), _rows(arrays)
+        if encode_scores(claim, rows) == data:
+            return claim, rows
+    except (IndexError, RefusedError, *MALFORMED):
+        pass  # named below, the same way as bytes that parse and differ
+    raise ArtifactError("these bytes are no scores file: fetch it again")
+
+
+def _claim(arrays: _Arrays, said: _Fields) -> EmpiricalClaim:
+    update = said["update"]
+    sets = RetainedSetClaim(
+        **_lists(arrays, "set", SETS),
+        **_read_ends(said["retained_set"]),
+        update=None
+        if update is None
+        else UpdateClaim(
+            **_lists(arrays, "update", UPDATES),
+            **_read_ends(update),
+        ),
+    )
+    given: _Fields = {f"{s}_{part}": arrays[f"{s}_{part}"] for s in SIDES for part in PARTS}
+    given |= {f"{side}_clients": arrays[f"{side}_strata"] for side in SIDES[:2]}
+    given |= {name: said[name] for name in PLAIN}
+    given |= {name: _pair(said[name]) for name in PAIRS}
+    return EmpiricalClaim(
+        retained_set=sets,
+        purge=_purge(said["purge"]),
+        policy=from_document(said["policy"]),
+        seed=bytes.fromhex(said["seed"]),
+        silos=_silos(said["silos"]),
+        **given,
+    )
+
+
+def _silos(said: _Fields | None) -> SilosClaim | None:
+    if said is None:
+        return None
+    claim = SilosClaim(**said)
+    numbers = (claim.asked, claim.answered, *claim.faults.values())
+    if any(type(number) is not int or number < 0 for number in numbers):
+        raise ArtifactError("silos are counted from 0")
+    return claim
+
+
+def _purge(said: _Fields) -> PurgeClaim:
+    """Return a purge of as many probes and rows, whatever they were."""
+    probes, readable = said["probes"], said["readable"]
+    erased, stored, both = said["erased"], said["stored"], said["both"]
+    if not (0 <= readable <= probes and 0 <= both <= min(erased, stored)):
+        raise ArtifactError("the numbers of the purge contradict each other")
+    return PurgeClaim(
+        [Probe("", "", place < readable) for place in range(probes)],
+        [str(row) for row in range(erased)],
+        [str(row) for row in range(erased - both, erased - both + stored)],
+    )
+
+
+def _pair(values: Sequence[str]) -> tuple[str, str]:
+    claimed, found = values
+    return claimed, found
+
+
+def _lists(arrays: _Arrays, of: str, names: Sequence[str]) -> _Fields:
+    return {name: _unpacked(arrays[f"{of}_{name}"]) for name in names}
+
+
+def _ends(of: RetainedSetClaim | UpdateClaim) -> _Fields:
+    roots = {name: getattr(of, name).hex() for name in ROOTS}
+    return {**roots, **{name: getattr(of, name) for name in ENDS}}
+
+
+def _read_ends(said: _Fields) -> _Fields:
+    roots = {name: bytes.fromhex(said[name]) for name in ROOTS}
+    return {**roots, **{name: said[name] for name in ENDS}}
+
+
+def _rows(arrays: _Arrays) -> CommittedRows:
+    stored, gone = (_read_digests(arrays[f"rows_{name}"]) for name in ("stored", "gone"))
+    every = [*stored, *gone]
+    scored = {side: [every[place] for place in arrays[f"{side}_rows"]] for side in SIDES}
+    return CommittedRows(stored, gone, **scored)
+
+
+def _packed(values: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return commitments as (n, 5) int64: the length, then 32 bytes.
+
+    A stored row without its record has none, and the verdict says so: it is kept as it is.
+    """
+    if any(len(value) > SIZE for value in values):
+        raise ArtifactError("a commitment has more than 32 bytes")
+    sizes = np.array([len(value) for value in values], dtype=np.int64)
+    return np.column_stack([sizes, _digests([value.ljust(SIZE, b"\0") for value in values])])
+
+
+def _unpacked(packed: NDArray[np.int64]) -> list[bytes]:
+    sizes = packed[:, 0].tolist()
+    return [
+        value[:size] for size, value in zip(sizes, _read_digests(packed[:, 1:]), strict=True)
+    ]
+
+
+def _digests(values: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return values of 32 bytes as (n, 4) int64, least significant byte first."""
+    if any(len(value) != SIZE for value in values):
+        raise ArtifactError("a digest has 32 bytes")
+    found = np.frombuffer(b"".join(values), dtype="<i8").astype(np.int64)
+    return found.reshape(-1, SIZE // 8)
+
+
+def _read_digests(values: NDArray[np.int64]) -> list[bytes]:
+    data = values.astype("<i8").tobytes()
+    return [data[place : place + SIZE] for place in range(0, len(data), SIZE)]
