@@ -19,10 +19,11 @@ COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip --python /opt/lethe/bin/python install -c constraints.txt '.[server]'
 
-# The same, with what the methods compute with.
+# The same, with what the methods compute with. EXTRA=torch: deep models and silos too.
 FROM build-api AS build-worker
+ARG EXTRA=worker
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip --python /opt/lethe/bin/python install -c constraints.txt '.[worker]'
+    python -m pip --python /opt/lethe/bin/python install -c constraints.txt ".[${EXTRA:-worker}]"
 
 # No compiler and no source tree in what runs, and nobody who could write to the code.
 FROM ${PYTHON} AS runtime

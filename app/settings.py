@@ -139,6 +139,10 @@ class Settings(BaseSettings):
         le=43_200,
         description="Longest wait for silos in a round of a training without its own time-out.",
     )
+    silo_key_dir: str = Field(
+        default="",
+        description="Directory of silos' private keys, for their workers; empty: keys/.",
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise plants a fault at a named step.",

@@ -46,12 +46,13 @@ def certify_task(job_id: str) -> None:
 
 @app.task(name="lethe.answer")
 def answer_task(silo_task_id: str) -> None:
-    """Answer one client's part of a federated round."""
+    """Answer one client's part of a federated round, or a judge's question for scores."""
     # Here, because it needs torch, which only the workers of silos must have.
     from workers.silos import answer
     from workers.tasks.network_rows import client_rows
+    from workers.tasks.network_scores import score
 
-    quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows))
+    quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows, score))
 
 
 @app.task(name="lethe.audit")

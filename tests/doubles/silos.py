@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from app.dispatch import Dispatcher
 from app.service.context import Services
 from workers.silos import answer
-from workers.silos.answer import Load
+from workers.silos.answer import Load, Score
+from workers.tasks.network_scores import score
 
 
 class InlineSilos(Dispatcher):
@@ -17,8 +18,9 @@ class InlineSilos(Dispatcher):
 
     services: Services
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, score: Score = score) -> None:
         self.load = load
+        self.score = score
         self.down: Collection[str] = ()
         self.lost = 0
         self.asked: list[dict[str, str]] = []
@@ -32,5 +34,5 @@ class InlineSilos(Dispatcher):
             return
         for row, queue in reversed(list(silo_tasks.items())):
             if queue not in self.down:
-                answer.run(self.services, row, self.load)
-                answer.run(self.services, row, self.load)
+                answer.run(self.services, row, self.load, self.score)
+                answer.run(self.services, row, self.load, self.score)

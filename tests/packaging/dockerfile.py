@@ -138,6 +138,9 @@ class Sandbox:
                 case "RUN":
                     command = argument[_FLAGS.match(argument).end() :]  # type: ignore[union-attr]
                     self.run(["sh", "-euc", self.translate(command)], {}, check=True)
+                case "ARG":  # the step that reads it says the same default, for `sh`
+                    name, _, default = argument.partition("=")
+                    assert any(f"${{{name}:-{default}}}" in text for _, text in stage.steps)
                 case "ENV" | "CMD" | "HEALTHCHECK" | "EXPOSE" | "VOLUME" | "USER":
                     pass
                 case _:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from app.cli.main import lethe
 from app.ledger.startup import init_log
 from app.settings import Settings
 from tests.packaging.dockerfile import REPOSITORY, parse_dockerfile
+from workers.cli.worker import worker
 
 COMPOSE = (REPOSITORY / "compose.yaml").read_text()
 CODE = re.sub(r"(?m)^\s*#.*$", "", COMPOSE)
@@ -75,6 +77,21 @@ def test_the_commands_are_those_of_the_command_line() -> None:
         migrate = lethe.get_command(context, "migrate")
         assert migrate is not None
         assert "--grant" in {flag for option in migrate.params for flag in option.opts}
+
+
+def test_the_commented_silos_are_as_many_as_the_setting_and_have_torch() -> None:
+    commented = "".join(re.findall(r"(?m)^ *# ?(.*\n)", COMPOSE))
+    (setting,) = re.findall(r'LETHE_SILOS: "(\d+)"', commented)
+    silos = re.findall(r"(?m)^silo-(\d+):(?:\n|.+\n)(?:  .*\n)*?  command: (.*)", commented)
+    numbers = [str(number) for number in range(int(setting))]
+    assert silos == [(n, f'[lethe, worker, --silo, "{n}"]') for n in numbers]
+    assert "silos" in Settings.model_fields
+    assert "--silo" in {flag for option in worker.params for flag in option.opts}
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    (extra,) = re.findall(r"args: \{EXTRA: (\w+)\}", commented)
+    needs = extras["optional-dependencies"][extra]
+    assert any(need.startswith("torch") for need in needs)
+    assert "ARG EXTRA=worker" in (REPOSITORY / "Dockerfile").read_text()
 
 
 def test_only_the_migration_connects_as_the_owner() -> None:

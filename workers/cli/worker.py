@@ -4,8 +4,12 @@ import os
 import signal
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics load later
 
@@ -35,7 +39,7 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
 
     services = runtime.services()  # a missing log or key is named now, not at the first task
     if silos:
-        _prepare(silos, services.settings.silos)
+        _prepare(silos, services.settings)
     devices.choose(device or services.settings.device)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -52,15 +56,20 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
     )
 
 
-def _prepare(silos: tuple[int, ...], configured: int) -> None:
-    if max(silos) >= configured:
+def _prepare(silos: tuple[int, ...], settings: "Settings") -> None:
+    if max(silos) >= settings.silos:
         raise click.UsageError(
-            f"LETHE_SILOS is {configured}, and silos are counted from 0: nothing would ever be "
-            "sent to this one. Set the same LETHE_SILOS for all processes, or leave it out"
+            f"LETHE_SILOS is {settings.silos}, and silos are counted from 0: nothing would "
+            "ever be sent to this one. Set the same LETHE_SILOS for all processes, or leave "
+            "it out"
         )
     # Now: torch takes seconds to load, which would be the first round's.
     import workers.silos.answer
-    import workers.tasks.network_rows  # noqa: F401
+    import workers.tasks.network_scores  # noqa: F401
+    from workers.silos import keys
+
+    for silo in sorted(set(silos)):
+        keys.register(settings, silo)
 
 
 def _end_with_parent() -> None:

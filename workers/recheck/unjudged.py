@@ -13,6 +13,7 @@ ROWS = "needs the rows, which stay with the service"
 STATISTICS = "needs the statistics, which are sealed with the model"
 AGAIN = "needs the retained rows to train on again"
 STORED = "rests on the service: nobody else can try to read what it destroyed"
+ANSWERED = "rests on the service: the signed answers were destroyed"
 REASONS = {
     "data": ROWS,
     "head-bound": STATISTICS,
@@ -26,6 +27,7 @@ REASONS = {
     "retained-set": "needs the list of all commitments; the removal proof is checked above",
     "rows-after": ROWS,
     "rows-before": ROWS,
+    "silos-answered": ANSWERED,
     "start": AGAIN,
     "statistics-freivalds": ROWS,
     "statistics-recomputed": ROWS,
@@ -74,6 +76,6 @@ def _line(check: CheckPart, expected: str | None, lacking: str | None) -> Line:
     if check.passed and expected and named and named[1] != expected:
         return compare(name, check.value, expected)
     reason = REASONS.get(check.name, OTHERWISE)
-    if lacking is not None and check.name != "purge":
+    if lacking is not None and reason not in (STORED, ANSWERED):
         reason = lacking
     return skipped(name, check.value, reason)

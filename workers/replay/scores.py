@@ -1,5 +1,7 @@
 """A published model's answers to rows: what attacks and distances are computed from."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,21 +13,25 @@ from workers.networks.files import decode_weights
 from workers.networks.registry import Network
 
 Scores = NDArray[np.float64]
+Scorer = Callable[[ClientData], Scores]
 
 
-def scores(
-    file: bytes, network: Network, data: ClientData, device: torch.device | str = "cpu"
-) -> Scores:
-    """Return the logits (n, classes) float64 of a model file on rows.
+def scorer(file: bytes, network: Network, device: torch.device | str = "cpu") -> Scorer:
+    """Return what computes the logits (n, classes) float64 of a model file on rows.
+
+    It raises RefusedError for rows that are not the network's.
 
     Raises:
         ArtifactError: The file is no finite model of this network.
-        RefusedError: The rows are not the network's.
     """
     named, weights = decode_weights(file)
     if named != network:
         raise ArtifactError("the model file is of another network than registered")
-    check_data(network, data)
-    logits = logits_of(named, weights, data.inputs, device, threads=1)
-    found: Scores = logits.double().numpy()
-    return found
+
+    def scores(data: ClientData) -> Scores:
+        check_data(network, data)
+        logits = logits_of(named, weights, data.inputs, device, threads=1)
+        found: Scores = logits.double().numpy()
+        return found
+
+    return scores

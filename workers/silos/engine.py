@@ -21,10 +21,7 @@ from workers.fedavg.messages import decode_update, encode_task
 from workers.silos import table
 from workers.silos.answer import DEVICE, THREADS
 from workers.silos.message import Positions, encode_message
-
-SOONEST, LATEST = 0.05, 0.5  # seconds between two looks at the table
-SEND_AGAIN = 5.0  # seconds after which an untaken task is sent again, and each time twice that
-SEND_AGAIN_MOST = 60.0  # a silo may be busy with another client: do not flood its queue
+from workers.silos.waiting import Waiting, over
 
 
 def silo_of(client: str, silos: int) -> int:
@@ -54,7 +51,7 @@ class SiloEngine:
         self._model_id = model_id
         self._selection = selection
         self._clock = clock
-        self._sleep = sleep
+        self._waiting = Waiting(services, job_id, clock, sleep)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -86,33 +83,13 @@ class SiloEngine:
                 message = encode_message(self._model_id, self._selection[task.client], data)
                 row = table.post(self._services, self._job_id, self._model_id, queue, message)
                 sent[task.client], queues[row] = row, queue
-            rows = self._wait(queues, deadline)
+            rows = self._waiting.until(queues, deadline)
             updates, up = self._read(sent, rows, faults)
         finally:
             # These rows and no others of the job: a worker that lost its lease and does not
             # know it must not take away what the next one waits for.
             table.settle(self._services, queues)
         return Answers(updates, faults, down, up)
-
-    def _wait(self, queues: Mapping[str, str], deadline: float) -> dict[str, SiloTask]:
-        """Send the rows, and return them when all are answered or the time is over."""
-        unsent = dict(queues)
-        pause, again, wait = SOONEST, self._clock(), SEND_AGAIN
-        while True:
-            now = self._clock()
-            if unsent and now >= again:
-                self._services.dispatcher.ask(unsent, expires=max(deadline - now, 1.0))
-                again, wait = now + wait, min(2 * wait, SEND_AGAIN_MOST)
-            rows = table.rows_of(self._services, self._job_id)
-            # Others of the job were left by a worker that died. One that is gone went with
-            # the job, which another worker has done: nobody will answer it.
-            waiting = [rows[name] for name in queues if name in rows and not _over(rows[name])]
-            left = deadline - self._clock()
-            if not waiting or left <= 0:
-                return rows
-            unsent = {row.id: row.queue for row in waiting if row.taken_at is None}
-            self._sleep(min(pause, left))
-            pause = min(1.5 * pause, LATEST)
 
     def _read(
         self, sent: Mapping[str, str], rows: Mapping[str, SiloTask], faults: list[Fault]
@@ -123,7 +100,7 @@ class SiloEngine:
         with self._services.reading() as session:
             for client, row_id in sent.items():
                 row = rows.get(row_id)
-                if row is None or not _over(row):
+                if row is None or not over(row):
                     taken = row is not None and row.taken_at is not None
                     detail = "not answered" if taken else "not taken"
                     faults.append(Fault(client, "no-answer", detail))
@@ -138,7 +115,3 @@ class SiloEngine:
                 except (LetheError, MessageError) as error:
                     faults.append(Fault(client, "unreadable", type(error).__name__))
         return updates, up
-
-
-def _over(row: SiloTask) -> bool:
-    return row.answered_at is not None

@@ -1,75 +1,154 @@
-"""A judgement by samples, as it is kept: which rows were scored, and what they scored."""
+"""What some clients' rows say of two models: computed where the rows are opened.
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+In one process that is the judge, over silos each silo for its clients. A client's rows are
+scored together and with nobody else's, so that both give the same bits.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from sqlmodel import Session, select
 
-from workers.tasks.case import Judged
-from workers.tasks.network_rows import Holdings
-from workers.verifier.committed_rows import CommittedRows
-from workers.verifier.empirical import VERIFIER
-from workers.verifier.empirical_claim import EmpiricalClaim
-from workers.verifier.scores_file import decode_scores, encode_scores
+from app.certificates.retained import record_commitment
+from app.service.context import Services
+from models import Model, Subject
+from workers.arrays import Labels
+from workers.fedavg.base import ClientData
+from workers.replay.scores import Scorer, scorer
+from workers.silos.engine import silo_of
+from workers.silos.score_task import ScoreTask
+from workers.silos.scores import ClientScores, SiloScores
+from workers.tasks import network_before
+from workers.tasks.network_config import NetworkConfig, network_config
+from workers.tasks.network_rows import ClientRows, assemble, client_of, row_digests, salts
 
-MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points
-
-
-def chosen(count: int, seed: bytes) -> NDArray[np.int64]:
-    """Return which of `count` retained rows are scored: all, or a sample drawn by the seed."""
-    if count <= MOST_RETAINED:
-        return np.arange(count)
-    rng = np.random.Generator(np.random.PCG64(int.from_bytes(seed)))
-    found: NDArray[np.int64] = np.sort(rng.choice(count, MOST_RETAINED, replace=False))
-    return found
+UNKNOWN = bytes(32)  # the commitment of a row whose record nobody knows: it fits nowhere
 
 
-def committed(
-    rows: Holdings,
-    went: Holdings,
-    digests: Mapping[str, bytes],
-    own: Collection[str],
-    seed: bytes,
-) -> CommittedRows:
-    """Return the salted digests of all rows, and of those tested, in the order of their scores.
+def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+    """Return what the clients of a task's silo say of its models, and the number of classes.
 
-    rows: those stored. went: those that the update removed, of which the request asked for the
-    records `own`. digests: of each row of both, by record.
+    Raises LetheError for what is not stored any more, ModelError for rows or files that are
+    not the network's.
     """
-    mine = [
-        (record, out)
-        for one in went.values()
-        for record, out in zip(one.records, one.held, strict=True)
-        if record in own
+    with services.reading() as session:
+        config = network_config(session.get_one(Model, task.model_id))
+        before = network_before.decode(services.artifacts.get(session, task.before))
+        published = services.artifacts.get(session, task.published)
+        salted = Salts(
+            salts(session, task.model_id), dict(zip(before.records, before.salts, strict=True))
+        )
+        mine = _clients(session, task)
+        stored = {
+            client: client_of([one.block for one in held], config)
+            for client in mine
+            if (held := assemble(services, session, task.model_id, client=client))
+        }
+    went = before.holdings(config.is_held_out)
+    found = hashlib.sha256(before.model).hexdigest(), hashlib.sha256(published).hexdigest()
+    models = scorer(before.model, config.network), scorer(published, config.network)
+    clients = [
+        _client(Own(one, stored.get(one), went.get(one)), salted, task, config, models)
+        for one in sorted({*stored, *_of_silo(went, task)})
     ]
-    unseen = [
-        record
-        for one in rows.values()
-        for record, out in zip(one.records, one.held, strict=True)
-        if out
-    ]
-    trained = [record for one in rows.values() for record in one.trained()]
-    scored = {
-        "forget": [record for record, out in mine if not out],
-        "pool": [*(record for record, out in mine if out), *unseen],
-        "retained": [trained[place] for place in chosen(len(trained), seed)],
-    }
-    return CommittedRows(
-        stored=[digests[record] for one in rows.values() for record in one.records],
-        gone=[digests[record] for one in went.values() for record in one.records],
-        **{side: [digests[record] for record in records] for side, records in scored.items()},
+    # By digests: the order of names would tell more than a number.
+    clients.sort(key=lambda one: sorted(one.digests()))
+    return SiloScores(found, clients), config.network.classes
+
+
+@dataclass(frozen=True, slots=True)
+class Salts:
+    """Salts by record: of those stored, and of those that went, kept to be judged."""
+
+    stored: Mapping[str, bytes]
+    went: Mapping[str, bytes]
+
+    def commitment(self, record: str) -> bytes:
+        """Return a stored row's commitment, also where its record should be gone."""
+        salt = self.stored.get(record, self.went.get(record))
+        return UNKNOWN if salt is None else record_commitment(salt, record)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Own:
+    """A client's rows: those that are stored, and those that went."""
+
+    client: str
+    stored: ClientRows | None
+    went: ClientRows | None
+
+
+def _clients(session: Session, task: ScoreTask) -> list[str]:
+    query = select(Subject.client).where(Subject.model_id == task.model_id).distinct()
+    return _of_silo(session.exec(query), task)
+
+
+def _of_silo(clients: Iterable[str], task: ScoreTask) -> list[str]:
+    return [client for client in clients if silo_of(client, task.silos) == task.silo]
+
+
+def _client(
+    own: Own,
+    salted: Salts,
+    task: ScoreTask,
+    config: NetworkConfig,
+    models: tuple[Scorer, Scorer],
+) -> ClientScores:
+    kept = [] if own.stored is None else list(own.stored.records)
+    commitments = {record: salted.commitment(record) for record in kept}
+    training = [record for record in kept if not config.is_held_out(record)]
+    held = [record for record in kept if config.is_held_out(record)]
+    sampled = [record for record in training if task.is_sampled(commitments[record])]
+    gone = [] if own.went is None else list(own.went.records)
+    wanted = set(task.own)
+    own_request = {r for r in gone if record_commitment(salted.went[r], r).hex() in wanted}
+    groups: dict[str, list[str]] = {"forget": [], "unseen": [], "other": []}
+    for record in gone:
+        group = "unseen" if config.is_held_out(record) else "forget"
+        groups[group if record in own_request else "other"].append(record)
+    there = _digests(own.client, own.stored, salted.stored)
+    went = _digests(own.client, own.went, salted.went)
+    rows = _rows(
+        (own.stored, held),
+        (own.went, groups["forget"]),
+        (own.went, groups["unseen"]),
+        (own.stored, sampled),
+    )
+    labels: Labels = np.zeros(0, dtype=np.int64)
+    logits = [np.zeros((0, config.network.classes))] * len(models)
+    if rows is not None and config.network.task == "classification":
+        # No attack of ours reads masks.
+        labels, logits = rows.targets.numpy(), [model(rows) for model in models]
+    return ClientScores(
+        training=tuple(there[record] for record in training),
+        held=tuple(there[record] for record in held),
+        commitments=tuple(commitments[record] for record in [*training, *held]),
+        labels=labels,
+        before=logits[0],
+        after=logits[1],
+        **{name: tuple(went[record] for record in records) for name, records in groups.items()},
     )
 
 
-def judged(claim: EmpiricalClaim, rows: CommittedRows, details: Mapping[str, str]) -> Judged:
-    """Judge a claim as it is kept: nothing enters the verdict that the file does not hold."""
-    rows = replace(
-        rows,
-        forget=rows.forget if len(claim.forget_labels) else (),
-        pool=rows.pool if len(claim.pool_labels) else (),
-        retained=rows.retained if len(claim.retained_labels) else (),
+def _digests(
+    client: str, rows: ClientRows | None, salted: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    return {} if rows is None else row_digests({client: rows}, salted)
+
+
+def _rows(*parts: tuple[ClientRows | None, Sequence[str]]) -> ClientData | None:
+    """Return some records' rows, one part after the other, None if there are none."""
+    found = []
+    for rows, records in parts:
+        if rows is not None and records:
+            places = {record: place for place, record in enumerate(rows.records)}
+            chosen = torch.tensor([places[record] for record in records], dtype=torch.int64)
+            found.append(rows.data.only(chosen))
+    if not found:
+        return None
+    return ClientData(
+        torch.cat([part.inputs for part in found]), torch.cat([part.targets for part in found])
     )
-    file = encode_scores(claim, rows)
-    report = VERIFIER.verify(decode_scores(file)[0])
-    return Judged(VERIFIER.id, VERIFIER.version, report, details, file)

@@ -1,7 +1,8 @@
 """The verifier of the guarantee `empirical-approximate`.
 
 1 model-file    2 policy    3 retained-set    4 purge    5 samples
-then controls before unlearning, attacks after it, distances, the canary, accuracy.
+then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows
+and the model that were tested, and the silos that tested them.
 
 An audit bounds from below what a model remembers: it can refute forgetting and never prove
 it. PASS says that attacks which found the forget rows before unlearning, on samples with the
@@ -12,16 +13,17 @@ alpha. It says nothing of attacks that were not run.
 from dataclasses import dataclass
 
 from workers.errors import RefusedError
-from workers.verifier import membership, model_file, samples, utility
+from workers.verifier import membership, model_file, retained_set, samples, utility
 from workers.verifier.alpha_spending import spent
 from workers.verifier.base import Check, Judgement, Report, RetainedSetClaim
 from workers.verifier.decide import control, decide
-from workers.verifier.digests import check_pairs
+from workers.verifier.digests import PAIRS, check_pairs
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.intervals import spell
 from workers.verifier.policy import Policy, digest
 from workers.verifier.retention import check_retention
+from workers.verifier.silos import are_missing, check_silos, of_some, withheld
 
 POLICY, POLICY_NAME = 2, "policy"
 POLICY_THRESHOLD = "the registered digest; a seed of at least 16 bytes"
@@ -124,18 +126,38 @@ class EmpiricalVerifier:
                         ),
                     ),
                     guarded(POLICY, POLICY_NAME, POLICY_THRESHOLD, lambda: check_policy(claim)),
-                    *check_retention(claim.retained_set, claim.purge),
-                    *_guarded_rows(claim),
-                    *check_pairs(
-                        {
-                            "rows-before": claim.rows_before,
-                            "rows-after": claim.rows_after,
-                            "model-before": claim.model_before,
-                        }
-                    ),
+                    *_of_rows(claim),
+                    *check_silos(claim.silos),
                 ]
             )
         )
+
+
+def _of_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    if are_missing(claim.silos):
+        return _of_some_rows(claim)
+    return [
+        *check_retention(claim.retained_set, claim.purge),
+        *_guarded_rows(claim),
+        *check_pairs(
+            {
+                "rows-before": claim.rows_before,
+                "rows-after": claim.rows_after,
+                "model-before": claim.model_before,
+            }
+        ),
+    ]
+
+
+def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    _, purged = check_retention(claim.retained_set, claim.purge)
+    return [
+        withheld(retained_set.NAME, retained_set.THRESHOLD),
+        *of_some([purged]),  # an erased row that is stored is one, whoever is silent
+        withheld(samples.NAME, samples.THRESHOLD),
+        withheld(ATTACKS_NAME, ATTACKS_THRESHOLD),
+        *(withheld(name, PAIRS[name]) for name in PAIRS),
+    ]
 
 
 VERIFIER = EmpiricalVerifier()

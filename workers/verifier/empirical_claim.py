@@ -1,7 +1,8 @@
 """What the verifier of `empirical-approximate` is given.
 
 Logits are float64 (n, c), of the version before unlearning and of the published one, and were
-computed by the verifier's task from the model files, never by the method's. Rows are in the
+computed by the verifier's task, or for it by silos, from the model files, never by the
+method's. Rows are in the
 same order throughout; clients are any values that can be compared.
 """
 
@@ -15,6 +16,7 @@ from workers.verifier.base import PurgeClaim, RetainedSetClaim
 from workers.verifier.canary import CanaryClaim
 from workers.verifier.intervals import Vector
 from workers.verifier.policy import Policy
+from workers.verifier.silos import SilosClaim
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +43,8 @@ class EmpiricalClaim:
     of a retrained model on forget and pool rows; parameters: flattened, of the published
     and the retrained model. policy_digest: as logged at registration. rows_before,
     rows_after, model_before: hex SHA-256 as published and as recomputed, of all rows of the
-    versions and of the model file before: what is tested is what was there.
+    versions and of the model file before: what is tested is what was there. silos: who was
+    asked for the logits and answered, where the rows are with silos.
     """
 
     retained_set: RetainedSetClaim
@@ -71,3 +74,4 @@ class EmpiricalClaim:
     parameters: tuple[Vector, Vector] | None = None
     references: ReferenceModels | None = None
     canary: CanaryClaim | None = None
+    silos: SilosClaim | None = None

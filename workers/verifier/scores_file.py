@@ -2,10 +2,12 @@
 
 A safetensors file (`workers.tensor_file`). It holds logits, labels and clients as numbers, the
 salted digests of rows and the commitments of records: no id, no name, no row. Of what the purge
-found it holds numbers: nobody else can try again to read what was destroyed.
+found it holds numbers: nobody else can try again to read what was destroyed. Of silos it says
+how many answers count.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.policy import from_document, to_document
 from workers.verifier.scores_order import SIDES, nameless
+from workers.verifier.silos import SilosClaim
 
 KIND = "empirical-scores/1"
 SIZE = 32  # bytes of a commitment or a digest
@@ -74,6 +77,7 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
         },
         "retained_set": _ends(sets),
         "seed": claim.seed.hex(),
+        "silos": None if claim.silos is None else asdict(claim.silos),
         "update": None if update is None else _ends(update),
     }
     return encode_tensors(arrays, metadata)
@@ -112,8 +116,19 @@ def _claim(arrays: _Arrays, said: _Fields) -> EmpiricalClaim:
         purge=_purge(said["purge"]),
         policy=from_document(said["policy"]),
         seed=bytes.fromhex(said["seed"]),
+        silos=_silos(said["silos"]),
         **given,
     )
+
+
+def _silos(said: _Fields | None) -> SilosClaim | None:
+    if said is None:
+        return None
+    claim = SilosClaim(**said)
+    numbers = (claim.asked, claim.answered, *claim.faults.values())
+    if any(type(number) is not int or number < 0 for number in numbers):
+        raise ArtifactError("silos are counted from 0")
+    return claim
 
 
 def _purge(said: _Fields) -> PurgeClaim:

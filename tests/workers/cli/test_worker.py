@@ -1,5 +1,7 @@
 """`lethe worker`: which queues it works on."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,21 +11,30 @@ from click.testing import CliRunner
 from app.settings import Settings
 from workers import devices, runtime
 from workers.cli.worker import worker
+from workers.silos import keys
 
 
+@dataclass
 class Opened:
     """In place of services: the command needs their settings."""
 
-    settings = Settings(silos=3)
+    settings: Settings
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def three(data_dir: Path) -> Settings:
+    """Of an installation with three silos."""
+    (data_dir / "keys").mkdir()
+    return Settings(data_dir=data_dir, silos=3)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, three: Settings) -> list[list[str]]:
     """What Celery was started with."""
     from workers.celery_app import app
 
     calls: list[list[str]] = []
-    monkeypatch.setattr(runtime, "services", Opened)
+    monkeypatch.setattr(runtime, "services", lambda: Opened(three))
     monkeypatch.setattr(devices, "choose", lambda device: None)
     monkeypatch.setattr(EmbeddedService(app, thread=True).__class__, "start", lambda _: None)
     monkeypatch.setattr(app, "worker_main", calls.append)
@@ -44,6 +55,30 @@ def test_a_worker_works_on_jobs_or_for_silos(started: list[list[str]], options: 
     assert done.exit_code == 0, done.output
     (arguments,) = started
     assert arguments[arguments.index("--queues") + 1] == QUEUES[options]
+
+
+def test_a_silo_has_its_key_registered_when_it_starts(
+    started: list[list[str]], three: Settings
+) -> None:
+    for _ in range(2):
+        assert CliRunner().invoke(worker, ["--silo", "1"]).exit_code == 0
+    assert sorted(path.name for path in three.keys_dir.iterdir()) == [
+        "silo-1.key",
+        "silo-1.pem",
+    ]
+    assert keys.public_key(three, 1) is not None
+
+
+def test_a_silo_with_another_key_than_the_registered_does_not_start(
+    started: list[list[str]], three: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys.register(three, 1)
+    elsewhere = three.model_copy(update={"silo_key_dir": str(tmp_path / "own")})
+    monkeypatch.setattr(runtime, "services", lambda: Opened(elsewhere))
+    done = CliRunner().invoke(worker, ["--silo", "1"])
+    assert isinstance(done.exception, keys.SiloKeyError)
+    assert "another key" in done.exception.detail
+    assert not started
 
 
 @pytest.mark.parametrize("silo", ["3", "-1", "0.5"])

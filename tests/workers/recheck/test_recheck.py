@@ -19,6 +19,7 @@ from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.policy import digest
 from workers.verifier.scores_file import decode_scores, encode_scores
+from workers.verifier.silos import SilosClaim
 
 CLAIM, ROWS = about(simulated(1))
 CASE = certified(CLAIM, ROWS)
@@ -70,6 +71,32 @@ def test_a_certificate_that_names_no_scores_is_told_of() -> None:
     found = recheck(said, CASE.given(scores=[]))
     assert found.result == "DIGESTS-ONLY"
     assert "names none" in named(found, "2 policy").reason
+
+
+ALL, SOME = SilosClaim(2, 2, {}), SilosClaim(2, 1, {"no answer in time": 1})
+
+
+@pytest.mark.parametrize(("silos", "result"), [(ALL, "PASS"), (SOME, "INCONCLUSIVE")])
+def test_a_verdict_over_silos_is_reached_again(silos: SilosClaim, result: str) -> None:
+    case = certified(replace(CLAIM, silos=silos), ROWS)
+    found = recheck(case.said, case.given())
+    assert (found.result, named(found, "verdict").recomputed) == ("AGREES", result)
+    last = case.said.checks[-1]
+    name = f"{last.number} silos-answered"
+    assert "signed answers were destroyed" in named(found, name).reason
+    alone = recheck(case.said, case.given(scores=[]))
+    line = named(alone, name)
+    assert (line.status, line.certified) == ("not recomputed", last.value)
+    assert "rests on the service" in line.reason
+    climbing = climbed(replace(CLAIM, silos=SOME), ROWS)
+    again = recheck(climbing.said, climbing.given())
+    assert named(again, "rung before").status == "same"
+
+
+def test_a_silent_silo_that_is_certified_as_if_it_had_answered_shows() -> None:
+    file = encode_scores(replace(CLAIM, silos=SOME), ROWS)
+    case = reissued(file, certified(replace(CLAIM, silos=ALL), ROWS))
+    assert {"verdict", "5 samples"} <= differing(recheck(case.said, case.given()))
 
 
 # --- planted in a file: its digest is another --------------------------------------------------

@@ -1,8 +1,8 @@
 """What the operator's guide says of silos is what they do."""
 
 from tests.docs.markdown import read
-from workers.silos.engine import SEND_AGAIN
 from workers.silos.table import LONGEST_ROUND
+from workers.silos.waiting import SEND_AGAIN
 
 
 def test_the_times_of_the_operator_guide() -> None:

@@ -13,6 +13,7 @@ from models.types import utcnow
 from tests.workers.silos.conftest import JOB, Silos
 from workers.silos import answer, table
 from workers.tasks import sweep
+from workers.tasks.network_scores import score
 
 
 def post(silos: Silos, job_id: str = JOB) -> str:
@@ -83,7 +84,7 @@ def test_an_answer_that_commits_as_the_round_ends_is_shredded(silos: Silos) -> N
 def test_a_message_that_comes_after_the_end_does_nothing(silos: Silos) -> None:
     row = post(silos)
     table.settle(silos.services, [row])
-    answer.run(silos.services, row, silos.load)
+    answer.run(silos.services, row, silos.load, score)
     assert not silos.loaded
     silos.assert_clean()
 
@@ -105,14 +106,14 @@ def test_a_round_that_ends_while_a_silo_computes_is_left_alone(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "take", taken_then_ended)
-        answer.run(silos.services, row, ended)
+        answer.run(silos.services, row, ended, score)
     assert "too late" in caplog.text
     silos.assert_clean()
 
 
 def test_bytes_that_are_no_task_are_a_fault(silos: Silos) -> None:
     row = post(silos)
-    answer.run(silos.services, row, silos.load)
+    answer.run(silos.services, row, silos.load, score)
     (found,) = silos.rows()
     assert (found.fault, found.answer_id) == ("MessageError", None)
     assert found.answered_at is not None
@@ -125,7 +126,7 @@ def test_an_error_of_any_name_fits_the_column(
         raise type("E" * 100, (Exception,), {})
 
     monkeypatch.setattr(answer, "decode_message", fail)
-    answer.run(silos.services, post(silos), silos.load)
+    answer.run(silos.services, post(silos), silos.load, score)
     (found,) = silos.rows()
     assert found.fault == "E" * 80
     assert SiloTask.__table__.c.fault.type.length == 80  # type: ignore[attr-defined]

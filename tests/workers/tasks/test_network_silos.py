@@ -12,6 +12,7 @@ from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
 from tests.workers.tasks import networks
 from workers.fedavg.base import ClientData
+from workers.silos import keys
 from workers.silos.engine import silo_of
 from workers.tasks.network_rows import client_rows
 
@@ -30,6 +31,8 @@ def on_silos(settings: Settings) -> Iterator[tuple[Installation, InlineSilos]]:
         silos = InlineSilos(client_rows)
         silos.services = made.services
         made.dispatcher.ask = silos.ask  # type: ignore[method-assign]
+        for silo in range(2):
+            keys.register(made.settings, silo)
         yield made, silos
 
 
@@ -44,6 +47,7 @@ def test_every_version_is_the_one_of_a_single_process(
         there = [version.head_digest for version in networks.versions(made)]
         parameters = networks.statement(made, request_id).predicate.method.parameters
         assert parameters["engine"] == "silos:2"
+        assert "silos-answered" not in parameters.get("climb", "")  # all did
         assert {q for group in silos.asked for q in group.values()} == {"silo-0", "silo-1"}
     assert there == networks.heads_in_process(method, GONE)
 

@@ -18,7 +18,7 @@ from tests.workers.tasks.rechecking import download, rechecked
 from workers.fedavg.base import ClientData
 from workers.fedavg.held_out import is_held_out
 from workers.networks.registry import network
-from workers.replay.scores import scores
+from workers.replay.scores import scorer
 from workers.verifier.committed_rows import problem_with
 from workers.verifier.scores_file import decode_scores
 
@@ -83,7 +83,7 @@ def scores_are_of_their_rows(installation: Installation, data: bytes, evidence: 
     after = networks.forgotten(rows, before, METHOD, CLIENT)
     every = ClientData(torch.from_numpy(rows["inputs"]), torch.from_numpy(rows["labels"]))
     named = network("logistic", small_network.SHAPE)
-    wanted = {"before": scores(before, named, every), "after": scores(after, named, every)}
+    wanted = {"before": scorer(before, named)(every), "after": scorer(after, named)(every)}
     clients: dict[str, set[int]] = {}
     for side in ("forget", "pool", "retained"):
         own = [places[digest] for digest in getattr(tied, side)]

@@ -13,15 +13,18 @@ from workers.errors import ArtifactError
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.verifier.base import Probe, UpdateClaim
 from workers.verifier.canary import CanaryClaim
-from workers.verifier.committed_rows import problem_with
+from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.retained_set import merkle_root
 from workers.verifier.scores_file import decode_scores, encode_scores
+from workers.verifier.silos import SilosClaim
 
 HONEST = simulated(1)
 ROWS = committed(HONEST)
 FILE = encode_scores(HONEST, ROWS)
+MISSING = SilosClaim(3, 1, {"no answer in time": 1, "an error at the silo": 1})
+SILOS = encode_scores(replace(HONEST, silos=MISSING), ROWS)
 CLAIMS = {
     "PASS": HONEST,
     "FAIL": noop(HONEST),
@@ -160,11 +163,36 @@ def test_masks_of_which_nothing_is_scored_have_a_file_too() -> None:
     assert problem_with(found, tied) is None
 
 
+@pytest.mark.parametrize("silos", [MISSING, SilosClaim(2, 2, {}), SilosClaim(2, 0, {"x": 2})])
+def test_which_silos_answered_is_kept(silos: SilosClaim) -> None:
+    claim = replace(HONEST, silos=silos)
+    found, tied = decode_scores(encode_scores(claim, ROWS))
+    assert found.silos == silos
+    assert VERIFIER.verify(found).result == ("PASS" if silos.answered == 2 else "INCONCLUSIVE")
+    # It is all in which the file differs from the one of a single process.
+    assert encode_scores(replace(found, silos=None), tied) == FILE
+
+
+def test_where_no_silo_answered_there_is_a_file_too() -> None:
+    none: dict[str, Any] = {
+        f"{side}_{part}": np.zeros(0, np.int64) if part == "labels" else np.zeros((0, 2))
+        for side in ("forget", "pool", "retained")
+        for part in ("labels", "before", "after")
+    }
+    nobody = np.array([], dtype=np.str_)
+    silos = SilosClaim(2, 0, {"no answer in time": 2})
+    claim = replace(HONEST, **none, forget_clients=nobody, pool_clients=nobody, silos=silos)
+    found, tied = decode_scores(encode_scores(claim, CommittedRows((), (), (), (), ())))
+    assert VERIFIER.verify(found) == VERIFIER.verify(claim)
+    assert VERIFIER.verify(found).result == "INCONCLUSIVE"
+    assert problem_with(found, tied) is None
+
+
 # --- bytes that are no scores file ---------------------------------------------------------
 
 
 def _with(change: Callable[[dict[str, np.ndarray], dict[str, object]], None]) -> bytes:
-    arrays, metadata = decode_tensors(FILE)
+    arrays, metadata = decode_tensors(SILOS)
     change(arrays, metadata)
     return encode_tensors(arrays, metadata)
 
@@ -191,6 +219,12 @@ MALFORMED: dict[str, Callable[[dict[str, np.ndarray], dict[str, object]], None]]
         forget_rows=a["forget_rows"] + 10**6
     ),
     "a policy with a field too many": lambda a, m: m["policy"].update(x=1),  # type: ignore[attr-defined]
+    "fewer silos than none": lambda a, m: m["silos"].update(answered=-1),  # type: ignore[attr-defined]
+    "silos in words": lambda a, m: m["silos"].update(asked="three"),  # type: ignore[attr-defined]
+    "a reason without a number": lambda a, m: m["silos"]["faults"].update(x=None),  # type: ignore[index]
+    "a field too many of silos": lambda a, m: m["silos"].update(x=1),  # type: ignore[attr-defined]
+    "reasons in a list": lambda a, m: m["silos"].update(faults=[1]),  # type: ignore[attr-defined]
+    "silos left out": lambda a, m: m.pop("silos") is None,  # type: ignore[dict-item]
     "more readable than probed": lambda a, m: m["purge"].update(readable=9),  # type: ignore[attr-defined]
 }
 
@@ -213,7 +247,7 @@ def test_what_the_file_cannot_hold_is_refused() -> None:
 
 def test_no_field_of_a_claim_is_forgotten() -> None:
     """A field that is added to claims must be added to the file, or be refused by it."""
-    found, _ = decode_scores(FILE)
+    found, _ = decode_scores(SILOS)
     changed = {f.name for f in fields(found) if getattr(found, f.name) is None}
     assert changed == {"retrained", "parameters", "references", "canary"}
 

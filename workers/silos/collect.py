@@ -1,0 +1,107 @@
+"""The judge's end: ask every silo for scores, and take what is signed, in time and complete."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlmodel import Session
+
+from app.dispatch import silo_queue
+from app.errors import LetheError
+from app.service.context import Services
+from app.signing.keys import fingerprint
+from models import SiloTask
+from workers.fedavg.errors import MessageError
+from workers.networks.registry import Network
+from workers.silos import keys, table
+from workers.silos.score_task import ScoreTask, encode_task
+from workers.silos.scores import SiloScores, decode_scores
+from workers.silos.waiting import Waiting, over
+
+# Why a silo's answer does not count. None of it says anything about the model.
+LATE = "no answer in time"
+FAILED = "an error at the silo"
+UNREGISTERED = "no key is registered"
+UNSIGNED = "not signed with the registered key"
+UNREADABLE = "malformed, incomplete or to another question"
+
+
+class SilentError(Exception):
+    """One silo's answer does not count; the text is one of the reasons above."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What counts, by silo; why of the others nothing does; and which keys signed."""
+
+    scores: dict[int, SiloScores] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
+    signed_by: dict[int, str] = field(default_factory=dict)
+
+
+def collect(
+    services: Services,
+    tasks: Sequence[ScoreTask],
+    network: Network,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Collected:
+    """Ask the silos of some tasks, all of one job, and wait LETHE_ROUND_TIMEOUT_SECONDS.
+
+    When this returns or raises, the rows are gone and their artifacts shredded.
+    """
+    sent: dict[str, tuple[ScoreTask, str]] = {}  # by the id of the row
+    queues: dict[str, str] = {}
+    found = Collected()
+    try:
+        deadline = clock() + services.settings.round_timeout_seconds
+        for task in tasks:
+            message, queue = encode_task(task), silo_queue(task.silo)
+            row = table.post(services, task.job_id, task.model_id, queue, message)
+            sent[row], queues[row] = (task, hashlib.sha256(message).hexdigest()), queue
+        rows: Mapping[str, SiloTask] = {}
+        if tasks:
+            waiting = Waiting(services, tasks[0].job_id, clock, sleep)
+            rows = waiting.until(queues, deadline)
+        with services.reading() as session:
+            for name, (task, digest) in sent.items():
+                try:
+                    _take(services, session, rows.get(name), task, digest, network, found)
+                except SilentError as why:
+                    found.faults[task.silo] = str(why)
+    finally:
+        table.settle(services, queues)
+    return found
+
+
+def _take(
+    services: Services,
+    session: Session,
+    row: SiloTask | None,
+    task: ScoreTask,
+    digest: str,
+    network: Network,
+    found: Collected,
+) -> None:
+    if row is None or not over(row):
+        raise SilentError(LATE)
+    if row.answer_id is None:
+        raise SilentError(FAILED)
+    key = keys.public_key(services.settings, task.silo)
+    if key is None:
+        raise SilentError(UNREGISTERED)
+    try:
+        answer = keys.opened(key, services.artifacts.get(session, row.answer_id))
+    except keys.NotSignedError:
+        raise SilentError(UNSIGNED) from None
+    except LetheError:
+        raise SilentError(UNREADABLE) from None
+    classifies = network.task == "classification"
+    try:
+        scores = decode_scores(answer, digest, task, network.classes, classifies=classifies)
+    except MessageError:
+        raise SilentError(UNREADABLE) from None
+    found.scores[task.silo] = scores
+    found.signed_by[task.silo] = fingerprint(key)

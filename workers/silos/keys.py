@@ -1,0 +1,107 @@
+"""Each silo's Ed25519 key: made by its first worker, registered once, and never replaced.
+
+The private half lies where LETHE_SILO_KEY_DIR says, the public half in the data directory's
+`keys/`, beside the keys of the log and of the certificates: whoever can write there needs no
+silo to lie. A signature says which silo's process an answer is from.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from app.errors import LetheError
+from app.files import write_durably
+from app.settings import Settings
+from app.signing.errors import KeyFormatError
+from app.signing.keys import generate_key, load_private_key, load_public_key
+from app.signing.keys import private_pem as pem_of
+from app.signing.keys import public_pem as public_pem_of
+
+CONTEXT = b"lethe/silo-answer/v1\0"  # what is signed begins with it, and nothing else does
+SIGNATURE = 64  # bytes, RFC 8032 section 5.1.6
+
+
+class SiloKeyError(LetheError):
+    """A silo's key is missing, or not the one that was registered."""
+
+    slug, title, status = "silo-key", "A silo's key does not fit", 503
+
+
+class NotSignedError(LetheError):
+    """Bytes that the silo's registered key did not sign."""
+
+    slug, title, status = "silo-not-signed", "Not signed by the silo", 400
+
+
+def private_path(settings: Settings, silo: int) -> Path:
+    """Return where a silo's private key lies."""
+    return (Path(settings.silo_key_dir or settings.keys_dir)) / f"silo-{silo}.key"
+
+
+def public_path(settings: Settings, silo: int) -> Path:
+    """Return where a silo's public key is registered."""
+    return settings.keys_dir / f"silo-{silo}.pem"
+
+
+def register(settings: Settings, silo: int) -> None:
+    """Make a silo's key if there is none, and register it if none is.
+
+    Raises:
+        SiloKeyError: Another key is registered, or a file is no Ed25519 key.
+    """
+    path = private_path(settings, silo)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # several workers may start for one silo
+        write_durably(path, pem_of(generate_key()).encode(), replace=False)
+    public = public_pem_of(private_key(settings, silo)).encode()
+    with suppress(FileExistsError):
+        write_durably(public_path(settings, silo), public, replace=False, mode=0o644)
+    if public_path(settings, silo).read_bytes() != public:
+        raise SiloKeyError(
+            f"another key than this is registered for silo {silo}: give this worker the "
+            f"silo's own {path.name} (LETHE_SILO_KEY_DIR), or remove the registered "
+            f"{public_path(settings, silo).name} from the keys directory to register this one"
+        )
+
+
+def private_key(settings: Settings, silo: int) -> Ed25519PrivateKey:
+    """Return a silo's private key. Raises SiloKeyError if there is none."""
+    try:
+        key = load_private_key(private_path(settings, silo).read_bytes())
+    except (FileNotFoundError, KeyFormatError):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SiloKeyError(
+            f"the key of silo {silo} is missing or no Ed25519 key: start `lethe worker --silo "
+            f"{silo}` with the LETHE_SILO_KEY_DIR that holds it"
+        )
+    return key
+
+
+def public_key(settings: Settings, silo: int) -> Ed25519PublicKey | None:
+    """Return a silo's registered key, None if none is, or one of another kind."""
+    try:
+        key = load_public_key(public_path(settings, silo).read_bytes())
+    except (FileNotFoundError, KeyFormatError):
+        return None
+    return key if isinstance(key, Ed25519PublicKey) else None
+
+
+def sign(key: Ed25519PrivateKey, answer: bytes) -> bytes:
+    """Return an answer with its signature before it."""
+    return key.sign(CONTEXT + answer) + answer
+
+
+def opened(key: Ed25519PublicKey, signed: bytes) -> bytes:
+    """Return the answer of what `sign` returned. Raises NotSignedError."""
+    answer = signed[SIGNATURE:]
+    try:
+        key.verify(signed[:SIGNATURE], CONTEXT + answer)
+    except InvalidSignature:
+        raise NotSignedError("the silo's registered key did not sign this answer") from None
+    return answer

@@ -1,0 +1,166 @@
+"""What a silo says of two models: scores, labels, counts and salted digests. No rows, no names.
+
+A client is a position in the answer and nothing else. Whoever knows the salts of its records,
+which stay in the database, can tell who it is; nobody else can.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels, Matrix
+from workers.errors import ArtifactError
+from workers.fedavg.errors import MessageError
+from workers.silos.score_task import ScoreTask
+from workers.tensor_file import decode_tensors, encode_tensors
+
+KIND = "silo-scores/1"
+GROUPS = ("training", "held", "forget", "unseen", "other")
+SCORED = ("held", "forget", "unseen", "sample")
+Digests = tuple[bytes, ...]  # 32 bytes each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientScores:
+    """What one client's rows say, each row by its salted digest.
+
+    training and held: the rows that are stored, trained on or never; commitments: of their
+    records, in that order. forget, unseen, other: the rows that went, trained on, held out,
+    or for another request. labels (n,) int64 and the logits before and after (n, classes)
+    float64 are of the held, forget and unseen rows and of the sampled training rows, in that
+    order; of none where the network is no classifier.
+    """
+
+    training: Digests
+    held: Digests
+    forget: Digests
+    unseen: Digests
+    other: Digests
+    commitments: Digests
+    labels: Labels
+    before: Matrix
+    after: Matrix
+
+    def rows_of(self, group: str) -> slice:
+        """Return which of the scored rows are of a group of SCORED."""
+        ends = [0]
+        for name in SCORED[:-1]:
+            ends.append(ends[-1] + len(getattr(self, name)))
+        ends.append(max(ends[-1], len(self.labels)))
+        place = SCORED.index(group)
+        return slice(ends[place], ends[place + 1])
+
+    def digests(self) -> Digests:
+        """Return all rows' digests in the order of GROUPS."""
+        return self.training + self.held + self.forget + self.unseen + self.other
+
+    def asked(self, group: str, task: ScoreTask) -> Digests:
+        """Return the digests of a group's rows of which a task asks the scores."""
+        if group != "sample":
+            found: Digests = getattr(self, group)
+            return found
+        # Commitments begin with those of the training rows, in the same order.
+        return tuple(
+            digest
+            for digest, commitment in zip(self.training, self.commitments, strict=False)
+            if task.is_sampled(commitment)
+        )
+
+    def scored(self, task: ScoreTask) -> int:
+        """Return how many rows a task asks the scores of."""
+        return sum(len(self.asked(group, task)) for group in SCORED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiloScores:
+    """A silo's answer. models: hex SHA-256 of the files that it found and scored by."""
+
+    models: tuple[str, str]
+    clients: Sequence[ClientScores]
+
+
+def encode_scores(task_digest: str, scores: SiloScores, classes: int) -> bytes:
+    """Return the message that answers the task of a hex SHA-256."""
+    clients = scores.clients
+    arrays: dict[str, NDArray[Any]] = {
+        "counts": np.array(
+            [[len(getattr(one, group)) for group in GROUPS] for one in clients], dtype=np.int64
+        ).reshape(-1, len(GROUPS)),
+        "scored": np.array([len(one.labels) for one in clients], dtype=np.int64),
+        "digests": _packed([digest for one in clients for digest in one.digests()]),
+        "commitments": _packed([each for one in clients for each in one.commitments]),
+        "labels": np.concatenate([np.zeros(0, np.int64), *(one.labels for one in clients)]),
+    }
+    for name in ("before", "after"):
+        parts = [getattr(one, name) for one in clients]
+        arrays[name] = np.concatenate([np.zeros((0, classes)), *parts])
+    said = {"kind": KIND, "models": list(scores.models), "task": task_digest}
+    return encode_tensors(arrays, said)
+
+
+def decode_scores(
+    data: bytes, task_digest: str, task: ScoreTask, classes: int, *, classifies: bool
+) -> SiloScores:
+    """Return the answer to a task.
+
+    Raises MessageError for bytes that `encode_scores` would not write, for the answer to
+    another task or by another published file, and for scores of fewer or more rows than the
+    task asks for. The model before may be another than was published: the judge says so.
+    """
+    try:
+        arrays, said = decode_tensors(data)
+        scores = _read(arrays, said)
+        fits = scores.models[1] == task.models[1] and all(
+            len(one.labels) == (one.scored(task) if classifies else 0) for one in scores.clients
+        )
+        if fits and encode_scores(task_digest, scores, classes) == data:
+            return scores
+    except (ArtifactError, AttributeError, KeyError, TypeError, ValueError):
+        pass  # named below, the same way as bytes that parse and differ
+    raise MessageError("these bytes are no answer to this question: have the silo asked again")
+
+
+def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
+    before, after = said["models"]
+    if {type(before), type(after)} != {str}:
+        raise ValueError("models")
+    if [arrays[name].dtype.kind for name in ("labels", "before", "after")] != ["i", "f", "f"]:
+        raise ValueError("types")
+    digests, commitments = _unpacked(arrays["digests"]), _unpacked(arrays["commitments"])
+    counts, scored = arrays["counts"].tolist(), arrays["scored"].tolist()
+    clients, first, stored, row = [], 0, 0, 0
+    for numbers, rows in zip(counts, scored, strict=True):
+        if min(*numbers, rows) < 0:
+            raise ValueError("counts")
+        groups: dict[str, Digests] = {}
+        for group, number in zip(GROUPS, numbers, strict=True):
+            groups[group] = digests[first : first + number]
+            first += number
+        kept = numbers[0] + numbers[1]
+        own = slice(row, row + rows)
+        clients.append(
+            ClientScores(
+                **groups,
+                commitments=commitments[stored : stored + kept],
+                labels=arrays["labels"][own],
+                before=arrays["before"][own],
+                after=arrays["after"][own],
+            )
+        )
+        stored, row = stored + kept, row + rows
+    scores = {len(arrays[name]) for name in ("labels", "before", "after")}
+    if (len(digests), len(commitments), scores) != (first, stored, {row}):
+        raise ValueError("lengths")
+    return SiloScores((before, after), clients)
+
+
+def _packed(digests: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return digests of 32 bytes as (n, 4) int64, which a tensor file holds."""
+    return np.frombuffer(b"".join(digests), "<i8").astype(np.int64).reshape(-1, 4)
+
+
+def _unpacked(packed: NDArray[Any]) -> Digests:
+    return tuple(row.tobytes() for row in packed.astype("<i8"))
