@@ -63,6 +63,7 @@ def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> Non
     assert sorted(a.kind for a in kept if a.wrapped_key is not None) == [
         "evidence",
         "head",
+        "scores",
         "state",
     ]
 
@@ -114,7 +115,7 @@ def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_rung(  # type: igno
         with Session(made.services.engine) as session:
             kept = session.exec(select(Artifact)).all()
         readable = [artifact.kind for artifact in kept if artifact.wrapped_key is not None]
-        assert sorted(readable) == ["evidence", "head", "state"]
+        assert sorted(readable) == ["evidence", "head", "scores", "scores", "state"]
 
 
 @pytest.mark.parametrize("step", [name for name in OWN if name.startswith("execute.")])

@@ -19,6 +19,7 @@ from workers.tasks import (
 )
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
+from workers.tasks.logged import check_logged
 from workers.tasks.network_config import NetworkConfig, network_config
 from workers.tasks.network_rows import (
     Holdings,
@@ -83,6 +84,7 @@ def _prepare(
         return network_empirical.prepare(services, session, lease, case, seed)
     if case.plan.claim not in (RETRAINED.id, CERTIFIED.id):
         raise RefusedError("nobody here judges such a claim")
+    check_logged(session, case.model, case.before, case.after)
     config = network_config(case.model)
     held = assemble(services, session, lease.model_id)
     ids = [record for one in held for record in one.block.records]

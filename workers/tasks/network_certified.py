@@ -64,7 +64,11 @@ def load_terms(
     if not method.sigma:
         return Terms(method, None)
     with services.reading() as session:
-        method = replace(method, before=network_releases.made(session, model))
+        method = replace(
+            method,
+            before=network_releases.made(session, model),
+            ordinal=network_releases.ordinal(session, model),
+        )
     return Terms(method, noise_key(services.master, model))
 
 

@@ -52,6 +52,7 @@ def load_noise(
         commitment=common.registered.noise,
         releases=terms.releases,
         before=before,
+        ordinal=network_releases.ordinal(session, case.model, case.after),
     )
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Session, col, or_, select
 
 from app.service.context import Services
-from app.service.ladder import spelled
+from app.service.ladder import last_rung, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.types import utcnow
@@ -28,7 +28,7 @@ from workers.verifier.guard import ODD_INPUT
 from workers.verifier.policy import Policy
 from workers.verifier.policy_ladder import Rung, write_ladder
 
-RETRAIN = Retrain().id
+RETRAIN, EXACT = Retrain().id, "exact-retrained"
 USE = ("retained-accuracy", "test-accuracy")
 # Where the verdict says nothing of the method, another method does not help.
 LATE = "too near the deadline"
@@ -41,13 +41,15 @@ def climb(
     """Return the rung after a judgement that was no PASS, None if the ladder is spent."""
     try:
         policy = policy_of(case.model)
-        if case.plan.claim != VERIFIER.id:
-            # A retraining was refuted. Once more from what is stored, then somebody looks.
-            last = 1 + len(policy.ladder)
-            return None if lease.rung > 0 else Climb(last, RETRAIN)
-        return _after_approximation(session, lease, case, report, policy)
+        if case.plan.claim == VERIFIER.id:
+            return _after_approximation(session, lease, case, report, policy)
     except ODD_INPUT:  # what was registered is not what lies there now; the judge has said so
-        return None if lease.rung > 0 else Climb(1, RETRAIN)
+        pass
+    if case.plan.claim == EXACT and lease.rung > 0:
+        return None  # the last rung: somebody looks
+    # A retraining was refuted: once more from what is stored. Or what claims a proof was,
+    # which no other method mends.
+    return Climb(last_rung(case.model.config), RETRAIN)
 
 
 def is_of_method(report: Report) -> bool:

@@ -13,6 +13,15 @@ from workers.errors import RefusedError
 START = "start"  # digest in the entry `model.version`
 
 
+def ordinal(session: Session, model: Model, before: ModelVersion | None = None) -> int:
+    """Return how many versions the log has of a model, up to `before` and without it."""
+    query = select(LogEntry).where(LogEntry.ref == model.ref)
+    if before is not None:
+        query = query.where(col(LogEntry.index) < before.log_index)
+    leaves = (parse_leaf(bytes(entry.leaf)) for entry in session.exec(query))
+    return sum(leaf.ref == model.ref and leaf.event == "model.version" for leaf in leaves)
+
+
 def made(session: Session, model: Model, before: ModelVersion | None = None) -> int:
     """Return how many releases there were since the last training, up to `before`.
 

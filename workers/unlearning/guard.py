@@ -148,7 +148,7 @@ def guarded_step(
     that go as well if there is a ceiling; a trial whose weights are not finite costs none.
     Where the rows that go are at the ceiling before any step, η is 0. Raises NoSafeStepError
     if none of the trials is within the budget, DivergedError if the model before the step
-    has no finite loss.
+    has no finite loss on the rows that stay or go.
     """
     _check_step(asked)
     start = candidate(0.0)
@@ -159,7 +159,9 @@ def guarded_step(
     if ceiling is not None:
         there = ceiling.judge(start)
         work, known = work + there.work, there.loss
-        if not known < ceiling.loss:
+        if not isfinite(known):
+            raise DivergedError("the model has no finite loss on the rows that go: retrain it")
+        if known >= ceiling.loss:
             return Stepped(start, 0.0, asked, first.loss, (), work, known)
     for _ in range(guard.trials):
         weights = candidate(step)

@@ -38,6 +38,7 @@ class NoiseClaim:
     centre_bias (c,), centre_weight (c, p) float32, and key, 32 bytes, are secrets that only
     the verifier sees; commitment: hex SHA-256, logged before the request. releases: how many
     models may be released between trainings; before: how many were, by the log.
+    ordinal: how many versions the model had before this one in its whole life, by the log.
     """
 
     sigma: float
@@ -49,6 +50,7 @@ class NoiseClaim:
     commitment: str
     releases: int
     before: int
+    ordinal: int
 
 
 def check_noise(
@@ -61,7 +63,7 @@ def check_noise(
     if problem is None:
         published = np.concatenate([bias, weight.ravel()])
         centre = np.concatenate([noise.centre_bias, noise.centre_weight.ravel()])
-        draws = _gaussian(noise.key, context, len(published))
+        draws = _gaussian(noise.key, f"{context}|{noise.ordinal}", len(published))
         with np.errstate(all="ignore"):
             wanted = centre.astype(np.float64) + noise.sigma * draws
             half = np.spacing(np.abs(published)).astype(np.float64) / 2

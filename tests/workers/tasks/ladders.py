@@ -40,7 +40,7 @@ def view(made: Installation, request_id: str) -> dict[str, Any]:
 
 def nothing_is_left(made: Installation) -> bool:
     """Return whether only what a certificate needs can still be read."""
-    return readable(made) == {"evidence", "head", "state"}
+    return readable(made) == {"evidence", "head", "scores", "state"}
 
 
 def readable(made: Installation) -> set[str]:

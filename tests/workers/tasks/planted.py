@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workers.tasks import network_case
+from workers.tasks import network_empirical
 from workers.verifier.base import Check, Report
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
@@ -48,5 +48,5 @@ class Planted:
 def plant(patch: pytest.MonkeyPatch, *outcomes: str) -> Planted:
     """Have the approximations that are judged from now on come out so."""
     planted = Planted(list(outcomes))
-    patch.setattr(network_case, "EMPIRICAL", planted)
+    patch.setattr(network_empirical, "VERIFIER", planted)
     return planted

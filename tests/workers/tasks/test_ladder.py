@@ -25,6 +25,7 @@ from tests.workers.tasks.ladders import (
 )
 from tests.workers.tasks.planted import plant
 from workers.replay import retraining
+from workers.silos import keys
 from workers.tasks import network_case
 from workers.tasks.network_rows import client_rows
 from workers.unlearning.registry import make
@@ -126,6 +127,8 @@ def test_the_rows_that_go_are_asked_though_no_silo_holds_them_any_more(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     with install(settings.model_copy(update={"silos": 2})) as made:
+        for silo in range(2):
+            keys.register(made.settings, silo)
         inline = InlineSilos(client_rows)
         inline.services = made.services
         made.dispatcher.ask = inline.ask  # type: ignore[method-assign]

@@ -67,8 +67,9 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
         off = logistic.published(installation) - logistic.best(gone)
         assert 0.01 < np.linalg.norm(off) <= bound
         # Whoever has the key, and nobody else, finds the optimum of those who stay.
-        data = leaves(installation, "model.version")[-1]["statistics"]
-        noise = logistic.SIGMA * box_muller(key, data, len(off))
+        known = leaves(installation, "model.version")
+        context = f"{known[-1]['statistics']}|{len(known) - 1}"
+        noise = logistic.SIGMA * box_muller(key, context, len(off))
         assert np.linalg.norm(off - noise) < 1e-5
     third = networks.erase(installation, networks.some("r3"))
     found = networks.statement(installation, third).predicate

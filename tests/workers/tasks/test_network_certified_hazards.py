@@ -12,12 +12,15 @@ import torch
 from sqlmodel import Session, select
 
 from models import Model, RequestEvent
+from tests import small_network
 from tests.installation import Installation
+from tests.small import pack
 from tests.workers.tasks import logistic, networks
 from workers.networks.files import decode_weights, encode_weights
 from workers.tasks import (
     network_certified,
     network_certified_case,
+    network_releases,
     network_training,
 )
 from workers.tasks.network_case import Common
@@ -60,8 +63,34 @@ def a_release_logged_as_a_training(patch: Patch) -> None:
 
 
 def a_budget_that_never_ends(patch: Patch) -> None:
-    always = SimpleNamespace(made=lambda *_: 0)
+    always = SimpleNamespace(made=lambda *_: 0, ordinal=network_releases.ordinal)
     patch.setattr(network_certified, "network_releases", always)
+
+
+def test_equal_rows_that_come_back_do_not_bring_the_noise_back(
+    installation: Installation,
+) -> None:
+    """What is learned and erased again leaves the same rows: one noise would cancel itself."""
+    wide = {**logistic.NOISE, "epsilon": 20.0, "releases": 2}
+    logistic.register(installation, wide, method="certified-newton")
+    networks.erase(installation, networks.some("r1"))
+    first = logistic.published(installation)
+    extra = {**small_network.rows(seed=5, count=9, first=1000), "clients": np.full(9, "c3")}
+    caller = installation.caller
+    own = caller.keyid, caller.key
+    caller.keyid = "feeder"
+    assert caller.register_key(role="client", client="c3").status_code == 201
+    path = f"/v1/models/{small_network.MODEL}/contributions"
+    sent = caller.signed("POST", path, pack(extra), content_type="application/octet-stream")
+    assert sent.status_code == 202
+    caller.keyid, caller.key = own
+    installation.drain()
+    request_id = networks.erase(installation, networks.some(*extra["records"].tolist()))
+    found = networks.statement(installation, request_id).predicate
+    assert found.guarantee.class_ == "certified-approximate"
+    second = logistic.published(installation)
+    # Two draws of σ are about σ√(2d) apart, their centres hardly at all.
+    assert np.linalg.norm(second - first) > logistic.SIGMA * np.sqrt(len(first))
 
 
 def test_what_is_no_release_climbs_to_a_retraining_that_begins_the_budget_anew(
@@ -103,8 +132,8 @@ def centred(left: Left, centre: Any, sigma: float) -> Left:
     """Return what is left with noise of this size around another centre."""
     common, noise = left
     network, _ = decode_weights(common.file)
-    data = common.case.after.statistics_digest
-    made = noisy(network, centre, noise.key, data, sigma)
+    context = f"{common.case.after.statistics_digest}|{noise.ordinal}"
+    made = noisy(network, centre, noise.key, context, sigma)
     bias, weight = centre["head.bias"].numpy(), centre["head.weight"].numpy()
     common, _ = published(left, lambda _: made)
     return common, replace(noise, centre_bias=bias, centre_weight=weight)

@@ -18,7 +18,13 @@ from tests.workers.tasks.rechecking import download, rechecked
 from workers.fedavg.base import Work
 from workers.networks.files import decode_weights, encode_weights
 from workers.networks.weights import initial_weights
-from workers.tasks import network_before, network_training, network_update, versions
+from workers.tasks import (
+    network_before,
+    network_case,
+    network_training,
+    network_update,
+    versions,
+)
 from workers.tasks.draft import ShreddedArtifact
 from workers.tasks.input_blocks import InputBlock
 from workers.tasks.network_config import NetworkConfig, network_config
@@ -201,6 +207,25 @@ def test_a_retraining_that_is_none_is_refuted(
         assert state == "needs-decision"
         with Session(installation.services.engine) as session:
             assert not session.exec(select(Certificate)).all()
+
+
+@pytest.mark.parametrize("column", ["statistics_digest", "head_digest", "retained_root"])
+def test_a_version_whose_row_is_not_as_logged_is_no_witness(
+    installation: Installation, monkeypatch: Patch, column: str
+) -> None:
+    """Who can write tables makes the version before say what was moved later."""
+    networks.register(installation)
+    honest = network_case.prepare
+    forged: Any = b"\x01" * 32 if column == "retained_root" else "01" * 32
+
+    def prepare(services: Any, session: Any, lease: Any, case: Any, seed: bytes) -> Any:
+        setattr(case.before, column, forged)
+        return honest(services, session, lease, case, seed)
+
+    monkeypatch.setattr(network_update, "prepare", prepare)
+    request_id = networks.erase(installation, networks.some(*GONE), method="retrain")
+    assert networks.request(installation, request_id).state == "needs-decision"
+    assert not networks.events(installation, request_id).count("certified")
 
 
 def test_a_training_that_was_changed_since_it_was_registered_is_refuted(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -107,6 +108,10 @@ def test_without_a_guard_the_step_is_the_one_asked_for() -> None:
         take_step(line, 10.0, judge=None, guard=StepGuard())
 
 
+def judged_as(loss: float, weights: Weights) -> Judged:
+    return Judged(loss, Work())
+
+
 class Square:
     """The loss 0.1 + w² on the rows that go."""
 
@@ -132,13 +137,17 @@ def test_a_ceiling_ends_the_step_where_the_rows_that_go_are_forgotten() -> None:
         take_step(line, 1.0, judge=Parabola(), guard=guard)
 
 
-@pytest.mark.parametrize("loss", [2.0, 7.0, math.nan, math.inf])
+@pytest.mark.parametrize("loss", [2.0, 7.0])
 def test_what_is_forgotten_before_the_step_needs_none(loss: float) -> None:
     ceiling = Ceiling(lambda _: Judged(loss, Work()), 2.0)
     guard = StepGuard(forget=2.0)
     stepped = guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=ceiling)
     assert (stepped.step, stepped.trials, float(stepped.weights["w"])) == (0.0, (), 0.0)
     assert stepped.notes()["step.used"] == "0"
+    for bad in (math.nan, math.inf):  # whoever leaves could have the step left out so
+        none = Ceiling(partial(judged_as, bad), 2.0)
+        with pytest.raises(DivergedError, match="rows that go"):
+            guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=none)
     assert stepped.notes()["step.loss-after"] == "1"
 
 

@@ -123,13 +123,14 @@ def noise_claim(**changes: Any) -> NoiseClaim:
         commitment=hashlib.sha256(b"lethe certified noise key 1\x00" + KEY).hexdigest(),
         releases=4,
         before=1,
+        ordinal=3,
     )
     return replace(claim, **changes)
 
 
 def noisy_claim(within: dict[str, Any] | None = None, /, **changes: Any) -> LogisticClaim:
     """A true claim with noise, but for the changes in its noise and in itself."""
-    drawn = SIGMA * box_muller(KEY, DATA, CENTRE.size)
+    drawn = SIGMA * box_muller(KEY, f"{DATA}|3", CENTRE.size)
     order = np.concatenate([CENTRE[:, 0], CENTRE[:, 1:].ravel()])  # bias, weight
     flat = (order.astype(np.float64) + drawn).astype(np.float32)
     theta = np.column_stack([flat[:CLASSES], flat[CLASSES:].reshape(CLASSES, INPUTS)])

@@ -180,6 +180,7 @@ NOISES: list[tuple[dict[str, Any], list[int]]] = [
     ({"commitment": "AB" * 32}, [6]),
     ({"commitment": None}, [6]),
     ({"before": 4}, [7]),
+    ({"ordinal": 2}, [6]),
     ({"before": -1}, [7]),
     ({"before": True}, [7]),
     ({"releases": 1}, [7]),
@@ -245,6 +246,7 @@ def test_what_the_method_releases_is_what_the_verifier_proves(sigma: float) -> N
             centre_bias=release.centre["head.bias"].numpy(),
             centre_weight=release.centre["head.weight"].numpy(),
             before=0,
+            ordinal=0,
             commitment=release.notes["noise.commitment"],
         )
     claim = logistic_claim(

@@ -26,7 +26,7 @@ from workers.networks.weights import Weights, difference, norm
 from workers.unlearning.base import Case, Hooks, Need, Tick, Unlearned
 from workers.unlearning.certified.budget import Budget
 from workers.unlearning.certified.newton import Reached, minimise
-from workers.unlearning.certified.noise import commitment, new_key
+from workers.unlearning.certified.noise import commitment, context_of, new_key
 from workers.unlearning.certified.objective import Gradient, measure, penalty_of
 from workers.unlearning.certified.release import Release, noisy
 from workers.unlearning.hf_kcu_products import Asking
@@ -47,7 +47,8 @@ class CertifiedNewton:
     longer (1, x); it enters the margin for float32 and the predicted residual. sigma: the
     standard deviation of each weight's noise, 0 for none and no (ε, δ); releases: how many
     models it has to hide together, from one training to the next; before: how many of them
-    were made already.
+    were made already; ordinal: how many versions the model had in its whole life, so that no
+    two releases share their noise.
     Raises RefusedError for a value out of range.
     """
 
@@ -60,6 +61,7 @@ class CertifiedNewton:
     delta: float = 1e-5
     releases: int = 16
     before: int = 0
+    ordinal: int = 0
 
     def __post_init__(self) -> None:
         for name in ("steps", "iterations"):
@@ -70,8 +72,10 @@ class CertifiedNewton:
             raise RefusedError("tolerance: must lie between 0 and 1")
         if not 1 <= self.row_norm <= 1e6:
             raise RefusedError("row_norm: must be at least 1, the bias's share of (1, x)")
-        if type(self.before) is not int or self.before < 0:
-            raise RefusedError("before: must be an integer, 0 or more")
+        for name in ("before", "ordinal"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise RefusedError(f"{name}: must be an integer, 0 or more")
         if self.sigma != 0:
             _ = self.budget
 
@@ -180,7 +184,8 @@ class CertifiedNewton:
         weights, bound = centre, residual
         if key is not None:
             self.budget.spend(self.before, residual)
-            weights = noisy(case.network, centre, key, case.data, self.sigma)
+            context = context_of(case.data, self.ordinal)
+            weights = noisy(case.network, centre, key, context, self.sigma)
             bound = self._bound_across(case, asking, centre, weights, residual)
             notes = _noise_notes(self, penalty, bound, commitment(key))
         length = norm(weights)

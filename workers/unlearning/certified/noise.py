@@ -3,8 +3,9 @@
 SHAKE-256 of a label, the key and a context is read as pairs (a, b) of little-endian 64-bit
 integers; u = (⌊a/2^11⌋ + 1)·2^-53 and v = ⌊b/2^11⌋·2^-53 give √(-2 ln u)·cos 2πv and
 √(-2 ln u)·sin 2πv (Box and Muller 1958). A generator for simulations would not do: from
-some outputs it can be told what comes next. The context is the digest of the rows that stay,
-so that one key gives every release noise of its own.
+some outputs it can be told what comes next. The context is the digest of the rows that stay
+and how many versions the model had: equal rows come back when what was learned in between is
+erased, and two releases with one noise would differ by what no noise hides.
 """
 
 import hashlib
@@ -28,6 +29,11 @@ def new_key() -> bytes:
 def commitment(key: bytes) -> str:
     """Return the hex SHA-256 that may be published before the key is used."""
     return hashlib.sha256(COMMITMENT + _checked(key)).hexdigest()
+
+
+def context_of(data: str, ordinal: int) -> str:
+    """Return the context of a release: over a model's whole life there is no other with it."""
+    return f"{data}|{ordinal}"
 
 
 def gaussian(key: bytes, context: str, size: int) -> NDArray[np.float64]:
