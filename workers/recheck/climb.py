@@ -2,11 +2,11 @@
 
 from app.certificates.statement import Predicate
 from workers.errors import ArtifactError
-from workers.recheck.files import Given
+from workers.recheck.files import CLIMB, NO_RUNG, Given
 from workers.recheck.judged import rejudge, tied
 from workers.recheck.lines import Line, compare
 
-CLIMB, SEPARATOR = "climb", " | "
+SEPARATOR = " | "
 
 
 def compare_rung(said: Predicate, given: Given, data: bytes) -> list[Line]:
@@ -18,11 +18,14 @@ def compare_rung(said: Predicate, given: Given, data: bytes) -> list[Line]:
         claim, rows, report = rejudge(data, None)
     except ArtifactError as error:
         return [compare("rung before", "a scores file", str(error))]
+    lines = [line for line in tied(said, given, claim, rows) if line.status == "DIFFERS"]
     failed = [f"{check.name}: {check.value}" for check in report.checks if not check.passed]
     found = f"{report.result} ({'; '.join(failed)})"
-    told = said.method.parameters.get(CLIMB, "no rung before")
+    if report.result == "PASS":
+        # Whatever is told of it: a rung that passed is not a rung before a climb.
+        return [*lines, compare("rung before", "a verdict that is no PASS", found)]
+    told = said.method.parameters.get(CLIMB, NO_RUNG)
     # Each is told with its method's name, which no score knows.
     verdicts = [rung.partition(": ")[2] for rung in told.split(SEPARATOR)]
     certified = found if found in verdicts else told
-    lines = [line for line in tied(said, given, claim, rows) if line.status == "DIFFERS"]
     return [*lines, compare("rung before", certified, found)]

@@ -10,6 +10,8 @@ from app.errors import LetheError
 from workers.recheck.lines import Line, compare, skipped
 
 POLICY = "policy"
+BY_SAMPLES = "empirical-approximate"
+CLIMB, NO_RUNG = "climb", "no rung before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ def compare_files(said: Predicate, given: Given) -> list[Line]:
         lines.append(compare("policy document", registered or "none named", given.policy))
     elif registered is not None:
         lines.append(skipped("policy document", registered, "give it with --policy"))
+    # A verifier is named after the one class that it judges.
+    lines.append(compare("guarantee class", said.guarantee.class_, said.verifier.id))
     return [*lines, *_scores(said, given)]
 
 
@@ -62,6 +66,18 @@ def _scores(said: Predicate, given: Given) -> list[Line]:
         else skipped(f"{name} file", digest, "give it with --scores")
         for name, digest in listed
     ]
+    told = said.method.parameters.get(CLIMB, NO_RUNG)
+    lines += [
+        skipped("rung before", told, f"its scores {digest} were not given (--scores)")
+        for name, digest in listed
+        if name == CLIMB_SCORES and digest not in found
+    ]
+    own = [digest for name, digest in listed if name == SCORES]
+    if len(own) > 1:
+        # Which of them was judged could be chosen.
+        lines.append(compare("scores", "of one verdict", f"{len(own)} are named"))
+    if own and said.guarantee.class_ != BY_SAMPLES:
+        lines.append(compare("class with scores", said.guarantee.class_, BY_SAMPLES))
     named = {digest for _, digest in listed}
     strange = [digest for digest in found if digest not in named]
     return [*lines, *(compare("scores file", "not named", digest) for digest in strange)]

@@ -50,6 +50,8 @@ def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, Committed
 
 def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Line], bool]:
     """Return the lines of a certified verdict by samples, and whether it was reached again."""
+    if said.verifier.id != VERIFIER.id:
+        return [compare("verifier of scores", said.verifier.id, VERIFIER.id)], False
     if said.verifier.version != VERIFIER.version:
         version = f"{said.verifier.id} {said.verifier.version}"
         reason = (
@@ -90,10 +92,21 @@ def tied(
         compare("scores: rows", own, problem_with(claim, rows) or own),
     ]
     try:
-        records = parse_evidence(given.evidence).removal.records
+        evidence = parse_evidence(given.evidence)
     except LetheError:
         return lines  # that the evidence is none is told elsewhere
-    erased = sorted(record.commitment for record in records)
+    # The log's entries of both versions name these digests: an auditor looks for them there.
+    digests = {"before": claim.rows_before[0], "after": claim.rows_after[0]}
+    for side, digest in digests.items():
+        logged = evidence.statistics.get(side)
+        name = f"scores: rows {side}"
+        # A digest that is missing must not be what the scores may spell the same way.
+        lines.append(
+            Line(name, "DIFFERS", "none in the evidence", digest)
+            if logged is None
+            else compare(name, logged, digest)
+        )
+    erased = sorted(record.commitment for record in evidence.removal.records)
     lines.append(
         compare("scores: erased records", _root(erased), _root(sorted(set(sets.erased))))
     )

@@ -8,7 +8,8 @@ Status = Literal["same", "DIFFERS", "not recomputed"]
 Result = Literal["AGREES", "DIFFERS", "DIGESTS-ONLY"]
 
 MEANING: dict[Result, str] = {
-    "AGREES": "The verdict was computed again from the scores, and is the certified one.",
+    "AGREES": "The verdict was computed again from the scores, and is the certified one. "
+    "That says nothing of a rung before it.",
     "DIFFERS": "What was computed again is not what the certificate says.",
     "DIGESTS-ONLY": "Of this verdict nothing but digests and proofs could be checked.",
 }

@@ -107,8 +107,9 @@ def decode_scores(
     """Return the answer to a task.
 
     Raises MessageError for bytes that `encode_scores` would not write, for the answer to
-    another task or by another published file, and for scores of fewer or more rows than the
-    task asks for. The model before may be another than was published: the judge says so.
+    another task or by another published file, for scores of fewer or more rows than the task
+    asks for, and for labels and scores that are none. The model before may be another than was
+    published: the judge says so.
     """
     try:
         arrays, said = decode_tensors(data)
@@ -116,11 +117,18 @@ def decode_scores(
         fits = scores.models[1] == task.models[1] and all(
             len(one.labels) == (one.scored(task) if classifies else 0) for one in scores.clients
         )
+        fits = fits and all(_plausible(one, classes) for one in scores.clients)
         if fits and encode_scores(task_digest, scores, classes) == data:
             return scores
-    except (ArtifactError, AttributeError, KeyError, TypeError, ValueError):
+    except (ArtifactError, AttributeError, LookupError, TypeError, ValueError):
         pass  # named below, the same way as bytes that parse and differ
     raise MessageError("these bytes are no answer to this question: have the silo asked again")
+
+
+def _plausible(one: ClientScores, classes: int) -> bool:
+    """Return whether labels are classes and scores finite: else a liar refutes the model."""
+    named = ((one.labels >= 0) & (one.labels < classes)).all()
+    return bool(named and np.isfinite(one.before).all() and np.isfinite(one.after).all())
 
 
 def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:

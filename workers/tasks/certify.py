@@ -164,7 +164,8 @@ def _registered(model: Model) -> dict[str, str]:
 
 
 def _cited(session: Session, model: Model, plan: draft.Draft) -> dict[str, str]:
-    if not is_network(model.config):
+    # Audits run the registered settings; a rung that differs from them was never audited.
+    if not is_network(model.config) or plan.parameters.get("rung", plan.method) != plan.method:
         return {}
     return citation(session, model, plan.method, plan.method_version)
 

@@ -23,6 +23,7 @@ from workers.verifier.scores_order import SIDES, nameless
 from workers.verifier.silos import SilosClaim
 
 KIND = "empirical-scores/1"
+SPARE = 10_000  # probes of what belongs to no record, such as versions
 SIZE = 32  # bytes of a commitment or a digest
 PARTS = ("labels", "before", "after")
 PLAIN = ("published_digest", "model", "finite", "policy_digest", "requests_before")
@@ -113,7 +114,7 @@ def _claim(arrays: _Arrays, said: _Fields) -> EmpiricalClaim:
     given |= {name: _pair(said[name]) for name in PAIRS}
     return EmpiricalClaim(
         retained_set=sets,
-        purge=_purge(said["purge"]),
+        purge=_purge(said["purge"], most=_listed(arrays) + SPARE),
         policy=from_document(said["policy"]),
         seed=bytes.fromhex(said["seed"]),
         silos=_silos(said["silos"]),
@@ -131,10 +132,21 @@ def _silos(said: _Fields | None) -> SilosClaim | None:
     return claim
 
 
-def _purge(said: _Fields) -> PurgeClaim:
-    """Return a purge of as many probes and rows, whatever they were."""
+def _listed(arrays: _Arrays) -> int:
+    """Return how many commitments and rows a file lists."""
+    prefixes = ("set_", "update_", "rows_")
+    return sum(len(array) for name, array in arrays.items() if name.startswith(prefixes))
+
+
+def _purge(said: _Fields, most: int) -> PurgeClaim:
+    """Return a purge of as many probes and rows, whatever they were, but at most so many.
+
+    They are told as numbers: a small file could have its reader build any number of them.
+    """
     probes, readable = said["probes"], said["readable"]
     erased, stored, both = said["erased"], said["stored"], said["both"]
+    if max(probes, erased, stored) > most:
+        raise ArtifactError("the purge is of more than the file has records")
     if not (0 <= readable <= probes and 0 <= both <= min(erased, stored)):
         raise ArtifactError("the numbers of the purge contradict each other")
     return PurgeClaim(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
@@ -22,9 +23,25 @@ from app.certificates.dsse import sign_envelope
 from app.certificates.errors import CertificateError, EnvelopeError, ShapeError
 from app.certificates.statement import VerifierPart
 from tests.app.certificates.build import CERTIFICATE_ID, KEYID, issuer_key
-from workers.verifier.algorithm_audit import bound
+from workers.verifier.algorithm_audit import Bound, bound, judge
+from workers.verifier.intervals import spell
 
-STATISTICS = b"the numbers of the pairs"
+
+def statistics(*pairs: tuple[float, float, float]) -> bytes:
+    """Return the file of so many pairs' numbers: before, after, retrained."""
+    numbers = [[value.hex() for value in pair] for pair in pairs]
+    return canonical.encode({"kind": "audit-statistics", "pairs": numbers})
+
+
+GRID = [-1.5 + 3 * step / 31 for step in range(32)]
+# 32 pairs that fit, 32 that are judged: of the models before the last is missed, of those
+# after, and retrained, half lie on either side.
+PAIRS = [
+    *((value + 8, value + 0.2, value) for value in GRID),
+    *((8.0, sign, sign) for sign in [3.0, -3.0] * 15 + [3.0]),
+    (0.0, -3.0, -3.0),
+]
+STATISTICS = statistics(*PAIRS)
 NOW = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
 CONFIGURATION = {
     "model": "x-rays",
@@ -73,8 +90,8 @@ def predicate(**changes: Any) -> AuditPredicate:
     return replace(made, **changes)
 
 
-def file(said: AuditPredicate) -> bytes:
-    payload = build_report(sha256(STATISTICS).hexdigest(), said)
+def file(said: AuditPredicate, numbers: bytes = STATISTICS) -> bytes:
+    payload = build_report(sha256(numbers).hexdigest(), said)
     return canonical.encode(sign_envelope(payload, issuer_key(), KEYID))
 
 
@@ -93,9 +110,9 @@ def test_a_report_holds_and_names_its_digests() -> None:
 
 def test_leaks_and_audits_without_power_hold_too() -> None:
     leak = predicate(after=part(0, 3), result="LEAK")
-    assert "at least" in check(leak).statement.predicate.statement
+    assert "at least" in check(leak, None).statement.predicate.statement
     blind = predicate(before=part(15, 16), result="INCONCLUSIVE")
-    assert "says nothing" in check(blind).statement.predicate.statement
+    assert "says nothing" in check(blind, None).statement.predicate.statement
 
 
 LIES = {
@@ -119,6 +136,36 @@ LIES = {
     "errors beyond the trials": predicate(after=replace(part(16, 16), false_positives=33)),
     "more ways given than pairs": predicate(gave_way=65),
     "versions in reverse": predicate(versions=(3, 2)),
+    "confidence below the API's": predicate(
+        configuration={**CONFIGURATION, "confidence": "0.4"}
+    ),
+    "confidence above the API's": predicate(
+        configuration={**CONFIGURATION, "confidence": "0.99999"}
+    ),
+    "a delta above the API's": predicate(configuration={**CONFIGURATION, "delta": "0.51"}),
+    "no number at all": predicate(configuration={**CONFIGURATION, "delta": "nan"}),
+    "another control than the numbers'": predicate(before=part(1, 0)),
+    "other errors than the numbers'": predicate(after=part(16, 17)),
+}
+MANY = replace(part(16, 16), trials=1 << 20, false_positives=1 << 19)
+LIES["more pairs than an audit has"] = predicate(
+    pairs=1 << 21, after=MANY, before=MANY, configuration={**CONFIGURATION, "pairs": "2097152"}
+)
+SPOILT = {
+    "no JSON": b"the numbers",
+    "no object": b"[]",
+    "another kind": STATISTICS.replace(b"audit-statistics", b"audit-numbers"),
+    "a pair less": statistics(*PAIRS[:-1]),
+    "two numbers": statistics(*PAIRS).replace(b'"0x0.0p+0",', b""),
+    "a word": STATISTICS.replace(b"0x0.0p+0", b"nothing"),
+    "another spelling": STATISTICS.replace(b"0x0.0p+0", b"0x0p+0"),
+    "no finite number": STATISTICS.replace(b"0x0.0p+0", b"inf"),
+    "a number too large": statistics(*PAIRS[:-1], (1e200, -3.0, -3.0)),
+    "a number of JSON": STATISTICS.replace(b'"0x0.0p+0"', b"0"),
+    "too many bytes": b" " * ((1 << 20) + 1),
+    "an error more": statistics(*PAIRS[:-2], *[(0.0, -3.0, -3.0)] * 2),
+    "an error less": statistics(*PAIRS[:-1], (8.0, -3.0, -3.0)),
+    "a leak": statistics(*((before, before, out) for before, _, out in PAIRS)),
 }
 
 
@@ -126,6 +173,43 @@ LIES = {
 def test_what_does_not_follow_from_the_counts_is_refused(lie: str) -> None:
     with pytest.raises(ReportError):
         check(LIES[lie])
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_numbers_that_do_not_give_the_counts_are_refused(name: str) -> None:
+    assert SPOILT[name] != STATISTICS
+    data = file(predicate(), SPOILT[name])
+    with pytest.raises((ReportError, canonical.NotCanonicalError)):
+        check_report(data, issuer_key().public_key(), SPOILT[name])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("pairs", [16, 64, 300])
+def test_errors_are_counted_as_the_auditor_counts_them(pairs: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    means = np.array([2.0, seed / 4, 0.0])
+    numbers = rng.normal(means, [1, 1.5, 1], (pairs, 3)).tolist()
+    before_, after_, retrained = map(list, zip(*numbers, strict=True))
+    found = judge(before_, after_, retrained, 0.95, 0.001)
+
+    def told(bound: Bound) -> BoundPart:
+        counts = bound.false_positives, bound.false_negatives, bound.trials
+        return BoundPart(
+            *counts, *map(spell, (bound.fpr_upper, bound.fnr_upper, bound.epsilon))
+        )
+
+    after, before, reach = told(found.after), told(found.before), spell(found.resolution)
+    said = predicate(
+        pairs=pairs,
+        configuration={**CONFIGURATION, "pairs": str(pairs)},
+        after=after,
+        before=before,
+        result=found.result,
+        resolution=reach,
+        statement=words(found.result, after.epsilon, before.epsilon, reach),
+    )
+    file_ = statistics(*numbers)
+    check_report(file(said, file_), issuer_key().public_key(), file_)
 
 
 def test_another_key_another_byte_and_another_file_are_refused() -> None:
@@ -147,7 +231,10 @@ def test_another_key_another_byte_and_another_file_are_refused() -> None:
         check_report(b" " * ((1 << 20) + 1), issuer_key().public_key())
 
 
-@pytest.mark.parametrize(("count", "trials"), [(0, 8), (1, 32), (16, 32), (31, 32), (5, 2048)])
+@pytest.mark.parametrize(
+    ("count", "trials"),
+    [(0, 8), (1, 32), (16, 32), (31, 32), (5, 2048), (1968, 2048), (2047, 2048)],
+)
 def test_the_upper_end_is_that_of_the_binomial(count: int, trials: int) -> None:
     found = upper(count, trials, 0.025)
     assert found == pytest.approx(beta.ppf(0.975, count + 1, trials - count), rel=1e-9)

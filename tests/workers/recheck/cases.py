@@ -32,6 +32,7 @@ from workers.verifier.base import Report, RetainedSetClaim, UpdateClaim
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.exact_retrained import VERIFIER as RETRAINED
 from workers.verifier.scores_file import decode_scores, encode_scores
 
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
@@ -106,7 +107,9 @@ def certified(claim: EmpiricalClaim, rows: CommittedRows, **changes: Any) -> Cas
     report = VERIFIER.verify(decode_scores(file)[0])
     checks: tuple[CheckPart, ...] = changes.pop("checks", parts(report))
     listed = scores_part(sha256(file).hexdigest(), certified=True)
-    said, evidence = _issued(checks, report.result, {"policy": claim.policy_digest}, changes)
+    said, evidence = _issued(
+        checks, report.result, {"policy": claim.policy_digest}, rows, changes
+    )
     return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
 
 
@@ -116,6 +119,7 @@ def climbed(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> Ca
     report = VERIFIER.verify(decode_scores(file)[0])
     failed = "; ".join(f"{c.name}: {c.value}" for c in report.checks if not c.passed)
     told = {"climb": f"puf-special: {report.result} ({failed})", "policy": claim.policy_digest}
+    trained = VerifierPart(RETRAINED.id, RETRAINED.version, sha256(b"code").hexdigest())
     published = sha256(MODEL).hexdigest()
     checks = (
         CheckPart(1, "model-file", f"sha256 {published}", None, "equal", True),
@@ -124,7 +128,8 @@ def climbed(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> Ca
         CheckPart(4, "rows-before", f"sha256 {rows.before}", None, "equal", True),
     )
     promised = Guarantee("exact-retrained", "It was trained again.", {})
-    said, evidence = _issued(checks, "PASS", {**told, **parameters}, {"guarantee": promised})
+    changes = {"guarantee": promised, "verifier": trained}
+    said, evidence = _issued(checks, "PASS", {**told, **parameters}, rows, changes)
     listed = scores_part(sha256(file).hexdigest(), certified=False)
     return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
 
@@ -133,11 +138,12 @@ def _issued(
     checks: tuple[CheckPart, ...],
     result: Any,
     parameters: dict[str, str],
+    rows: CommittedRows,
     changes: dict[str, Any],
 ) -> tuple[Predicate, bytes]:
-    rows = parameters.pop("rows", "")
-    verifier = VerifierPart(VERIFIER.id, VERIFIER.version, sha256(b"code").hexdigest())
-    statistics = {"before": rows} if rows else {}
+    sampled = VerifierPart(VERIFIER.id, VERIFIER.version, sha256(b"code").hexdigest())
+    verifier = changes.get("verifier", sampled)
+    statistics = changes.pop("statistics", {"before": rows.before, "after": rows.after})
     removal = prove_removal(LINK, ERASED)
     report = EvidenceReport(verifier, result, checks, {"policy": parameters["policy"]})
     evidence = build_evidence(removal, report, statistics)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from app.certificates.evidence import scores_part
-from app.certificates.statement import CheckPart
+from app.certificates.statement import CheckPart, Guarantee
 from tests.workers.recheck.cases import Case, about, certified, climbed, parts
 from tests.workers.verifier.empirical_claims import POLICY, World, noop, simulated
-from workers.recheck.lines import Line, Recheck
+from workers.recheck.lines import MEANING, Line, Recheck
 from workers.recheck.run import recheck
 from workers.tensor_file import encode_tensors
 from workers.verifier.empirical import VERIFIER
@@ -281,6 +281,7 @@ def test_a_rung_before_that_had_passed_or_failed_otherwise_shows() -> None:
     claim, rows = about(simulated(1))  # it passes: there was no reason to climb
     case = climbed(claim, rows, climb="puf-special: INCONCLUSIVE (samples: too few)")
     assert differing(recheck(case.said, case.given())) == {"rung before"}
+    claim, rows = about(UNMEMORABLE)
     case = climbed(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
     assert differing(recheck(case.said, case.given())) == {"scores: model before"}
 
@@ -292,3 +293,62 @@ def test_a_check_that_names_a_foreign_digest_shows() -> None:
         checks = (*case.said.checks[:place], other, *case.said.checks[place + 1 :])
         found = recheck(replace(case.said, checks=checks), case.given())
         assert name in differing(found)
+
+
+# --- planted around the verdict -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statistics", [{}, {"before": "0" * 64, "after": "1" * 64}])
+def test_rows_of_another_version_than_the_evidence_names_show(
+    statistics: dict[str, str],
+) -> None:
+    case = certified(CLAIM, ROWS, statistics=statistics)
+    found = recheck(case.said, case.given())
+    assert differing(found) == {"scores: rows before", "scores: rows after"}
+    assert named(found, "scores: rows before").recomputed == ROWS.before
+    honest = recheck(CASE.said, CASE.given())
+    assert named(honest, "scores: rows before").certified == ROWS.before
+    assert named(honest, "scores: rows after").certified == ROWS.after
+
+
+def test_a_digest_that_is_missing_is_not_what_the_scores_call_so() -> None:
+    told = ("none in the evidence", ROWS.before)
+    case = certified(replace(CLAIM, rows_before=told), ROWS, statistics={})
+    assert "scores: rows before" in differing(recheck(case.said, case.given()))
+
+
+@pytest.mark.parametrize("told", ["puf-special: PASS ()", "PASS ()"])
+def test_a_rung_that_passed_shows_however_it_is_told(told: str) -> None:
+    case = climbed(CLAIM, ROWS, climb=told)
+    assert differing(recheck(case.said, case.given())) == {"rung before"}
+
+
+def test_withheld_scores_of_a_rung_are_told_of() -> None:
+    case = climbed(*about(UNMEMORABLE))
+    found = recheck(case.said, case.given(scores=[]))
+    assert found.result == "DIGESTS-ONLY"
+    assert named(found, "rung before").status == "not recomputed"
+    other = scores_part("cd" * 32, certified=False)
+    said = replace(CASE.said, evidence=(*CASE.said.evidence, other))
+    found = recheck(said, CASE.given())
+    assert found.result == "AGREES"
+    assert "nothing of a rung before" in MEANING[found.result]
+    assert other.digest in named(found, "rung before").reason
+
+
+def test_two_scores_of_one_verdict_show() -> None:
+    first, own = CASE.said.evidence
+    said = replace(CASE.said, evidence=(first, scores_part("ab" * 32, certified=True), own))
+    for scores in ([CASE.scores], []):
+        assert differing(recheck(said, CASE.given(scores=scores))) == {"scores"}
+
+
+def test_a_class_that_the_verifier_does_not_judge_shows() -> None:
+    for kind in ("exact", "exact-retrained", "none"):
+        case = certified(CLAIM, ROWS, guarantee=Guarantee(kind, "Bit for bit.", {}))
+        assert "guarantee class" in differing(recheck(case.said, case.given()))
+        renamed = replace(CASE.said.verifier, id=kind)
+        case = certified(CLAIM, ROWS, guarantee=case.said.guarantee, verifier=renamed)
+        assert "verifier of scores" in differing(recheck(case.said, case.given()))
+        found = recheck(case.said, case.given(scores=[]))
+        assert differing(found) == {"class with scores"}

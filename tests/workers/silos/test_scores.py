@@ -111,6 +111,13 @@ BAD: dict[str, bytes] = {
     "scores of another width": spelled(before=ARRAYS["before"][:, :2]),
     "scores in half the bits": spelled(after=ARRAYS["after"].astype(np.float32)),
     "scores of one model less": spelled(after=ARRAYS["after"][:-1]),
+    "a score that is no number": spelled(before=np.full_like(ARRAYS["before"], np.nan)),
+    "an infinite score": spelled(after=np.full_like(ARRAYS["after"], np.inf)),
+    "a label before the first": spelled(labels=np.full_like(ARRAYS["labels"], -1)),
+    "a label after the last": spelled(labels=np.full_like(ARRAYS["labels"], 3)),
+    **{f"{name} without a shape": spelled(**{name: 3}) for name in ("counts", "scored")},
+    "labels without a shape": spelled(labels=np.array(3)),
+    "scores without a shape": spelled(after=np.array(3.0)),
 }
 
 

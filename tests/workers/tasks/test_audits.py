@@ -20,7 +20,8 @@ from models import Model
 from tests import small_network
 from tests.installation import Installation, make_token
 from tests.workers.audit.small import DoNothing
-from tests.workers.tasks import audits, networks
+from tests.workers.tasks import audits, ladders, networks
+from tests.workers.tasks.planted import plant
 from workers.audit.pair import Pair
 from workers.tasks import audit, audit_citation, audit_queue, audit_report, sweep
 from workers.unlearning import registry
@@ -214,6 +215,24 @@ def test_a_certificate_cites_the_newest_report_of_its_own_method_and_code(
         assert audit_citation.citation(session, model, "retrain", "of another version") == {}
     monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)
     assert cited("r3") == {}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_rung_with_settings_of_its_own_cites_no_audit_of_others(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, differs: bool
+) -> None:
+    """Audits run a method as it is registered, and so does a rung without settings."""
+    rung = ladders.STRONGER if differs else ladders.HF_KCU
+    networks.register(installation, policy=ladders.policy(rung))
+    monkeypatch.setattr(audit, "run_pair", Quick(installation).run_pair)
+    audits.start(installation, method=rung["method"])
+    installation.drain()
+    plant(monkeypatch, "yeom:auc")
+    request_id = networks.erase(installation, networks.some("r0", "r1"))
+    told = networks.statement(installation, request_id).predicate.method
+    assert (told.id, "rung" in told.parameters) == (rung["method"], True)
+    assert ("audit" in told.parameters) == (not differs)
 
 
 def test_an_audit_that_is_due_is_started_anew_with_another_seed(quick: Quick) -> None:

@@ -235,6 +235,14 @@ def test_other_spellings_are_refused(name: str) -> None:
         decode_scores(_with(MALFORMED[name]))
 
 
+@pytest.mark.parametrize("name", ["probes", "erased", "stored"])
+def test_a_purge_of_more_than_the_file_has_records_is_refused_unbuilt(name: str) -> None:
+    # Building so many would take more memory than there is.
+    data = _with(lambda a, m: m["purge"].update({name: 10**13}))  # type: ignore[attr-defined]
+    with pytest.raises(ArtifactError, match="no scores file"):
+        decode_scores(data)
+
+
 def test_what_the_file_cannot_hold_is_refused() -> None:
     canary = CanaryClaim(0, HONEST.pool_before, HONEST.pool_after)
     with pytest.raises(ArtifactError, match="canary"):
