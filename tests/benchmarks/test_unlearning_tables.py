@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.unlearning import claims, kcu_tables, puf_tables, report, targets
-from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN, planned
+from benchmarks.unlearning.contenders import AGAIN, FIRST, ORIGINAL, RETRAIN, planned
 from benchmarks.unlearning.markdown import points, times
 from benchmarks.unlearning.records import (
     Record,
     Records,
     append,
+    current,
     format_results,
     parse_results,
+    pin_of,
     read,
 )
 from benchmarks.unlearning.settings import SETTINGS
@@ -40,6 +42,16 @@ def test_results_survive_their_file() -> None:
         record.key: replace(record, values={"test": 0.12346}),
         refused.key: refused,
     }
+
+
+def test_stale_lines_and_seeds_that_were_tuned_on_are_in_no_table() -> None:
+    pin = pin_of(SETTINGS["digits"], FIRST[1])
+    made = [
+        Record("digits", seed, RETRAIN, own)
+        for seed, own in ((0, pin), (1, "stale"), (99, pin), (100, pin), (101, pin))
+    ]
+    found = current({part.key: part for part in made})
+    assert [seed for _, seed, _ in found] == [0, 99]
 
 
 def test_intervals_are_students() -> None:
