@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check lock clean
+.PHONY: demo demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check attacks-check lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
@@ -41,6 +41,11 @@ benchmarks-soundness: $(STAMPS)/dev
 # Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
 flower-check:
 	PYTHON=$(PYTHON) flower/check.sh $(ARGS)
+
+# Compares the verifier's attacks and intervals with scikit-learn, statsmodels and ART, in an
+# environment of their own.
+attacks-check:
+	PYTHON=$(PYTHON) tests/interop/attacks/check.sh $(ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -152,11 +152,11 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     if plan == "all":
         return (*main, again, *one_step(), *others)
     if plan == "puf":
-        return (*main, again, contender("fed-au"), contender("not"))
+        return (*main, again, *one_step(), contender("fed-au"), contender("not"))
     if plan == "masks":
         return (*main[:-1], again, contender("pga"), contender("not"))
     if plan == "backdoor":
-        return (*main, PRINTED)
+        return (*main, *one_step(), PRINTED)
     if plan == "scale":
         return main
     return (*main, again, *one_step())

@@ -24,7 +24,16 @@ TABLE1 = (
     "hf-kcu",
     "hf-kcu one step",
 )
-TABLE3 = (ORIGINAL, "natural", "puf-special", "hf-kcu", "hf-kcu as printed", RETRAIN)
+TABLE3 = (
+    ORIGINAL,
+    "natural",
+    "puf-special",
+    "puf-special one step",
+    "hf-kcu",
+    "hf-kcu one step",
+    "hf-kcu as printed",
+    RETRAIN,
+)
 TABLE4: Mapping[str, str] = {
     "hf-kcu": "the benchmark's setting",
     "hf-kcu causal=gradient": "causal weights by gradient norm (equation 7)",

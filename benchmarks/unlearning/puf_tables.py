@@ -34,7 +34,10 @@ TABLE3 = (
     ORIGINAL, RETRAIN, AGAIN, "natural", "fed-eraser", "pga", "mode", "fed-au", "not",
     "puf-special", "puf-regular", "puf-special one step",
 )  # fmt: skip
-TABLE4 = (RETRAIN, AGAIN, "natural", "fed-au", "not", "puf-special", "puf-regular")
+TABLE4 = (
+    RETRAIN, AGAIN, "natural", "fed-au", "not", "puf-special", "puf-regular",
+    "puf-special one step",
+)  # fmt: skip
 TABLE6 = (ORIGINAL, RETRAIN, AGAIN, "natural", "pga", "not", "puf-special", "puf-regular")
 HEAD = (
     "method", "test acc.", "forget acc. (Δ)", "MIA Song (Δ)", "MIA Yeom (Δ)", "bytes (×)",
