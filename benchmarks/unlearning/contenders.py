@@ -40,8 +40,8 @@ TUNED: Mapping[str, Mapping[str, Any]] = {
     "puf-special": {
         "unlearning_rate": 2.0,
         "cycles": 4,
-        "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 2.0},
-        "recovery": {"rounds": 1, "epochs": 1.0},
+        "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 1.75},
+        "recovery": {"rounds": 1, "epochs": 1.0, "settle": 0.3},
     },
     "hf-kcu": {
         "form": "influence",
@@ -50,10 +50,10 @@ TUNED: Mapping[str, Mapping[str, Any]] = {
         "iterations": 3,
         "curvature_rows": 0.05,
         "cycles": 3,
-        "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 2.5},
-        "recovery": {"rounds": 1, "epochs": 1.0},
+        "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 2.0},
+        "recovery": {"rounds": 1, "epochs": 1.0, "settle": 0.3},
     },
-}  # several short steps, each as long as the rows that go still answer, each with recovery
+}  # several short steps, each as long as the rows that go still answer, with recovery after each
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ MOST = 64
 class Cycles:
     """number of steps, each with its recovery; how they are guarded.
 
+    What every recovery but the last brings back of the rows that go, the next step takes away
+    again; what the last brings back stays. So only the last one settles.
     Raises RefusedError for a number out of range.
     """
 
@@ -37,6 +39,12 @@ class Cycles:
     def __post_init__(self) -> None:
         if type(self.number) is not int or not 1 <= self.number <= MOST:
             raise RefusedError(f"cycles: must be an integer from 1 to {MOST}")
+
+    def after(self, step: int) -> Recovery:
+        """Return the recovery after a step; steps count from 0."""
+        if step == self.number - 1:
+            return self.recovery
+        return replace(self.recovery, settle=1.0)
 
 
 Stepping = Callable[[Case, Ceiling | None], Step]
@@ -68,7 +76,7 @@ def step_in_cycles(
             part,
             f"{method}, cycle {done}",
             partial(step, part, ceiling),
-            cycles.recovery,
+            cycles.after(done),
             _hooks(case, pin, whole, cycles, hooks),
         )
         whole = Progress(

@@ -29,19 +29,23 @@ class Recovery:
     """rounds: the budget. epochs: local passes in each, None: as in training.
 
     With `within`, recovery also ends as soon as the retained validation loss is at most
-    the original model's plus so many nats; the budget still bounds it.
+    the original model's plus so many nats; the budget still bounds it. settle: the learning
+    rate, relative to that of the training's schedule; of several cycles the last one's only.
     Raises RefusedError for a value out of range.
     """
 
     rounds: int = 3
     epochs: float | None = None
     within: float | None = None
+    settle: float = 1.0
 
     def __post_init__(self) -> None:
         if type(self.rounds) is not int or not 0 <= self.rounds <= 1 << 20:
             raise RefusedError("recovery rounds: must be an integer, 0 or more")
         if self.within is not None and not isfinite(self.within):
             raise RefusedError("within: must be a number of nats")
+        if not (isfinite(self.settle) and 0 < self.settle <= 1):
+            raise RefusedError("settle: must be above 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,11 +60,12 @@ class Step:
 def recovery_config(case: Case, recovery: Recovery) -> TrainingConfig:
     """Return the training that goes on where the model's ended.
 
-    The learning rate is that of round t + 1, …, after t = config.rounds. The server's
-    moments start anew: the old ones were made of updates that are to be forgotten.
+    The learning rate is that of round t + 1, …, after t = config.rounds, times `settle`. The
+    server's moments start anew: the old ones were made of updates that are to be forgotten.
     """
     local = case.config.local
-    local = replace(local, learning_rate=local.rate(case.config.rounds + 1))
+    rate = recovery.settle * local.rate(case.config.rounds + 1)
+    local = replace(local, learning_rate=rate)
     if recovery.epochs is not None:
         local = replace(local, epochs=recovery.epochs)
     seed = derive(case.config.seed, "recovery", case.config.rounds)

@@ -52,6 +52,16 @@ def test_cycles_are_the_method_again_on_what_it_gave(method_id: str) -> None:
     assert len(found.notes["step.used"].split(" | ")) == 3
 
 
+def test_only_the_last_cycle_settles() -> None:
+    settings = {**SETTINGS, "guard": {"rise": 0.5}}
+    quiet = {**settings, "recovery": {**SETTINGS["recovery"], "settle": 0.25}}
+    found = make("puf-special", {**quiet, "cycles": 2}).run(case())
+    first = make("puf-special", settings).run(case())
+    for last, same in ((quiet, True), (settings, False)):
+        given = replace(later(case(), 1), weights=first.weights)
+        assert equal(found.weights, make("puf-special", last).run(given).weights) is same
+
+
 @pytest.mark.parametrize("method_id", METHODS)
 def test_killed_after_any_save_cycles_go_on_to_the_same_bits(method_id: str) -> None:
     method = make(method_id, {**METHODS[method_id], "cycles": 2})
