@@ -53,7 +53,7 @@ TUNED: Mapping[str, Mapping[str, Any]] = {
         "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 2.0},
         "recovery": {"rounds": 1, "epochs": 1.0, "settle": 0.3},
     },
-}  # several short steps, each as long as the rows that go still answer, with recovery after each
+}  # several short steps, each as long as the rows that go still answer, each with recovery
 
 
 @dataclass(frozen=True, slots=True)
