@@ -50,7 +50,7 @@ TUNED: Mapping[str, Mapping[str, Any]] = {
         "iterations": 3,
         "curvature_rows": 0.05,
         "cycles": 3,
-        "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 2.0},
+        "guard": {"rise": 8.0, "shrink": 0.7, "trials": 30, "forget": 2.25},
         "recovery": {"rounds": 1, "epochs": 1.0, "settle": 0.3},
     },
 }  # several short steps, each as long as the rows that go still answer, each with recovery

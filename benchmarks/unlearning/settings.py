@@ -13,8 +13,9 @@ class Setting:
 
     rows: so many of the training rows, drawn by seed; None: all. alpha: of the Dirichlet
     partition, None: IID. The largest client goes (`client`), the one of median size
-    (`typical-client`), the two largest, or half of the rows of every client. large: more than
-    a CPU does in an hour for a seed.
+    (`typical-client`), the two largest, or half of the rows of every client. spare: training
+    rows that were not drawn are test rows, too. large: more than a CPU does in an hour for a
+    seed.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Setting:
     momentum: float = 0.9
     request: Request = "client"
     poisoned: bool = False
+    spare: bool = False
     large: bool = False
 
     def pinned(self) -> dict[str, Any]:
@@ -42,6 +44,8 @@ class Setting:
         found = asdict(self)
         for name in ("name", "about", "plan", "large"):
             del found[name]
+        if not self.spare:
+            del found["spare"]
         return found
 
 
@@ -67,6 +71,7 @@ CIFAR_6000 = replace(
     about="6,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5, a typical client",
     rows=6000,
     request="typical-client",
+    spare=True,
 )
 
 _ALL = (

@@ -63,7 +63,7 @@ def make_task(setting: Setting, images: LabelledImages, seed: int, device: str =
     spare = learned[:0]
     if setting.rows is not None and setting.rows < len(learned):
         drawn = np.sort(stream(seed, "rows").choice(learned, setting.rows, replace=False))
-        if len(held) < FEW:
+        if setting.spare or len(held) < FEW:
             spare = np.setdiff1d(learned, drawn)
         learned = drawn
     owners = _owners(setting, images.labels[learned], seed)
