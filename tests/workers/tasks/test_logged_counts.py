@@ -1,7 +1,9 @@
 """What spends a budget is counted by the log: nobody lowers it by writing tables."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlmodel import Session, select
@@ -9,9 +11,8 @@ from sqlmodel import Session, select
 from app.ledger import model_events
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
-from app.service.context import Services
 from app.settings import Settings
-from models import Job, Model, ModelVersion
+from models import Job, Model
 from tests import small_network
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation, install
@@ -20,8 +21,14 @@ from tests.workers.tasks import logistic, networks
 from tests.workers.tasks.ladders import HF_KCU, escalations, policy
 from tests.workers.tasks.planted import plant
 from tests.workers.tasks.test_network_certified import leaves
-from workers.tasks import network_certified, network_releases, network_update
+from workers.tasks import (
+    network_certified,
+    network_releases,
+    network_training,
+    network_update,
+)
 from workers.tasks.network_releases import UnprovenTrainingError, made
+from workers.tasks.update import Made
 
 Patch = pytest.MonkeyPatch
 
@@ -89,7 +96,7 @@ def model_of(ledger: Ledger, *entries: tuple[str, str, bool]) -> Model:
     for event, head, start in entries:
         said = {"head": head * 64, "statistics": "e" * 64}
         said |= {"start": "f" * 64} if start else {}
-        ledger.transact(lambda tx, e=event, s=said: record_model_event(tx, "m", e, s))
+        ledger.transact(partial(record_model_event, ref="m", event=event, digests=said))
     return model
 
 
@@ -126,7 +133,7 @@ def test_a_budget_begins_with_a_repeated_training_only(
 
 def test_a_release_is_counted_up_to_itself(ledger: Ledger) -> None:
     model = model_of(ledger, TRAINED, REPEATED, RELEASED, RELEASED, TRAINED)
-    second = ModelVersion(model_id=1, number=3, log_index=3)
+    second: Any = SimpleNamespace(number=3, log_index=3)
     assert made(ledger, model, second) == 1
     assert network_releases.ordinal(ledger, model, second) == 2
     assert network_releases.ordinal(ledger, model) == 4
@@ -155,13 +162,13 @@ def test_weights_published_as_a_training_are_not_published(
         logistic.register(made_here, logistic.NOISE, method="certified-newton")
         assert [set(e) for e in leaves(made_here, "model.repeated")] == [{"head", "statistics"}]
         first = networks.published(made_here)
-        honest = network_update.retrained
+        honest = network_training.retrained
 
-        def retrained(services: Services, *given: object) -> object:
-            found = honest(services, *given)  # type: ignore[arg-type]
+        def retrained(*given: Any) -> Made:
+            found = honest(*given)
             return replace(found, encoded=replace(found.encoded, head=first))
 
-        monkeypatch.setattr(network_update, "retrained", retrained)
+        monkeypatch.setattr("workers.tasks.network_update.retrained", retrained)
         shown = contribute(made_here)
         assert shown["state"] == "failed"
         assert "repeated and ended with another model" in shown["failure"]
