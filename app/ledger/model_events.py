@@ -3,7 +3,7 @@
 The columns beside a leaf are for queries of history. Whoever can write the database can change
 them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read
 once by each process, the new ones each time, and their root is that of the signing guard, which
-lies beside the key. Measured at 100,000 entries: about a second for the first look.
+lies beside the key. 100,000 entries in SQLite took 1.8 s of a processor at the first look.
 """
 
 import threading
