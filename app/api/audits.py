@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
-from app.api.immutable import immutable
+from app.api.immutable import immutable, revalidated
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.base import Page
 from app.service import algorithm_audits
@@ -52,5 +52,5 @@ def get_report(audit_id: str, request: Request, services: ServicesDep) -> Respon
     "/{audit_id}/statistics", operation_id="getStatistics", dependencies=[OperatorOrAuditor]
 )
 def get_statistics(audit_id: str, request: Request, services: ServicesDep) -> Response:
-    """Download the numbers that the report was reckoned from."""
-    return immutable(request, algorithm_audits.statistics(services, audit_id), JSON)
+    """Download the numbers that the report was reckoned from, until they are destroyed."""
+    return revalidated(request, algorithm_audits.statistics(services, audit_id), JSON)

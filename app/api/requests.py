@@ -87,7 +87,7 @@ def decide(
     services: ServicesDep,
     token: Annotated[BearerToken, Operator],
 ) -> RequestView:
-    """Decide on a request of which every rung was refuted; the log names the token."""
+    """Decide on a request that needs it, as `reason` says; the log names the token."""
     return decisions.decide(services, request_id, wanted, token.name)
 
 

@@ -118,13 +118,12 @@ def stop(url: str, audit_id: str) -> None:
     help="A directory for report.json and statistics.json.",
 )
 def get(url: str, audit_id: str, out: Path) -> None:
-    """Download an audit's report and the numbers of its pairs."""
-    with _client(url) as operator:
-        files = {part: operator.audit_file(str(audit_id), part) for part in _PARTS}
+    """Download an audit's report and the numbers of its pairs, if they are still there."""
     out.mkdir(parents=True, exist_ok=True)
-    for part, data in files.items():
-        (out / f"{part}.json").write_bytes(data)
-        click.echo(str(out / f"{part}.json"))
+    with _client(url) as operator:
+        for part in _PARTS:
+            (out / f"{part}.json").write_bytes(operator.audit_file(str(audit_id), part))
+            click.echo(str(out / f"{part}.json"))
 
 
 _PARTS = ("report", "statistics")

@@ -162,10 +162,11 @@ def _signing_client(
 def decide(
     request_id: str, url: str, token: str, why: str, decision: str, as_json: bool
 ) -> None:
-    """Decide on a request in state needs-decision: every rung of it was refuted.
+    """Decide on a request in state needs-decision: its reason says what it waits for.
 
-    retry puts the model back in service and makes it anew of what is retained; abandon ends
-    the request as failed. The log names the token.
+    Where every rung was refuted, retry puts the model back in service and makes it anew of
+    what is retained; where it cannot go on, retry tries again, or makes anew what nobody can
+    judge. abandon ends the request as failed. The log names the token.
     """
     with Client(url, token=token) as service:
         shown = service.decide(request_id, decision, why)

@@ -10,40 +10,13 @@ from app.errors import LetheError
 from app.ledger.checkpoint import Checkpoint, open_checkpoint
 from app.ledger.entries import EntryError, parse_leaf
 from app.ledger.findings import FsckReport
+from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_size
-from app.ledger.tree import EMPTY_ROOT, leaf_hash, node_hash
+from app.ledger.tree import leaf_hash
 from models import LogCheckpoint, LogEntry, LogNode
 
 PAGE = 1000  # rows in memory at once
-
-
-class _Peaks:
-    """The tree of the entries read so far, as the complete subtrees it consists of."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._peaks: list[tuple[int, bytes]] = []  # (level, hash), largest first
-
-    def append(self, digest: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Add a leaf hash and yield the nodes (level, index, hash) that it completes."""
-        level, index = 0, self.size
-        self.size += 1
-        yield level, index, digest
-        while self._peaks and self._peaks[-1][0] == level:
-            digest = node_hash(self._peaks.pop()[1], digest)
-            level, index = level + 1, index >> 1
-            yield level, index, digest
-        self._peaks.append((level, digest))
-
-    def root(self) -> bytes:
-        """Return the root of the tree."""
-        if not self._peaks:
-            return EMPTY_ROOT
-        (_, root), *larger = reversed(self._peaks)
-        for _, left in larger:
-            root = node_hash(left, root)
-        return root
 
 
 def check_tree(
@@ -51,7 +24,7 @@ def check_tree(
 ) -> dict[int, bytes]:
     """Compute the tree again and compare every node and root; return the roots asked for."""
     report.size = read_size(session)
-    peaks, roots = _Peaks(), {}
+    peaks, roots = Peaks(), {}
     checkpoints = _checkpoints(session)
     pending = next(checkpoints, None)
     for entry, stored in _entries(session, report):
@@ -158,7 +131,7 @@ def _checkpoints(session: Session) -> Iterator[LogCheckpoint]:
 
 
 def _check_checkpoint(
-    ledger: Ledger, row: LogCheckpoint, peaks: _Peaks, report: FsckReport
+    ledger: Ledger, row: LogCheckpoint, peaks: Peaks, report: FsckReport
 ) -> None:
     report.checkpoints += 1
     try:

@@ -109,8 +109,10 @@ class RequestView(Wire):
 class Decision(Wire):
     """An operator's decision on a request in the state needs-decision.
 
-    retry: the model is back in service and made anew of what is retained. abandon: the
-    request ends as failed, the model stays out of service. `why` goes into the request's
+    retry: where no rung was verified, the model is back in service and made anew of what is
+    retained; where the request cannot go on, it is tried again, and made anew if it waits for
+    its verification. abandon: the request ends as failed; a model that nobody judged is out
+    of service. `why` goes into the request's
     history; name nobody in it.
     """
 

@@ -12,7 +12,12 @@ from app.ledger.sequencer import Transaction
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.base import Page
 from app.schemas.networks import UNREADY
-from app.service.audit_problems import AuditRefusedError, AuditRunningError, NoReportError
+from app.service.audit_problems import (
+    AuditRefusedError,
+    AuditRunningError,
+    NoReportError,
+    NumbersGoneError,
+)
 from app.service.context import Services
 from app.service.methods import PIXELS, is_network, offered
 from app.service.problems import MethodUnavailableError, ModelNotReadyError, NotFoundError
@@ -143,10 +148,19 @@ def report(services: Services, audit_id: str) -> bytes:
 
 
 def statistics(services: Services, audit_id: str) -> bytes:
-    """Return the numbers of a reported audit's pairs. Raises as `report`."""
+    """Return the numbers of a reported audit's pairs.
+
+    Raises NumbersGoneError once one of its targets may have been erased; else as `report`.
+    """
     with services.reading() as session:
         _reported(session, audit_id)
-        return encode_statistics(pairs_of(session, audit_id))
+        pairs = pairs_of(session, audit_id)
+    if any(pair.before is None for pair in pairs):
+        raise NumbersGoneError(
+            "they were of a record that has been erased since; the report stays, and its "
+            "counts and bounds are still checked without them"
+        )
+    return encode_statistics(pairs)
 
 
 def encode_statistics(pairs: list[AuditPair]) -> bytes:

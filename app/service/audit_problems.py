@@ -19,3 +19,9 @@ class NoReportError(LetheError):
     """The audit has no report."""
 
     slug, title, status = "report-not-issued", "No report", 404
+
+
+class NumbersGoneError(LetheError):
+    """An audit's numbers were destroyed with a record that they were of."""
+
+    slug, title, status = "audit-numbers-destroyed", "The numbers are destroyed", 410

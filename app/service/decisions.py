@@ -1,8 +1,9 @@
-"""A named operator decides on a request whose ladder is spent.
+"""A named operator decides on a request whose ladder is spent, or whose wait has no end.
 
-Every rung was refuted, so what is stored may be damaged, and no program should guess. The
+Where every rung was refuted, what is stored may be damaged, and no program should guess. The
 model is out of service until somebody has looked: then it is fitted anew, or the request is
-given up and says so.
+given up and says so. Where a machine or a silo is missing, its job is not parked: it is tried
+on, decided or not.
 """
 
 from sqlmodel import Session, col, select
@@ -33,18 +34,25 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         session = tx.session
         request = find(session, request_id)
         job = session.exec(select(Job).where(Job.request_id == request.id)).one()
-        if request.state != AWAITING or job.stage != PARKED:
+        if request.state != AWAITING or job.done_at is not None:
             raise ConflictError("this request waits for no decision: look at its state")
         said = {"decision": wanted.decision, "by": operator, "why": wanted.why}
         record_request_event(tx, request, "request.decided", said)
         model = session.get_one(Model, request.model_id)
         if wanted.decision == "abandon":
             reason = request.reason
+            unjudged = job.stage != "certify" and (job.stage != "execute" or job.rung > 0)
+            if unjudged and model.state != "quarantined":
+                model.state, model.failure = "quarantined", reason
+                record_model_event(tx, model.ref, "model.quarantined", {})
             _let_go(services, session, job)
             close_releases(services, tx, request.id)
             close(tx, request, job, "failed", f"given up by decision: {reason}")
-            _hand_on(tx, model, reason)
+            if unjudged:
+                _hand_on(tx, model, reason)
             return None
+        if job.stage != PARKED:
+            return _try_again(services, session, model, request, job)
         model.state, model.failure = "ready", None
         record_model_event(tx, model.ref, "model.released", {})
         request.state, request.reason = "escalated", None
@@ -57,6 +65,27 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
     if nudge is not None:
         services.dispatcher.nudge(*nudge)
     return view(services, request_id)
+
+
+def _try_again(
+    services: Services, session: Session, model: Model, request: ErasureRequest, job: Job
+) -> tuple[str, str]:
+    """Have a job that waits tried at once; one that nobody can verify is made anew.
+
+    Its turn may not have come yet. What was made anew, the machine that made it can judge.
+    """
+    request.reason = None
+    if job.stage == "verify" and model.config["data"] != "masked":
+        _forget_stage(services, session, job)
+        request.state, job.stage = "escalated", "execute"
+        job.rung = max(job.rung, last_rung(model.config)) + 1
+    elif job.stage == "execute" and job.rung == 0:
+        request.state = "executing" if job.lease_token else "received"
+    else:
+        request.state = "escalated" if job.stage == "execute" else "verifying"
+    job.attempt, job.lease_until = 0, None
+    session.flush()
+    return job.id, job.stage
 
 
 def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
@@ -84,6 +113,7 @@ def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
 
 def _let_go(services: Services, session: Session, job: Job) -> None:
     """Destroy what the job's later stages would have needed; what others share, stays."""
+    _forget_stage(services, session, job)
     if job.draft_id is not None:
         services.artifacts.shred(session, job.draft_id)
     others = select(Job.id).where(
@@ -91,3 +121,10 @@ def _let_go(services: Services, session: Session, job: Job) -> None:
     )
     if job.before_id is not None and session.exec(others).first() is None:
         services.artifacts.shred(session, job.before_id)
+
+
+def _forget_stage(services: Services, session: Session, job: Job) -> None:
+    """Destroy where a stage would have gone on."""
+    if job.checkpoint_id is not None:
+        services.artifacts.shred(session, job.checkpoint_id)
+        job.checkpoint_id = None

@@ -304,7 +304,8 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
         if request.keyid != key.keyid:
             raise NotFoundError("no request has this id")
         job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
-        begun = request.state != "received" or job.lease_token != 0
+        waits = request.state in ("received", "needs-decision")
+        begun = not waits or job.lease_token != 0
         if begun and (request.state != "awaiting-client" or job.stage != PARKED):
             raise NotWithdrawableError("execution has begun or the request is closed")
         for release in tx.session.exec(

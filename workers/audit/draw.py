@@ -4,12 +4,12 @@ Whoever draws from the same stored records draws the same. A record that is eras
 ranking and moves no other: the audit goes on without it.
 """
 
-import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from workers.audit.ranks import first, purpose, rank_of
 from workers.errors import RefusedError
 from workers.fedavg.base import ClientData
 from workers.unlearning.base import UnlearningRequest
@@ -57,8 +57,8 @@ def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) ->
     """
     trained = {record for own in rows.values() for record in _of(own, held=False)}
     unseen = {record for own in rows.values() for record in _of(own, held=True)}
-    chosen = _first(f"audit-target|{plan.seed}", trained, plan.targets)
-    others = _first(f"audit-rows|{plan.seed}|{pair}", trained - chosen, plan.rows)
+    chosen = first(purpose(plan.seed), trained, plan.targets)
+    others = first(f"audit-rows|{plan.seed}|{pair}", trained - chosen, plan.rows)
     if len(chosen) + len(others) < plan.targets + plan.rows:
         raise RefusedError(
             f"the model has {len(trained)} training rows, fewer than {plan.rows} and "
@@ -73,7 +73,7 @@ def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) ->
         rows = {
             name: _mislabelled(own, chosen, plan.seed, classes) for name, own in rows.items()
         }
-    validation = _first(f"audit-judges|{plan.seed}|{pair}", unseen, plan.rows)
+    validation = first(f"audit-judges|{plan.seed}|{pair}", unseen, plan.rows)
     return Drawn(
         learned=_only(rows, chosen | others),
         stays=_only(rows, others),
@@ -85,15 +85,6 @@ def draw(rows: Mapping[str, StoredRows], plan: Plan, pair: int, classes: int) ->
 
 def _of(own: StoredRows, *, held: bool) -> list[str]:
     return [record for record, out in zip(own.records, own.held, strict=True) if out is held]
-
-
-def _first(purpose: str, records: Iterable[str], count: int) -> set[str]:
-    ranked = sorted(records, key=lambda record: _rank(purpose, record))
-    return set(ranked[:count])
-
-
-def _rank(purpose: str, record: str) -> bytes:
-    return hashlib.sha256(f"{purpose}|{record}".encode()).digest()
 
 
 def _only(rows: Mapping[str, StoredRows], records: Collection[str]) -> dict[str, ClientData]:
@@ -135,6 +126,6 @@ def _mislabelled(
     labels = own.data.targets.clone()
     for place, record in enumerate(own.records):
         if record in chosen:
-            drawn = int.from_bytes(_rank(f"audit-label|{seed}", record)[:8], "big")
+            drawn = int.from_bytes(rank_of(f"audit-label|{seed}", record)[:8], "big")
             labels[place] = (int(labels[place]) + 1 + drawn % (classes - 1)) % classes
     return StoredRows(own.records, ClientData(own.data.inputs, labels), own.held)

@@ -65,6 +65,7 @@ def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Li
     lines = tied(said, given, claim, rows)
     published = said.model.version_after.digest
     lines.append(compare("scores: model after", published, claim.published_digest))
+    lines.append(_judgement(claim))
     for certified, again in zip_longest(said.checks, report.checks):
         lines.append(_compare_check(certified, again, given))
     lines.append(compare("verdict", said.result, report.result))
@@ -111,6 +112,16 @@ def tied(
         compare("scores: erased records", _root(erased), _root(sorted(set(sets.erased))))
     )
     return lines
+
+
+def _judgement(claim: EmpiricalClaim) -> Line:
+    """Say which entry of the log a judgement of this seed must be: its place is its alpha."""
+    place = claim.requests_before + 1
+    reason = (
+        f"the log's entry model.judging of this seed must be number {place} of its model, and "
+        "name the model after"
+    )
+    return skipped("scores: judgement", f"sha256 {sha256(claim.seed).hexdigest()}", reason)
 
 
 def _compare_check(certified: CheckPart | None, again: Check | None, given: Given) -> Line:

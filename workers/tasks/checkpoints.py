@@ -4,6 +4,7 @@ They hold weights that may have seen what is being erased, so they go with the s
 """
 
 import os
+from collections.abc import Callable
 
 from sqlmodel import Session, select
 
@@ -12,6 +13,8 @@ from app.service.context import Services
 from app.steps import reached
 from models import Job
 from workers.tasks.lease import Lease, LeaseLostError
+
+Log = Callable[[Transaction, bytes], None]
 
 
 def load(services: Services, session: Session, lease: Lease) -> bytes | None:
@@ -34,14 +37,16 @@ def save(services: Services, lease: Lease, data: bytes) -> None:
         services.artifacts.unlink_shredded(session)
 
 
-def _keep(services: Services, lease: Lease, data: bytes) -> None:
+def _keep(services: Services, lease: Lease, data: bytes, log: Log | None = None) -> None:
     def effect(tx: Transaction) -> None:
         job = _held(tx, lease)
+        if log is not None:
+            log(tx, data)
         if job.checkpoint_id is not None:
             services.artifacts.shred(tx.session, job.checkpoint_id)
         job.checkpoint_id = services.artifacts.put(tx.session, "checkpoint", data).id
 
-    services.ledger.transact(effect, checkpoint=False)
+    services.ledger.transact(effect, checkpoint=log is not None)
 
 
 def discard(services: Services, lease: Lease) -> None:
@@ -49,16 +54,17 @@ def discard(services: Services, lease: Lease) -> None:
     services.ledger.transact(lambda tx: let_go(services, tx, lease), checkpoint=False)
 
 
-def draw_once(services: Services, lease: Lease) -> bytes:
+def draw_once(services: Services, lease: Lease, log: Log) -> bytes:
     """Return the stage's 32 random bytes: drawn when it first began, the same ever after.
 
-    Were they drawn anew, who kills a judge before an unwelcome verdict could try another.
+    log: writes what the log says of them, with the transaction that keeps them. Were they
+    drawn anew, who kills a judge before an unwelcome verdict could try another.
     """
     with services.reading() as session:
         drawn = load(services, session, lease)
     if drawn is None:
         drawn = os.urandom(32)
-        _keep(services, lease, drawn)
+        _keep(services, lease, drawn, log)
     return drawn
 
 

@@ -13,7 +13,7 @@ from app.service.scope import open_tombstone_key, record_tag
 from app.steps import reached
 from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject, Tombstone
 from workers.errors import RefusedError
-from workers.tasks import batch, checkpoints, draft, family, releasing, versions
+from workers.tasks import audit_numbers, batch, checkpoints, draft, family, releasing, versions
 from workers.tasks import before as before_artifact
 from workers.tasks.asking import dropped_subjects
 from workers.tasks.batch import Member
@@ -63,6 +63,8 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
         assert before is not None
     update = family.of(model).forget(services, lease, model, before, members)
     with services.reading() as session:
+        leaving = {record for member in members for record in member.salts}
+        audited = audit_numbers.of_records(session, model, leaving)
         retained = versions.commitments(session, lease.model_id)
         dropped = versions.commitments_of(session, lease.model_id, update.dropped)
     chain = Chain.of(members, retained, dropped)
@@ -71,6 +73,7 @@ def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
 
     def effect(tx: Transaction) -> None:
         going.extend(_commit(services, tx, lease, members, before, update, chain))
+        audit_numbers.destroy(tx.session, audited)
 
     services.ledger.transact(effect)
     for job_id, stage in going:

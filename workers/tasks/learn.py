@@ -74,7 +74,9 @@ def run(services: Services, lease: Lease) -> None:
             ]
         tx.session.flush()
         tx.session.connection().execute(insert(Record), added)
-        versions.publish(services, tx, model, lease, made.encoded, after)
+        version = versions.publish(services, tx, model, lease, made.encoded, after)
+        if made.repeated:
+            versions.record_repeated(tx, model, version)
         if before is not None:
             # The head stays until an erasure; the state of a past version serves nothing.
             versions.shred(services, tx.session, before.state_id)

@@ -28,6 +28,7 @@ from app.service.round_steps import fail_round
 from app.steps import reached
 from models import Contribution, ErasureRequest, Job, Model
 from models.types import utcnow
+from workers.tasks import waits
 from workers.tasks.before import let_go
 
 log = logging.getLogger(__name__)
@@ -61,8 +62,8 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     If the block raises, the job cools down and the sweep tries again. A fault of the
     surroundings (disk, database, keys) is waited out however long it lasts, and so is
     every fault once the erasure is executed: what was acknowledged and carried out must be
-    certified. Only an error of the computation itself, before anything was changed, fails
-    a job after the configured number of attempts.
+    certified. An operator is told of it in time (`waits`). Only an error of the computation
+    itself, before anything was changed, fails a job after the configured number of attempts.
     """
     lease = services.ledger.transact(lambda tx: _acquire(services, tx, job_id, stage))
     if lease is None:
@@ -82,7 +83,10 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
         log.error("job %s: %s at %s, attempt %s", job_id, name, stage, lease.attempt)
         stop.set()
         renewer.join()  # or it would undo the cool-down
-        services.ledger.transact(lambda tx: _cool_down(services, tx, lease, name, outside))
+        title = f"{error.title}: " if isinstance(error, LetheError) else ""
+        services.ledger.transact(
+            lambda tx: _cool_down(services, tx, lease, name, outside, title)
+        )
     finally:
         stop.set()
         renewer.join()
@@ -171,6 +175,7 @@ def _move(
     if result.rowcount != 1:
         raise LeaseLostError(job_id)
     tx.session.expire_all()
+    waits.end(tx.session, job_id, str(values["stage"]))
 
 
 def _renew(services: Services, lease: Lease, stop: threading.Event) -> None:
@@ -190,7 +195,7 @@ def _renew(services: Services, lease: Lease, stop: threading.Event) -> None:
 
 
 def _cool_down(
-    services: Services, tx: Transaction, lease: Lease, name: str, outside: bool
+    services: Services, tx: Transaction, lease: Lease, name: str, outside: bool, title: str
 ) -> None:
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if job.lease_token != lease.token or job.stage != lease.stage or job.done_at is not None:
@@ -202,6 +207,9 @@ def _cool_down(
     else:
         wait = min(2**job.attempt, LONGEST_COOL_DOWN_S)
         job.lease_until = tx.now + timedelta(seconds=wait)
+        if job.attempt >= services.settings.max_attempts:
+            why = f"{title}{name} at {lease.stage}; it goes on once that is mended"
+            waits.escalate(tx, job, why)
 
 
 def fail(

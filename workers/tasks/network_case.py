@@ -79,12 +79,13 @@ def _unreadable(verifier: str, version: str, error: Exception) -> Judged:
 def _prepare(
     services: Services, session: Session, lease: Lease, case: Case, seed: bytes
 ) -> Judge:
+    check_logged(services.ledger, case.model, case.before, case.after)
+    if case.plan.claim in (EMPIRICAL.id, CERTIFIED.id):
+        network_releases.check_no_training(services.ledger, case.model, case.after)
     if case.plan.claim == EMPIRICAL.id:
-        network_releases.made(session, case.model, case.after)
         return network_empirical.prepare(services, session, lease, case, seed)
     if case.plan.claim not in (RETRAINED.id, CERTIFIED.id):
         raise RefusedError("nobody here judges such a claim")
-    check_logged(session, case.model, case.before, case.after)
     config = network_config(case.model)
     held = assemble(services, session, lease.model_id)
     ids = [record for one in held for record in one.block.records]
@@ -100,7 +101,7 @@ def _prepare(
         purge=claims.purge(services, session, lease, case.plan, ids),
         rows_after=rows_digest(digests.values()),
         rows_before=rows_digest([*digests.values(), *gone]),
-        registered=registered(session, case.model),
+        registered=registered(services.ledger, case.model),
     )
     if case.plan.claim == CERTIFIED.id:
         noise = network_certified_case.load_noise(services, session, lease, common)

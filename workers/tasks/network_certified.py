@@ -29,7 +29,10 @@ from workers.unlearning.registry import make
 CERTIFIED = "certified-approximate"
 BOUNDED = "hf-kcu"  # the other method whose logistic heads can be certified
 # For these a retraining takes over, as for a step that is never safe.
-GIVES_WAY = (BudgetSpentError, LooseBoundError, LooseResidualError, NotConvexError)
+GIVES_WAY = (
+    *(BudgetSpentError, LooseBoundError, LooseResidualError, NotConvexError),
+    network_releases.UnprovenTrainingError,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +57,7 @@ def load_terms(
 ) -> Terms:
     """Return what holds for the next release of a model, of which these rows stay.
 
-    Raises RefusedError for settings that are out of range.
+    Raises RefusedError for settings that are out of range, and UnprovenTrainingError.
     """
     method = registered_terms(config)
     if METHOD not in config.settings and config.network.id == "logistic":
@@ -63,12 +66,11 @@ def load_terms(
         )
     if not method.sigma:
         return Terms(method, None)
-    with services.reading() as session:
-        method = replace(
-            method,
-            before=network_releases.made(session, model),
-            ordinal=network_releases.ordinal(session, model),
-        )
+    method = replace(
+        method,
+        before=network_releases.made(services.ledger, model),
+        ordinal=network_releases.ordinal(services.ledger, model),
+    )
     return Terms(method, noise_key(services.master, model))
 
 

@@ -30,10 +30,9 @@ def load_noise(
 ) -> NoiseClaim | None:
     """Return the noise that was registered and the secret of this release, None without.
 
-    Raises RefusedError where the log has this version as a training, or nothing was kept.
+    Raises RefusedError where nothing was kept, or no repeated training began a budget.
     """
     case, terms = common.case, registered_terms(common.config)
-    before = network_releases.made(session, case.model, case.after)
     if not terms.sigma:
         return None
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
@@ -51,8 +50,8 @@ def load_noise(
         key=release.key or b"",
         commitment=common.registered.noise,
         releases=terms.releases,
-        before=before,
-        ordinal=network_releases.ordinal(session, case.model, case.after),
+        before=network_releases.made(services.ledger, case.model, case.after),
+        ordinal=network_releases.ordinal(services.ledger, case.model, case.after),
     )
 
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app.certificates import shape
 from app.certificates.retained import Removal, record_commitment
 from app.service.context import Services
-from models import ErasureRequest, Job, Model, RequestEvent
+from models import Job
 from workers.errors import RefusedError
 from workers.replay.scores import scorer
 from workers.silos.collect import Collected, collect
@@ -25,6 +25,7 @@ from workers.silos.score_task import ScoreTask, limit_of
 from workers.silos.scores import SCORED, ClientScores
 from workers.tasks import claims
 from workers.tasks.case import Case, Judge, Judged
+from workers.tasks.judgements import judged_before
 from workers.tasks.lease import Lease
 from workers.tasks.network_config import NetworkConfig, network_config, policy_of
 from workers.tasks.network_parts import part_of
@@ -85,26 +86,13 @@ def prepare(
         case=case,
         config=config,
         file=services.artifacts.get(session, case.after.head_id),
-        registered=registered(session, case.model),
-        earlier=_judged_before(session, case.model),
+        registered=registered(services.ledger, case.model),
+        earlier=judged_before(services.ledger, case.model, case.after, seed),
         seed=seed,
         removal=removal,
         tasks=[replace(first, silo=silo) for silo in range(silos)],
     )
     return partial(_judge, services, asked)
-
-
-def _judged_before(session: Session, model: Model) -> int:
-    """Return how often the model was judged by chance: each time could pass it wrongly.
-
-    A retraining that is repeated bit for bit leaves nothing to chance, and spends nothing.
-    """
-    query = (
-        select(RequestEvent.payload)
-        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
-        .where(ErasureRequest.model_id == model.id, RequestEvent.event == "request.verified")
-    )
-    return sum(said.get("class") == ID for said in session.exec(query))
 
 
 def _judge(services: Services, asked: Asked) -> Judged:

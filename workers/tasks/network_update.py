@@ -1,6 +1,7 @@
 """Deep models: learn, forget, train anew. Loads, and calls methods."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from app.service.context import Services
 from app.service.noise_key import METHOD as CERTIFIED_NEWTON
@@ -17,6 +18,7 @@ from workers.tasks.network_case import prepare
 from workers.tasks.network_certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.tasks.network_config import NetworkConfig, network_config
 from workers.tasks.network_ladder import climb
+from workers.tasks.network_repeat import repeat
 from workers.tasks.network_rows import (
     Holdings,
     assemble,
@@ -74,7 +76,8 @@ def learn(
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
         salted = {**salts(session, lease.model_id), **fresh}
-    return retrained(services, lease, config, rows, salted)
+    made = retrained(services, lease, config, rows, salted)
+    return replace(made, repeated=repeat(services, lease, model, config, rows, made))
 
 
 def refit(services: Services, lease: Lease, model: Model) -> Made:
@@ -153,8 +156,8 @@ def _forgotten(
         data=data,
         validation=judge,
     )
-    terms = load_terms(services, model, config, sides.stays)
     try:
+        terms = load_terms(services, model, config, sides.stays)
         carried = resumed(services, lease, lambda hooks: carry_out(method, terms, case, hooks))
     except (DivergedError, NoSafeStepError, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"

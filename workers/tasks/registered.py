@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from sqlmodel import Session, col, select
-
-from app.ledger.entries import parse_leaf
+from app.ledger.model_events import model_events
+from app.ledger.sequencer import Ledger
 from app.service.registration import digest_of, pinned_of
-from models import LogEntry, Model
+from models import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +22,11 @@ class Registered:
     config: tuple[str, str]
 
 
-def registered(session: Session, model: Model) -> Registered:
+def registered(ledger: Ledger, model: Model) -> Registered:
     """Compare a model's row with the last registration before its first version."""
     found: dict[str, str] = {}
-    query = select(LogEntry).where(LogEntry.ref == model.ref).order_by(col(LogEntry.index))
-    for entry in session.exec(query):
-        leaf = parse_leaf(bytes(entry.leaf))  # the columns beside it are not in the log
-        if leaf.ref != model.ref or leaf.event == "model.version":
+    for _, leaf in model_events(ledger, model.ref):
+        if leaf.event == "model.version":
             break
         if leaf.event == "model.registered":
             found = dict(leaf.digests)

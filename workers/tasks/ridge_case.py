@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import inf, nextafter
 
 from sqlmodel import Session, select
@@ -15,11 +16,14 @@ from workers.tasks import claims, round_end, row_contents, versions
 from workers.tasks.blocks import AnyBlock, Block, MessageBlock, decode_block
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
+from workers.tasks.logged import NotLoggedError, check_logged
 from workers.verifier import registry
 from workers.verifier.base import (
+    Check,
     ClaimedStatistics,
     ExactClaim,
     Mode,
+    Report,
     RidgeClaim,
     Verifier,
 )
@@ -28,7 +32,14 @@ from workers.verifier.base import (
 def prepare(
     services: Services, session: Session, lease: Lease, case: Case, seed: bytes
 ) -> Judge:
-    """Load what an executed job left of a ridge head; the result judges it."""
+    """Load what an executed job left of a ridge head; the result judges it.
+
+    Versions that the tables have otherwise than the log are refuted at once.
+    """
+    try:
+        check_logged(services.ledger, case.model, case.before, case.after)
+    except NotLoggedError as error:
+        return partial(_unlogged, registry.get(case.plan.claim), str(error))
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, before, after = case.plan, case.model, case.before, case.after
     stored = [
@@ -78,7 +89,7 @@ def prepare(
         masked=masked,
         retained_set=claims.retained_set(session, lease, plan, ids, before, after),
         purge=claims.purge(services, session, lease, plan, ids),
-        contents=row_contents.claim_of(session, case, stored),
+        contents=row_contents.claim_of(services.ledger, session, case, stored),
     )
     verifier: Verifier[ExactClaim] = registry.get(plan.claim)
     details = {
@@ -88,6 +99,12 @@ def prepare(
         "seed": (claim.ridge.seed or b"").hex(),
     }
     return lambda: Judged(verifier.id, verifier.version, verifier.verify(claim), details)
+
+
+def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Judged:
+    threshold = "head, statistics and retained set of both versions, at their own entries"
+    report = Report("FAIL", (Check(1, "log", problem, None, threshold, False),))
+    return Judged(verifier.id, verifier.version, report, {})
 
 
 def _attested(config: RidgeConfig, blocks: list[AnyBlock]) -> float:

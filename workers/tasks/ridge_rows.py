@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from sqlmodel import Session, select
 
-from app.ledger.entries import parse_leaf
-from models import LogEntry, Model, ModelVersion, Subject
+from app.ledger.sequencer import Ledger
+from models import Model, ModelVersion, Subject
 from workers.tasks.blocks import AnyBlock, Block
 from workers.tasks.lesson import Owner
+from workers.tasks.logged import logged_leaf
 
 ROW, ROWS, GROWN = b"lethe/row/v1\0", b"lethe/rows/v1\0", b"lethe/grown/v1\0"
 
@@ -80,13 +81,9 @@ def owners(session: Session, model_id: int) -> dict[int, Owner]:
     return {one.id or 0: (one.client, one.subject) for one in session.exec(query)}
 
 
-def published(session: Session, model: Model, version: ModelVersion) -> str | None:
+def published(ledger: Ledger, model: Model, version: ModelVersion) -> str | None:
     """Return the digest of a version's rows as the log has it, None if it has none.
 
-    The log's entry, not a table: whoever can write here cannot change that.
+    Raises NotLoggedError where the table says otherwise of the version than the log.
     """
-    leaf = parse_leaf(bytes(session.get_one(LogEntry, version.log_index).leaf))
-    same = leaf.event == "model.version" and leaf.ref == model.ref
-    if not same or leaf.digests.get("head") != version.head_digest:
-        return None  # the table points at another version's entry
-    return leaf.digests.get("rows")
+    return logged_leaf(ledger, model, version).digests.get("rows")

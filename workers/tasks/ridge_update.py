@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlmodel import Session
 
+from app.ledger.sequencer import Ledger
 from app.service.context import Services
 from models import ErasureRequest, Model, ModelVersion
 from workers.methods.base import Outcome, RidgeConfig
@@ -47,7 +48,7 @@ def learn(
     method = versions.method_of(model, model.method)
     with services.reading() as session:
         state = versions.load_state(services, session, before) if before else None
-        contents = _grown(session, model, before, lesson)
+    contents = _grown(services.ledger, model, before, lesson)
     assert lesson.batch is not None
     outcome = method.learn(config, state, lesson.batch)
     if model.config["data"] != "rows" and outcome.state.attested == 0:
@@ -107,7 +108,7 @@ def refit(services: Services, lease: Lease, model: Model) -> Made:
 
 
 def _grown(
-    session: Session, model: Model, before: ModelVersion | None, lesson: Lesson
+    ledger: Ledger, model: Model, before: ModelVersion | None, lesson: Lesson
 ) -> dict[str, str]:
     """Return what the log says of the rows of the version before with those of a lesson.
 
@@ -115,7 +116,7 @@ def _grown(
     """
     if model.config["data"] != "rows":
         return {}
-    known = ridge_rows.published(session, model, before) if before else rows_digest(())
+    known = ridge_rows.published(ledger, model, before) if before else rows_digest(())
     if known is None:  # a version without one: nothing can be built on it
         return {}
     added = rows_digest(

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
-from models import Job, Model, ModelVersion
+from app.ledger.sequencer import Ledger
+from models import Model, ModelVersion
 from workers.tasks.blocks import AnyBlock, Block
 from workers.tasks.case import Case
+from workers.tasks.logged import versions_of
 from workers.tasks.ridge_rows import owners, published, rows_digest
 from workers.verifier.row_claim import BlockClaim, RowsClaim
 
 
 def claim_of(
-    session: Session, case: Case, stored: Iterable[tuple[int, AnyBlock]]
+    ledger: Ledger, session: Session, case: Case, stored: Iterable[tuple[int, AnyBlock]]
 ) -> RowsClaim | None:
     """Return the claim that an update's rows are those of the log, None if none are here.
 
@@ -23,7 +25,7 @@ def claim_of(
     if model.config["data"] != "rows":
         return None
     known = owners(session, model.id)
-    since, before = _before(session, model, case.before)
+    since, before = _before(ledger, model, case.before)
     return RowsClaim(
         blocks=[
             BlockClaim(*known[subject], block.records, block.salts, block.learned)
@@ -33,24 +35,19 @@ def claim_of(
         gone=list(zip(plan.rows_gone, plan.rows_learned, strict=True)),
         since=since,
         before=before,
-        after=published(session, model, case.after),
+        after=published(ledger, model, case.after),
     )
 
 
-def _before(session: Session, model: Model, last: ModelVersion) -> tuple[int, list[str | None]]:
+def _before(ledger: Ledger, model: Model, last: ModelVersion) -> tuple[int, list[str | None]]:
     """Return the number of the last version that no contribution made, and what the log says.
 
     That is of the rows of this version and of all up to `last`. Version 0 has no rows.
     """
-    query = (
-        select(ModelVersion, Job.kind)
-        .join(Job, col(Job.id) == col(ModelVersion.job_id))
-        .where(ModelVersion.model_id == model.id, ModelVersion.number <= last.number)
-        .order_by(col(ModelVersion.number).desc())
-    )
     found: list[str | None] = []
-    for version, kind in session.exec(query):
-        found.append(published(session, model, version))
-        if kind != "learn":
-            return version.number, found[::-1]
+    for number in range(last.number, 0, -1):
+        digests = versions_of(ledger, model)[number - 1][1].digests
+        found.append(digests.get("rows"))
+        if "added" not in digests:
+            return number, found[::-1]
     return 0, [rows_digest(()), *found[::-1]]

@@ -13,7 +13,8 @@ class Made:
 
     parameters and bounds are a certificate's: strings, of no client and no row. escalated:
     why the method that was asked for gave way to a retraining. secret: what only the verifier
-    may see, sealed until the last certificate and then destroyed.
+    may see, sealed until the last certificate and then destroyed. repeated: it is a training
+    that was repeated with the same result.
     """
 
     encoded: Encoded
@@ -24,6 +25,7 @@ class Made:
     bounds: Mapping[str, str] = field(default_factory=dict)
     escalated: str | None = None
     secret: bytes | None = None
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,10 +16,11 @@ from app.service.methods import is_network
 from app.steps import reached
 from models import (
     ErasureRequest,
+    Model,
     Verification,
 )
 from workers.provenance import code_digest
-from workers.tasks import checkpoints, family, repair, score_files, versions
+from workers.tasks import checkpoints, family, judgements, repair, score_files, versions
 from workers.tasks.case import Case, Judged, load
 from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease, advance, leased
@@ -37,7 +38,7 @@ def run(services: Services, job_id: str) -> None:
         # Only now: the digest of what is judged has been in the log since it was executed.
         # A wrong head passes Freivalds once in 2^59 seeds; a test of samples, much sooner.
         sampled = case.plan.claim == "empirical-approximate"
-        seed = checkpoints.draw_once(services, lease) if sampled else os.urandom(32)
+        seed = judgements.draw_seed(services, lease, case) if sampled else os.urandom(32)
         with services.reading() as session:
             judge = kind.prepare(services, session, lease, case, seed)
         judged = judge()
@@ -118,6 +119,8 @@ def _record(
     session.flush()
     checkpoints.let_go(services, tx, lease)
     if report.result == "PASS":
+        if judged.verifier == "exact-retrained":
+            versions.record_repeated(tx, session.get_one(Model, lease.model_id), case.after)
         advance(tx, lease, "certify")
     else:
         repair.climb(services, tx, lease, found, following)

@@ -21,6 +21,8 @@ from workers.statistics.encoding import statistics_digest
 from workers.tasks.draft import ShreddedArtifact, sha256_hex
 from workers.tasks.lease import Lease
 
+REPEATED = "model.repeated"
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -220,6 +222,12 @@ def publish(
     model.state = "ready"
     session.flush()
     return version
+
+
+def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> None:
+    """Log that the training of a version was repeated, bit for bit."""
+    said = {"head": version.head_digest, "statistics": version.statistics_digest}
+    record_model_event(tx, model.ref, REPEATED, said)
 
 
 def withdraw_earlier(

@@ -308,6 +308,9 @@ def test_rows_of_another_version_than_the_evidence_names_show(
     assert named(found, "scores: rows before").recomputed == ROWS.before
     honest = recheck(CASE.said, CASE.given())
     assert named(honest, "scores: rows before").certified == ROWS.before
+    judgement = named(honest, "scores: judgement")
+    assert judgement.certified == f"sha256 {sha256(CLAIM.seed).hexdigest()}"
+    assert "must be number 1 of its model" in judgement.reason
     assert named(honest, "scores: rows after").certified == ROWS.after
 
 

@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app import canonical
 from app.certificates.audit_check import check_report
 from app.cli.certificate import show
 from app.service import certificates
-from models import Model
+from models import Model, Record
 from tests import small_network
 from tests.installation import Installation, make_token
 from tests.workers.audit.small import DoNothing
 from tests.workers.tasks import audits, ladders, networks
 from tests.workers.tasks.planted import plant
 from workers.audit.pair import Pair
-from workers.tasks import audit, audit_citation, audit_queue, audit_report, sweep
+from workers.fedavg.held_out import is_held_out
+from workers.tasks import audit, audit_citation, audit_queue, audit_report, execute, sweep
 from workers.unlearning import registry
 from workers.unlearning.retrain import Retrain
 
@@ -173,13 +174,65 @@ def test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more(quick: Q
     audit_id = audits.start(ready, method="retrain", parallel=1)
     audit.run(ready.services, audit_id)
     before = audits.numbers(ready, audit_id)
-    gone = {f"r{number}" for number in range(20)}
+    gone = set(records_of(ready)) - targets_of(ready)
     networks.erase(ready, networks.some(*sorted(gone)), method="retrain")  # and all the rest
     said = audits.said(ready, audit_id)
     assert said.versions == (1, 2)
     assert audits.numbers(ready, audit_id)[0] == before[0]
     assert gone <= quick.seen[0]
     assert not gone & quick.seen[-1]
+
+
+def records_of(ready: Installation) -> list[str]:
+    """Return the twenty oldest records that are trained on, in the order of their arrival."""
+    with Session(ready.services.engine) as session:
+        records = session.exec(select(Record.record).order_by(col(Record.id))).all()
+    return [r for r in records if not is_held_out(audits.SEED, 0.25, r)][:20]
+
+
+def targets_of(ready: Installation) -> set[str]:
+    """Return the oldest records that can have been among the three first by their hash."""
+    known = records_of(ready)
+    ranks = [sha256(f"audit-target|5|{record}".encode()).digest() for record in known]
+    lower = [sum(other < rank for other in ranks[:at]) for at, rank in enumerate(ranks)]
+    return {record for record, before in zip(known, lower, strict=True) if before < 3}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_numbers_go_with_a_record_that_they_may_be_of_and_the_report_stays(
+    quick: Quick,
+) -> None:
+    ready = quick.installation
+    done = audits.start(ready, method="retrain")
+    ready.drain()
+    report = audits.file(ready, done, "report")
+    path = f"/v1/audits/{done}/statistics"
+    known = ready.caller.operator("GET", path).headers["etag"]
+    running = audits.start(ready, method="retrain", parallel=1)
+    audit.run(ready.services, running)
+    taken = audit_queue.take(ready.services, running)
+    assert taken is not None
+    others = [r for r in records_of(ready) if r not in targets_of(ready)]
+    networks.erase(ready, networks.some(others[0]), method="retrain")
+    assert audits.numbers(ready, done)[0] != (None, None, None)
+    ready.dispatcher.nudges.clear()
+    target = networks.submit(
+        ready, networks.some(sorted(targets_of(ready))[0]), method="retrain"
+    )
+    execute.run(
+        ready.services, next(j.id for j in networks.jobs(ready) if j.request_id == target)
+    )
+    assert set(audits.numbers(ready, done)) == set(audits.numbers(ready, running))
+    assert set(audits.numbers(ready, done)) == {(None, None, None)}
+    # A pair that was computed of the rows before comes too late.
+    assert not audit_queue.record(ready.services, taken, {"before": "0x1p0"})
+    answer = ready.caller.operator("GET", path, headers={"if-none-match": known})
+    assert (answer.status_code, answer.json()["title"]) == (410, "The numbers are destroyed")
+    assert audits.file(ready, done, "report") == report
+    ready.dispatcher.nudge(running, "audit")
+    ready.drain()
+    assert audits.get(ready, running)["state"] == "reported"
+    assert (None, None, None) not in audits.numbers(ready, running)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

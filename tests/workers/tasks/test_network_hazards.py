@@ -15,6 +15,7 @@ from tests import small_network
 from tests.installation import Installation
 from tests.workers.tasks import networks
 from tests.workers.tasks.rechecking import download, rechecked
+from tests.workers.tasks.test_network_certified import leaves
 from workers.fedavg.base import Work
 from workers.networks.files import decode_weights, encode_weights
 from workers.networks.weights import initial_weights
@@ -329,7 +330,12 @@ def test_what_forgot_and_can_show_it_is_certified_as_approximate(
     again = rechecked(tmp_path, *given)
     assert again["result"] == "AGREES"
     unseen = {line["name"] for line in again["lines"] if line["status"] == "not recomputed"}
-    assert {name.partition(" ")[2] for name in unseen} == {"purge", "model-before", "document"}
+    unnumbered = {name.partition(" ")[2] for name in unseen}
+    assert unnumbered == {"purge", "model-before", "document", "judgement"}
+    (began,) = leaves(installation, "model.judging")
+    (said,) = [line for line in again["lines"] if line["name"] == "scores: judgement"]
+    assert said["certified"] == f"sha256 {began['seed']}"
+    assert began["head"] == found.model.version_after.digest
 
 
 def test_what_did_nothing_is_refuted(installation: Installation, tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""The root of a log that is read from its first entry on, with one hash for each level."""
+
+from collections.abc import Iterator
+
+from app.ledger.tree import EMPTY_ROOT, node_hash
+
+
+class Peaks:
+    """The tree of the entries read so far, as the complete subtrees it consists of."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._peaks: list[tuple[int, bytes]] = []  # (level, hash), largest first
+
+    def append(self, digest: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Add a leaf hash and yield the nodes (level, index, hash) that it completes."""
+        level, index = 0, self.size
+        self.size += 1
+        yield level, index, digest
+        while self._peaks and self._peaks[-1][0] == level:
+            digest = node_hash(self._peaks.pop()[1], digest)
+            level, index = level + 1, index >> 1
+            yield level, index, digest
+        self._peaks.append((level, digest))
+
+    def copy(self) -> "Peaks":
+        """Return the same tree, to go on from without changing this one."""
+        other = Peaks()
+        other.size, other._peaks = self.size, list(self._peaks)
+        return other
+
+    def root(self) -> bytes:
+        """Return the root of the tree."""
+        if not self._peaks:
+            return EMPTY_ROOT
+        (_, root), *larger = reversed(self._peaks)
+        for _, left in larger:
+            root = node_hash(left, root)
+        return root

@@ -1,0 +1,60 @@
+"""A contribution's training, repeated before it is published where a budget of noise begins.
+
+Noise hides what the releases after a training still know of the erased; that the training
+itself knows nothing of them is what its repetition shows, as that of a retraining does. A
+bound of its distance to the optimum would not: what is within the bound has no noise.
+"""
+
+from app.errors import LetheError
+from app.service.context import Services
+from models import Model
+from workers.errors import RefusedError
+from workers.replay.retraining import reexecute
+from workers.tasks import checkpoints
+from workers.tasks.lease import Lease
+from workers.tasks.network_certified import registered_terms
+from workers.tasks.network_config import NetworkConfig
+from workers.tasks.network_rows import Holdings
+from workers.tasks.network_sides import divide
+from workers.tasks.network_state import decode_state
+from workers.tasks.network_training import device_of
+from workers.tasks.registered import registered
+from workers.tasks.update import Made
+
+
+class NotRepeatedError(LetheError):
+    """The repetition ended with another model; both are made anew."""
+
+    slug, title, status = "not-repeated", "The training could not be repeated", 409
+
+
+def repeat(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    config: NetworkConfig,
+    rows: Holdings,
+    made: Made,
+) -> bool:
+    """Return whether the training was repeated: it was not where no noise is registered.
+
+    Raises:
+        NotRepeatedError: It ended with another model, and there are attempts left. A training
+            that was resumed on another machine may end so.
+        RefusedError: There are none left, or the model is not as registered.
+    """
+    if not registered_terms(config).sigma:
+        return False
+    if not registered(services.ledger, model).unchanged:
+        raise RefusedError("the model is not as it was registered: register it again")
+    clients = divide(rows, ()).stays
+    missing = decode_state(made.encoded.state).missing if services.settings.silos else ()
+    training = config.training_of(clients)
+    again = reexecute(config.network, clients, training, missing, device_of(services))
+    if again == made.encoded.head_digest:
+        return True
+    problem = "the training was repeated and ended with another model: it is not published"
+    if lease.attempt < services.settings.max_attempts:
+        checkpoints.discard(services, lease)
+        raise NotRepeatedError(problem)
+    raise RefusedError(f"{problem}. Train and repeat on machines alike, then send it again")
