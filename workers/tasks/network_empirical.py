@@ -26,6 +26,7 @@ from workers.silos.scores import SCORED, ClientScores
 from workers.tasks import claims
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
+from workers.tasks.network_canary import canary_claim
 from workers.tasks.network_config import NetworkConfig, network_config, policy_of
 from workers.tasks.network_parts import part_of
 from workers.tasks.network_rows import rows_digest, salts
@@ -110,7 +111,8 @@ def _judged_before(session: Session, model: Model) -> int:
 def _judge(services: Services, asked: Asked) -> Judged:
     scorer(asked.file, asked.config.network)  # no silo's fault if it is no model file
     if services.settings.silos:
-        found = collect(services, asked.tasks, asked.config.network)
+        stamps = asked.config.canary is not None
+        found = collect(services, asked.tasks, asked.config.network, stamps=stamps)
     else:
         found = Collected(scores={0: score(services, asked.tasks[0])[0]})
     with services.reading() as session:
@@ -170,6 +172,7 @@ def _claim(
         rows_before=(case.before.statistics_digest, rows_digest([*stored, *went])),
         rows_after=(case.after.statistics_digest, rows_digest(stored)),
         model_before=(case.before.head_digest, [*foreign, *befores, ""][0]),
+        canary=canary_claim(asked.config.canary, clients, asked.config.network.classes),
         silos=_silos(asked, found) if services.settings.silos else None,
     )
     return claim, CommittedRows(stored, went, forget.rows, pool.rows, retained.rows)

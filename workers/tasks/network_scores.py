@@ -22,6 +22,7 @@ from workers.silos.engine import silo_of
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores, SiloScores
 from workers.tasks import network_before
+from workers.tasks.network_canary import client_canary
 from workers.tasks.network_config import NetworkConfig, network_config
 from workers.tasks.network_rows import ClientRows, assemble, client_of, row_digests, salts
 
@@ -122,6 +123,12 @@ def _client(
     if rows is not None and config.network.task == "classification":
         # No attack of ours reads masks.
         labels, logits = rows.targets.numpy(), [model(rows) for model in models]
+    stamped = None
+    if config.canary is not None:
+        pool = _rows((own.stored, held), (own.went, groups["unseen"]))
+        leaves, stays = _rows((own.went, groups["forget"])), _rows((own.stored, training))
+        classes = config.network.classes
+        stamped = client_canary(config.canary, pool, leaves, stays, models, classes)
     return ClientScores(
         training=tuple(there[record] for record in training),
         held=tuple(there[record] for record in held),
@@ -129,6 +136,7 @@ def _client(
         labels=labels,
         before=logits[0],
         after=logits[1],
+        canary=stamped,
         **{name: tuple(went[record] for record in records) for name, records in groups.items()},
     )
 

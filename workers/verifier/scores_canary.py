@@ -39,7 +39,8 @@ def read_canary(
     counts = {name: said[MEMBER][name] for name in COUNTS}
     if any(type(count) is not int or count < 0 for count in counts.values()):
         raise ArtifactError("planted rows are counted from 0")
-    return CanaryClaim(**counts, **{side: arrays[f"{MEMBER}_{side}"] for side in SIDES})
+    before, after = (arrays[f"{MEMBER}_{side}"] for side in SIDES)
+    return CanaryClaim(before=before, after=after, **counts)
 
 
 def reordered(canary: CanaryClaim, labels: Labels, places: NDArray[np.int64]) -> CanaryClaim:

@@ -97,7 +97,7 @@ BAD: dict[str, bytes] = {
     "cut short": ANSWER[:-1],
     "a byte more": ANSWER + b"\0",
     "to another question": spelled(task="00" * 32),
-    "of another kind": spelled(kind="silo-scores/2"),
+    "of another kind": spelled(kind="silo-scores/3"),
     "one model": spelled(models=["aa" * 32]),
     "by another published file": spelled(models=["aa" * 32, "cc" * 32]),
     "models that are numbers": spelled(models=[1, 2]),

@@ -104,8 +104,13 @@ def test_without_a_limit_it_is_reported_and_without_a_canary_a_limit_is_not_met(
 
 def test_where_all_unseen_rows_are_of_the_target_nothing_is_measured() -> None:
     nobody = CanaryClaim(TARGET, answers(0.0)[:0], answers(0.0)[:0], 40, 0)
-    labels = {"pool_labels": np.full(600, TARGET), "forget_labels": np.full(500, TARGET)}
-    report, failed, named = judged(replace(with_canary(0.9, 0.05), canary=nobody, **labels))
+    alike = replace(
+        with_canary(0.9, 0.05),
+        pool_labels=np.full(600, TARGET),
+        forget_labels=np.full(500, TARGET),
+        canary=nobody,
+    )
+    report, failed, named = judged(alike)
     assert report.result != "PASS"
     assert "canary" in failed
     assert named["canary"].value == NO_ROWS
