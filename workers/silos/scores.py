@@ -30,9 +30,10 @@ class ClientScores:
 
     training and held: the rows that are stored, trained on or never; commitments: of their
     records, in that order. forget, unseen, other: the rows that went, trained on, held out,
-    or for another request. labels (n,) int64 and the logits before and after (n, classes)
-    float64 are of the held, forget and unseen rows and of the sampled training rows, in that
-    order; of none where the network is no classifier. canary: where one is registered.
+    or for another request; own: commitments of the records of the first two. labels (n,)
+    int64 and the logits before and after (n, classes) float64 are of the held, forget and
+    unseen rows and of the sampled training rows, in that order, and so are inputs, which open
+    their digests; of none where the network is no classifier. canary: where one is registered.
     """
 
     training: Digests
@@ -40,7 +41,9 @@ class ClientScores:
     forget: Digests
     unseen: Digests
     other: Digests
+    own: Digests
     commitments: Digests
+    inputs: Digests
     labels: Labels
     before: Matrix
     after: Matrix
@@ -94,6 +97,8 @@ def encode_scores(task_digest: str, scores: SiloScores, classes: int) -> bytes:
         "scored": np.array([len(one.labels) for one in clients], dtype=np.int64),
         "digests": _packed([digest for one in clients for digest in one.digests()]),
         "commitments": _packed([each for one in clients for each in one.commitments]),
+        "inputs": _packed([each for one in clients for each in one.inputs]),
+        "own": _packed([each for one in clients for each in one.own]),
         "labels": np.concatenate([np.zeros(0, np.int64), *(one.labels for one in clients)]),
     }
     for name in ("before", "after"):
@@ -150,11 +155,13 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
         raise ValueError("models")
     if [arrays[name].dtype.kind for name in ("labels", "before", "after")] != ["i", "f", "f"]:
         raise ValueError("types")
-    digests, commitments = _unpacked(arrays["digests"]), _unpacked(arrays["commitments"])
+    digests, commitments, inputs, owned = (
+        _unpacked(arrays[name]) for name in ("digests", "commitments", "inputs", "own")
+    )
     counts, scored = arrays["counts"].tolist(), arrays["scored"].tolist()
     stamped = [held + unseen for _, held, _, unseen, _ in counts]
     canaries = read_canaries(arrays, stamped)
-    clients, first, stored, row = [], 0, 0, 0
+    clients, first, stored, gone, row = [], 0, 0, 0, 0
     for numbers, rows, canary in zip(counts, scored, canaries, strict=True):
         if min(*numbers, rows) < 0:
             raise ValueError("counts")
@@ -163,20 +170,24 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
             groups[group] = digests[first : first + number]
             first += number
         kept = numbers[0] + numbers[1]
+        left = numbers[2] + numbers[3]
         own = slice(row, row + rows)
         clients.append(
             ClientScores(
                 **groups,
+                own=owned[gone : gone + left],
                 commitments=commitments[stored : stored + kept],
+                inputs=inputs[own],
                 labels=arrays["labels"][own],
                 before=arrays["before"][own],
                 after=arrays["after"][own],
                 canary=canary,
             )
         )
-        stored, row = stored + kept, row + rows
-    scores = {len(arrays[name]) for name in ("labels", "before", "after")}
-    if (len(digests), len(commitments), scores) != (first, stored, {row}):
+        stored, gone, row = stored + kept, gone + left, row + rows
+    scores = {len(arrays[name]) for name in ("labels", "before", "after", "inputs")}
+    lengths = len(digests), len(commitments), len(owned), scores
+    if lengths != (first, stored, gone, {row}):
         raise ValueError("lengths")
     return SiloScores((before, after), clients)
 

@@ -31,6 +31,7 @@ from workers.tasks.network_config import NetworkConfig, network_config, policy_o
 from workers.tasks.network_parts import part_of
 from workers.tasks.network_rows import rows_digest, salts
 from workers.tasks.network_scores import score
+from workers.tasks.network_sorting import Sorting
 from workers.tasks.registered import Registered, registered
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
@@ -53,6 +54,7 @@ class Asked:
     earlier: int
     seed: bytes
     removal: Removal
+    sorting: Sorting
     tasks: Sequence[ScoreTask]  # one for each silo, one of all clients without silos
 
 
@@ -65,8 +67,10 @@ def prepare(
         raise RefusedError("nothing was kept to compare with")
     config = network_config(case.model)
     removal = shape.read(Removal, case.plan.removal)
-    salted = salts(session, lease.model_id).items()
-    training = (record_commitment(salt, r) for r, salt in salted if not config.is_held_out(r))
+    salted = salts(session, lease.model_id)
+    training = (
+        record_commitment(salt, r) for r, salt in salted.items() if not config.is_held_out(r)
+    )
     silos = max(1, services.settings.silos)
     first = ScoreTask(
         job_id=lease.job_id,
@@ -90,6 +94,7 @@ def prepare(
         earlier=_judged_before(session, case.model),
         seed=seed,
         removal=removal,
+        sorting=Sorting(config, salted, removal),
         tasks=[replace(first, silo=silo) for silo in range(silos)],
     )
     return partial(_judge, services, asked)
@@ -113,6 +118,7 @@ def _judge(services: Services, asked: Asked) -> Judged:
     if services.settings.silos:
         stamps = asked.config.canary is not None
         found = collect(services, asked.tasks, asked.config.network, stamps=stamps)
+        asked.sorting.leave_out(found, asked.tasks)
     else:
         found = Collected(scores={0: score(services, asked.tasks[0])[0]})
     with services.reading() as session:
