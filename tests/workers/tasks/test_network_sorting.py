@@ -104,7 +104,10 @@ def test_records_that_nobody_knows_are_left_to_the_retained_set() -> None:
 
 LIES: dict[str, Callable[[], dict[str, Any]]] = {
     "a held-out record among those trained on, where no score is asked for": lambda: {
-        "commitments": (commitment(FIRST), commitment("h1"), commitment(SECOND)),
+        "training": (*HONEST.training, *HONEST.held),
+        "held": (),
+        "inputs": HONEST.inputs[1:],
+        **{name: getattr(HONEST, name)[1:] for name in ("labels", "before", "after")},
     },
     # The version commits to the flag itself, where whoever trained lied, too.
     "a training record flagged as held out": lambda: {
