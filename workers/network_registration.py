@@ -25,7 +25,7 @@ class NetworkOptions:
 
     training, settings: as the manifest has them. policy None: the default for the largest
     client, which may ask for more rows than there are; then approximate erasures climb to
-    retraining.
+    retraining. canary: as the manifest has it, empty for none.
     """
 
     network: str = "simple-cnn"
@@ -34,6 +34,7 @@ class NetworkOptions:
     settings: Mapping[str, Any] | None = None
     held_out: float = 0.2
     policy: Policy | None = None
+    canary: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,5 +137,7 @@ def _packed(
         "settings": dict(options.settings or {}),
         "policy": to_document(policy),
     }
+    if options.canary:
+        manifest["canary"] = dict(options.canary)
     records = [str(record) for record in arrays["records"].tolist()]
     return PreparedNetwork(manifest, packed.getvalue(), records, owners.tolist())

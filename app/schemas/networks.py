@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, Wire
+from app.schemas.canary import Canary, check_canary
 from app.schemas.certified import METHOD, check_terms
 from app.schemas.models import Name
 
@@ -152,8 +153,8 @@ class VerificationTerms(Wire):
     minimum_others: int = Field(default=50, ge=30, le=10**7)
     retained_loss: Decimal = "0.05"
     test_loss: Decimal = "0.1"
-    # Here is neither a planted canary nor a retrained model to measure distances to.
-    canary_limit: None = None
+    canary_limit: Decimal | None = None
+    # Here is no retrained model to measure distances to.
     distances: dict[Name, Decimal] = Field(default_factory=dict, max_length=0)
     # After it always the retraining; budget: of all its rungs together, in retrainings.
     ladder: list[LadderRung] = Field(default_factory=list, max_length=8)
@@ -169,6 +170,7 @@ class NewNetwork(Wire):
     are guarded by them, and who was never trained on is what erased records are compared
     with. settings: of each method that requests may name; docs/federated.md lists them.
     policy: what an approximate erasure must show; what it cannot show, retraining does.
+    canary: a backdoor that a client may plant, to see that it goes when the client does.
     Everything is logged by digest before the first row is seen.
     """
 
@@ -186,6 +188,7 @@ class NewNetwork(Wire):
         default_factory=dict
     )
     policy: VerificationTerms
+    canary: Canary | None = None
 
     @model_validator(mode="after")
     def _shape_of_its_kind(self) -> Self:
@@ -196,6 +199,7 @@ class NewNetwork(Wire):
             raise ValueError(f"{self.method} lacks here what it needs: choose another default")
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
+        check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
         if self.method == METHOD or METHOD in self.settings:
             training = self.training.model_dump()
             check_terms(self.settings.get(METHOD), self.network.id, training)

@@ -33,11 +33,13 @@ def register(
     """
     pinned = _pinned(wanted)
     digest = digest_of(pinned)
-    policy = {}
+    policy: dict[str, str] = {}
     if isinstance(wanted, NewNetwork):
         # By itself too: certificates name the policy by this digest.
         spelling = canonical.encode(wanted.policy.model_dump())
         policy = {"policy": hashlib.sha256(spelling).hexdigest()}
+        if "canary" in pinned["config"]:
+            policy["canary"] = digest_of(pinned["config"]["canary"])
     tombstone_key = services.master.seal(
         secrets.token_bytes(32), aad=f"tombstone|{wanted.ref}".encode()
     )
@@ -97,6 +99,8 @@ def _pinned(wanted: NewModel | NewNetwork) -> dict[str, Any]:
             "settings": wanted.settings,
             "policy": wanted.policy.model_dump(),
         }
+        if wanted.canary is not None:  # or the digest would change of all models without one
+            config["canary"] = wanted.canary.model_dump(mode="json")
         extractor: dict[str, Any] = {}
     else:
         config = {

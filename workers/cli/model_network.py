@@ -42,6 +42,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--policy", type=FILE, help="See `lethe policy`; default: for the largest client."
 )
 @click.option("--settings", type=FILE, help="JSON: settings of methods by name.")
+@click.option("--canary", type=FILE, help="JSON: a trigger and its target class.")
 def register_network(
     url: str,
     ref: str,
@@ -59,6 +60,7 @@ def register_network(
     held_out: float,
     policy: Path | None,
     settings: Path | None,
+    canary: Path | None,
 ) -> None:
     """Register a network over the rows in DATA and wait until it is trained.
 
@@ -88,9 +90,10 @@ def register_network(
             network=network,
             method=method,
             training={"rounds": rounds, "seed": seed, "local": local},
-            settings=_settings(settings),
+            settings=_object(settings),
             held_out=held_out,
             policy=None if policy is None else load(policy),
+            canary=_object(canary),
         )
         if deal is None:
             prepared = prepare_rows(data, ref=ref, options=options)
@@ -104,7 +107,7 @@ def register_network(
         wait_until_ready(operator, ref, TRAIN_SECONDS)
 
 
-def _settings(file: Path | None) -> dict[str, Any]:
+def _object(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
@@ -112,5 +115,5 @@ def _settings(file: Path | None) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise click.ClickException(f"{file}: not JSON") from None
     if not isinstance(read, dict):
-        raise click.ClickException(f"{file}: must be an object of settings by method")
+        raise click.ClickException(f"{file}: must be one JSON object")
     return read

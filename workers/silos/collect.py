@@ -45,11 +45,13 @@ def collect(
     tasks: Sequence[ScoreTask],
     network: Network,
     *,
+    stamps: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Collected:
     """Ask the silos of some tasks, all of one job, and wait LETHE_ROUND_TIMEOUT_SECONDS.
 
+    stamps: whether the model has a registered canary, which they must answer about too.
     When this returns or raises, the rows are gone and their artifacts shredded.
     """
     sent: dict[str, tuple[ScoreTask, str]] = {}  # by the id of the row
@@ -68,7 +70,9 @@ def collect(
         with services.reading() as session:
             for name, (task, digest) in sent.items():
                 try:
-                    _take(services, session, rows.get(name), task, digest, network, found)
+                    _take(
+                        services, session, rows.get(name), task, digest, network, stamps, found
+                    )
                 except SilentError as why:
                     found.faults[task.silo] = str(why)
     finally:
@@ -83,6 +87,7 @@ def _take(
     task: ScoreTask,
     digest: str,
     network: Network,
+    stamps: bool,
     found: Collected,
 ) -> None:
     if row is None or not over(row):
@@ -100,7 +105,9 @@ def _take(
         raise SilentError(UNREADABLE) from None
     classifies = network.task == "classification"
     try:
-        scores = decode_scores(answer, digest, task, network.classes, classifies=classifies)
+        scores = decode_scores(
+            answer, digest, task, network.classes, classifies=classifies, stamps=stamps
+        )
     except MessageError:
         raise SilentError(UNREADABLE) from None
     found.scores[task.silo] = scores

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from workers.arrays import Labels, Matrix
 from workers.errors import ArtifactError
 from workers.fedavg.errors import MessageError
+from workers.silos.canary_scores import ClientCanary, canary_arrays, read_canaries
 from workers.silos.score_task import ScoreTask
 from workers.tensor_file import decode_tensors, encode_tensors
 
-KIND = "silo-scores/1"
+KIND = "silo-scores/2"
 GROUPS = ("training", "held", "forget", "unseen", "other")
 SCORED = ("held", "forget", "unseen", "sample")
 Digests = tuple[bytes, ...]  # 32 bytes each
@@ -29,9 +30,10 @@ class ClientScores:
 
     training and held: the rows that are stored, trained on or never; commitments: of their
     records, in that order. forget, unseen, other: the rows that went, trained on, held out,
-    or for another request. labels (n,) int64 and the logits before and after (n, classes)
-    float64 are of the held, forget and unseen rows and of the sampled training rows, in that
-    order; of none where the network is no classifier.
+    or for another request; own: commitments of the records of the first two. labels (n,)
+    int64 and the logits before and after (n, classes) float64 are of the held, forget and
+    unseen rows and of the sampled training rows, in that order, and so are inputs, which open
+    their digests; of none where the network is no classifier. canary: where one is registered.
     """
 
     training: Digests
@@ -39,10 +41,13 @@ class ClientScores:
     forget: Digests
     unseen: Digests
     other: Digests
+    own: Digests
     commitments: Digests
+    inputs: Digests
     labels: Labels
     before: Matrix
     after: Matrix
+    canary: ClientCanary | None = None
 
     def rows_of(self, group: str) -> slice:
         """Return which of the scored rows are of a group of SCORED."""
@@ -92,24 +97,33 @@ def encode_scores(task_digest: str, scores: SiloScores, classes: int) -> bytes:
         "scored": np.array([len(one.labels) for one in clients], dtype=np.int64),
         "digests": _packed([digest for one in clients for digest in one.digests()]),
         "commitments": _packed([each for one in clients for each in one.commitments]),
+        "inputs": _packed([each for one in clients for each in one.inputs]),
+        "own": _packed([each for one in clients for each in one.own]),
         "labels": np.concatenate([np.zeros(0, np.int64), *(one.labels for one in clients)]),
     }
     for name in ("before", "after"):
         parts = [getattr(one, name) for one in clients]
         arrays[name] = np.concatenate([np.zeros((0, classes)), *parts])
+    arrays |= canary_arrays([one.canary for one in clients], classes)
     said = {"kind": KIND, "models": list(scores.models), "task": task_digest}
     return encode_tensors(arrays, said)
 
 
 def decode_scores(
-    data: bytes, task_digest: str, task: ScoreTask, classes: int, *, classifies: bool
+    data: bytes,
+    task_digest: str,
+    task: ScoreTask,
+    classes: int,
+    *,
+    classifies: bool,
+    stamps: bool = False,
 ) -> SiloScores:
     """Return the answer to a task.
 
     Raises MessageError for bytes that `encode_scores` would not write, for the answer to
     another task or by another published file, for scores of fewer or more rows than the task
-    asks for, and for labels and scores that are none. The model before may be another than was
-    published: the judge says so.
+    asks for, and for labels and scores that are none. stamps: whether there is a canary to
+    stamp rows with. The model before may be another than was published: the judge says so.
     """
     try:
         arrays, said = decode_tensors(data)
@@ -117,7 +131,7 @@ def decode_scores(
         fits = scores.models[1] == task.models[1] and all(
             len(one.labels) == (one.scored(task) if classifies else 0) for one in scores.clients
         )
-        fits = fits and all(_plausible(one, classes) for one in scores.clients)
+        fits = fits and all(_plausible(one, classes, stamps) for one in scores.clients)
         if fits and encode_scores(task_digest, scores, classes) == data:
             return scores
     except (ArtifactError, AttributeError, LookupError, TypeError, ValueError):
@@ -125,10 +139,14 @@ def decode_scores(
     raise MessageError("these bytes are no answer to this question: have the silo asked again")
 
 
-def _plausible(one: ClientScores, classes: int) -> bool:
+def _plausible(one: ClientScores, classes: int, stamps: bool) -> bool:
     """Return whether labels are classes and scores finite: else a liar refutes the model."""
     named = ((one.labels >= 0) & (one.labels < classes)).all()
-    return bool(named and np.isfinite(one.before).all() and np.isfinite(one.after).all())
+    finite = bool(np.isfinite(one.before).all() and np.isfinite(one.after).all())
+    if one.canary is None:
+        return bool(named and finite and not stamps)
+    rows = len(one.held) + len(one.unseen)
+    return bool(named and finite and stamps and one.canary.is_plausible(rows))
 
 
 def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
@@ -137,10 +155,14 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
         raise ValueError("models")
     if [arrays[name].dtype.kind for name in ("labels", "before", "after")] != ["i", "f", "f"]:
         raise ValueError("types")
-    digests, commitments = _unpacked(arrays["digests"]), _unpacked(arrays["commitments"])
+    digests, commitments, inputs, owned = (
+        _unpacked(arrays[name]) for name in ("digests", "commitments", "inputs", "own")
+    )
     counts, scored = arrays["counts"].tolist(), arrays["scored"].tolist()
-    clients, first, stored, row = [], 0, 0, 0
-    for numbers, rows in zip(counts, scored, strict=True):
+    stamped = [held + unseen for _, held, _, unseen, _ in counts]
+    canaries = read_canaries(arrays, stamped)
+    clients, first, stored, gone, row = [], 0, 0, 0, 0
+    for numbers, rows, canary in zip(counts, scored, canaries, strict=True):
         if min(*numbers, rows) < 0:
             raise ValueError("counts")
         groups: dict[str, Digests] = {}
@@ -148,19 +170,24 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
             groups[group] = digests[first : first + number]
             first += number
         kept = numbers[0] + numbers[1]
+        left = numbers[2] + numbers[3]
         own = slice(row, row + rows)
         clients.append(
             ClientScores(
                 **groups,
+                own=owned[gone : gone + left],
                 commitments=commitments[stored : stored + kept],
+                inputs=inputs[own],
                 labels=arrays["labels"][own],
                 before=arrays["before"][own],
                 after=arrays["after"][own],
+                canary=canary,
             )
         )
-        stored, row = stored + kept, row + rows
-    scores = {len(arrays[name]) for name in ("labels", "before", "after")}
-    if (len(digests), len(commitments), scores) != (first, stored, {row}):
+        stored, gone, row = stored + kept, gone + left, row + rows
+    scores = {len(arrays[name]) for name in ("labels", "before", "after", "inputs")}
+    lengths = len(digests), len(commitments), len(owned), scores
+    if lengths != (first, stored, gone, {row}):
         raise ValueError("lengths")
     return SiloScores((before, after), clients)
 

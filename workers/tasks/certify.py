@@ -159,7 +159,8 @@ def _statement(
 
 def _registered(model: Model) -> dict[str, str]:
     if is_network(model.config):
-        return {"policy": sha256_hex(canonical.encode(model.config["policy"]))}
+        named = [name for name in ("policy", "canary") if name in model.config]
+        return {name: sha256_hex(canonical.encode(model.config[name])) for name in named}
     return {"extractor": model.extractor["digest"]}
 
 

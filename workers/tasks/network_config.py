@@ -10,6 +10,7 @@ from workers.errors import RefusedError
 from workers.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
 from workers.fedavg.held_out import is_held_out
 from workers.networks.registry import Network, network
+from workers.replay.canary import Canary, read_canary
 from workers.unlearning import registry
 from workers.unlearning.base import UnlearningMethod
 from workers.verifier.policy import Policy, from_document
@@ -22,6 +23,7 @@ class NetworkConfig:
     network: Network
     training: TrainingConfig
     held_out: float
+    canary: Canary | None = None
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def is_held_out(self, record: str) -> bool:
@@ -73,10 +75,14 @@ def network_config(model: Model) -> NetworkConfig:
     training = dict(config["training"])
     local = LocalConfig(**training.pop("local"))
     server = ServerConfig(**training.pop("server"))
+    canary = read_canary(config.get("canary"), config["input_shape"], model.classes)
+    if canary is not None and named.task != "classification":
+        raise RefusedError("canary: the target is the class of a row, and masks have none")
     read = NetworkConfig(
         network=named,
         training=TrainingConfig(local=local, server=server, **training),
         held_out=config["held_out"],
+        canary=canary,
         settings=config["settings"],
     )
     ladder = policy_of(model).ladder

@@ -27,10 +27,12 @@ from workers.tasks import claims
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.judgements import judged_before
 from workers.tasks.lease import Lease
+from workers.tasks.network_canary import canary_claim
 from workers.tasks.network_config import NetworkConfig, network_config, policy_of
 from workers.tasks.network_parts import part_of
 from workers.tasks.network_rows import rows_digest, salts
 from workers.tasks.network_scores import score
+from workers.tasks.network_sorting import Sorting
 from workers.tasks.registered import Registered, registered
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
@@ -53,6 +55,7 @@ class Asked:
     earlier: int
     seed: bytes
     removal: Removal
+    sorting: Sorting
     tasks: Sequence[ScoreTask]  # one for each silo, one of all clients without silos
 
 
@@ -65,8 +68,10 @@ def prepare(
         raise RefusedError("nothing was kept to compare with")
     config = network_config(case.model)
     removal = shape.read(Removal, case.plan.removal)
-    salted = salts(session, lease.model_id).items()
-    training = (record_commitment(salt, r) for r, salt in salted if not config.is_held_out(r))
+    salted = salts(session, lease.model_id)
+    training = (
+        record_commitment(salt, r) for r, salt in salted.items() if not config.is_held_out(r)
+    )
     silos = max(1, services.settings.silos)
     first = ScoreTask(
         job_id=lease.job_id,
@@ -90,6 +95,7 @@ def prepare(
         earlier=judged_before(services.ledger, case.model, case.after, seed),
         seed=seed,
         removal=removal,
+        sorting=Sorting(config, salted, removal),
         tasks=[replace(first, silo=silo) for silo in range(silos)],
     )
     return partial(_judge, services, asked)
@@ -98,7 +104,9 @@ def prepare(
 def _judge(services: Services, asked: Asked) -> Judged:
     scorer(asked.file, asked.config.network)  # no silo's fault if it is no model file
     if services.settings.silos:
-        found = collect(services, asked.tasks, asked.config.network)
+        stamps = asked.config.canary is not None
+        found = collect(services, asked.tasks, asked.config.network, stamps=stamps)
+        asked.sorting.leave_out(found, asked.tasks)
     else:
         found = Collected(scores={0: score(services, asked.tasks[0])[0]})
     with services.reading() as session:
@@ -158,6 +166,7 @@ def _claim(
         rows_before=(case.before.statistics_digest, rows_digest([*stored, *went])),
         rows_after=(case.after.statistics_digest, rows_digest(stored)),
         model_before=(case.before.head_digest, [*foreign, *befores, ""][0]),
+        canary=canary_claim(asked.config.canary, clients, asked.config.network.classes),
         silos=_silos(asked, found) if services.settings.silos else None,
     )
     return claim, CommittedRows(stored, went, forget.rows, pool.rows, retained.rows)

@@ -26,6 +26,7 @@ from workers.tasks.blocks import decode_block
 from workers.tasks.input_blocks import InputBlock, decode_inputs
 from workers.tasks.lesson import Owner
 from workers.tasks.network_config import NetworkConfig, network_config
+from workers.tasks.network_digests import RowDigest, inputs_digest, row_digest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,10 +189,24 @@ def row_digests(rows: Holdings, salted: Mapping[str, bytes]) -> dict[str, bytes]
     guess of a row. A record without a salt has none: its digest fits nowhere.
     """
     return {
-        record: _row_digest(client, own, place, salted.get(record, b""))
+        record: found.row
         for client, own in rows.items()
-        for place, record in enumerate(own.records)
+        for record, found in digests_of(client, own, salted).items()
     }
+
+
+def digests_of(
+    client: str, own: ClientRows, salted: Mapping[str, bytes]
+) -> dict[str, RowDigest]:
+    """Return both parts of the digest of each row of a client, by record."""
+    found = {}
+    for place, record in enumerate(own.records):
+        salt = salted.get(record, b"")
+        inputs = inputs_digest(client, own.data, place, salt)
+        targets = np.ascontiguousarray(own.data.targets[place].numpy()).tobytes()
+        row = row_digest(inputs, record, salt, targets, held=bool(own.held[place]))
+        found[record] = RowDigest(inputs, row)
+    return found
 
 
 def rows_digest(digests: Iterable[bytes]) -> str:
@@ -201,12 +216,3 @@ def rows_digest(digests: Iterable[bytes]) -> str:
     re-execution shows it.
     """
     return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
-
-
-def _row_digest(client: str, own: ClientRows, place: int, salt: bytes) -> bytes:
-    row = hashlib.sha256(salt + hashlib.sha256(client.encode()).digest())
-    row.update(hashlib.sha256(own.records[place].encode()).digest())
-    row.update(b"held-out" if own.held[place] else b"trained")
-    row.update(np.ascontiguousarray(own.data.inputs[place].numpy()).tobytes())
-    row.update(np.ascontiguousarray(own.data.targets[place].numpy()).tobytes())
-    return row.digest()

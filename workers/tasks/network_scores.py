@@ -22,8 +22,10 @@ from workers.silos.engine import silo_of
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores, SiloScores
 from workers.tasks import network_before
+from workers.tasks.network_canary import client_canary
 from workers.tasks.network_config import NetworkConfig, network_config
-from workers.tasks.network_rows import ClientRows, assemble, client_of, row_digests, salts
+from workers.tasks.network_digests import RowDigest
+from workers.tasks.network_rows import ClientRows, assemble, client_of, digests_of, salts
 
 UNKNOWN = bytes(32)  # the commitment of a row whose record nobody knows: it fits nowhere
 
@@ -122,21 +124,39 @@ def _client(
     if rows is not None and config.network.task == "classification":
         # No attack of ours reads masks.
         labels, logits = rows.targets.numpy(), [model(rows) for model in models]
+    stamped = None
+    if config.canary is not None:
+        pool = _rows((own.stored, held), (own.went, groups["unseen"]))
+        leaves, stays = _rows((own.went, groups["forget"])), _rows((own.stored, training))
+        classes = config.network.classes
+        stamped = client_canary(config.canary, pool, leaves, stays, models, classes)
+    scored = [there[record].inputs for record in held]
+    scored += [went[record].inputs for record in [*groups["forget"], *groups["unseen"]]]
+    scored += [there[record].inputs for record in sampled]
     return ClientScores(
-        training=tuple(there[record] for record in training),
-        held=tuple(there[record] for record in held),
+        training=tuple(there[record].row for record in training),
+        held=tuple(there[record].row for record in held),
+        own=tuple(
+            record_commitment(salted.went[record], record)
+            for record in [*groups["forget"], *groups["unseen"]]
+        ),
+        inputs=tuple(scored) if len(labels) else (),
         commitments=tuple(commitments[record] for record in [*training, *held]),
         labels=labels,
         before=logits[0],
         after=logits[1],
-        **{name: tuple(went[record] for record in records) for name, records in groups.items()},
+        canary=stamped,
+        **{
+            name: tuple(went[record].row for record in records)
+            for name, records in groups.items()
+        },
     )
 
 
 def _digests(
     client: str, rows: ClientRows | None, salted: Mapping[str, bytes]
-) -> dict[str, bytes]:
-    return {} if rows is None else row_digests({client: rows}, salted)
+) -> dict[str, RowDigest]:
+    return {} if rows is None else digests_of(client, rows, salted)
 
 
 def _rows(*parts: tuple[ClientRows | None, Sequence[str]]) -> ClientData | None:

@@ -16,6 +16,7 @@ from workers.errors import RefusedError
 from workers.verifier import membership, model_file, retained_set, samples, utility
 from workers.verifier.alpha_spending import spent
 from workers.verifier.base import Check, Judgement, Report, RetainedSetClaim
+from workers.verifier.canary_checks import canary, canary_controls
 from workers.verifier.decide import control, decide
 from workers.verifier.digests import PAIRS, check_pairs
 from workers.verifier.empirical_claim import EmpiricalClaim
@@ -65,11 +66,11 @@ def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
     fifth = samples.check_samples(claim, drawn, alpha)
     if not fifth.check.passed:
         return [fifth, _not_run()]
-    controls = membership.controls(claim.policy, drawn.before) + utility.canary_control(claim)
+    controls = membership.controls(claim.policy, drawn.before) + canary_controls(claim)
     tests = [
         *membership.tests(claim.policy, drawn.after),
         *utility.distances(claim, after),
-        *utility.canary(claim),
+        *canary(claim),
     ]
     accuracies = utility.accuracies(claim, before, after)
     return [

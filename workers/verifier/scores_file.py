@@ -19,6 +19,7 @@ from workers.verifier.base import Probe, PurgeClaim, RetainedSetClaim, UpdateCla
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.policy import from_document, to_document
+from workers.verifier.scores_canary import canary_arrays, read_canary, said_of_canary
 from workers.verifier.scores_order import SIDES, nameless
 from workers.verifier.silos import SilosClaim
 
@@ -40,17 +41,18 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
     """Return the file of a claim and the rows that its scores are of.
 
     Row order and names are not kept (`nameless`), so what is judged is what `decode_scores`
-    reads, not `claim`. Raises ArtifactError for a claim with reference models or a canary, or
-    whose parts do not fit each other.
+    reads, not `claim`. Raises ArtifactError for a claim with reference models, or whose parts
+    do not fit each other.
     """
-    extra = (claim.retrained, claim.parameters, claim.references, claim.canary)
+    extra = (claim.retrained, claim.parameters, claim.references)
     if any(part is not None for part in extra):
-        raise ArtifactError("a scores file holds no reference models and no canary")
+        raise ArtifactError("a scores file holds no reference models")
     claim, rows = nameless(claim, rows)
     arrays: _Arrays = {
         f"{s}_{part}": getattr(claim, f"{s}_{part}") for s in SIDES for part in PARTS
     }
     arrays |= {f"{side}_strata": getattr(claim, f"{side}_clients") for side in SIDES[:2]}
+    arrays |= canary_arrays(claim.canary)
     sets, update = claim.retained_set, claim.retained_set.update
     arrays |= {f"set_{name}": _packed(getattr(sets, name)) for name in SETS}
     if update is not None:
@@ -67,6 +69,7 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
     metadata = {
         **{name: getattr(claim, name) for name in PLAIN},
         **{name: list(getattr(claim, name)) for name in PAIRS},
+        **said_of_canary(claim.canary),
         "kind": KIND,
         "policy": to_document(claim.policy),
         "purge": {
@@ -118,6 +121,7 @@ def _claim(arrays: _Arrays, said: _Fields) -> EmpiricalClaim:
         policy=from_document(said["policy"]),
         seed=bytes.fromhex(said["seed"]),
         silos=_silos(said["silos"]),
+        canary=read_canary(arrays, said),
         **given,
     )
 

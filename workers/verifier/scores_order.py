@@ -17,6 +17,7 @@ from workers.arrays import Labels, Matrix
 from workers.errors import ArtifactError
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.scores_canary import reordered
 
 SIDES = ("forget", "pool", "retained")
 Strata = NDArray[np.int64]
@@ -31,7 +32,7 @@ def nameless(
     """
     keys = {side: _keys(claim, rows, side) for side in SIDES}
     numbers = _numbered(claim, keys)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"canary": claim.canary}
     tied: dict[str, list[bytes]] = {}
     for side in SIDES:
         own = numbers.get(side)
@@ -46,6 +47,8 @@ def nameless(
             changes[f"{side}_{part}"] = getattr(claim, f"{side}_{part}")[places]
         if own is not None:
             changes[f"{side}_clients"] = own[places] if fits else own
+        if side == "pool" and claim.canary is not None:
+            changes["canary"] = reordered(claim.canary, claim.pool_labels, places)
         digests = getattr(rows, side)
         tied[side] = [digests[place] for place in order] if digests else []
     return replace(claim, **changes), replace(rows, **tied)

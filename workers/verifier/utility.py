@@ -6,7 +6,6 @@ Accuracy on the forget rows is reported only: a retrained model has lost it, too
 from math import inf
 
 from workers.verifier.attacks.outputs import Outputs, right
-from workers.verifier.canary import success_rate
 from workers.verifier.decide import REPORT_LEVEL, Measurement, unmeasured
 from workers.verifier.distances import DISTANCES, Distance, parameter_gap
 from workers.verifier.empirical_claim import EmpiricalClaim
@@ -58,41 +57,6 @@ def distances(claim: EmpiricalClaim, after: Answers) -> list[Measurement]:
         name = "distance:parameter-gap"
         found.append(unmeasured(name, value, None, "units can be permuted: it shows nothing"))
     return found
-
-
-def canary(claim: EmpiricalClaim) -> list[Measurement]:
-    """Return the success rate of a planted backdoor. Raises RefusedError if it is malformed."""
-    limit, given = claim.policy.canary_limit, claim.canary
-    if given is None:
-        words = "not measured: no canary"
-        return (
-            []
-            if limit is None
-            else [unmeasured("canary", words, _upto(limit), _limit("success", limit))]
-        )
-    rate, _ = success_rate(given.after, given.target, REPORT_LEVEL)
-    was, _ = success_rate(given.before, given.target, REPORT_LEVEL)
-
-    def interval(level: float) -> Interval:
-        return success_rate(given.after, given.target, level)[1]
-
-    value = f"{rate:.4f} of {len(given.after)} triggered rows, {was:.4f} before"
-    return [Measurement("canary", value, interval, _upto(limit), _limit("success", limit))]
-
-
-def canary_control(claim: EmpiricalClaim) -> list[Measurement]:
-    """Return what shows that the canary was there to be removed, where the policy asks."""
-    limit, given = claim.policy.canary_limit, claim.canary
-    if limit is None or given is None:
-        return []
-    rate, _ = success_rate(given.before, given.target, REPORT_LEVEL)
-
-    def interval(level: float) -> Interval:
-        return success_rate(given.before, given.target, level)[1]
-
-    value = f"{rate:.4f} of {len(given.before)} triggered rows"
-    threshold = f"greater than {limit:g} before unlearning"
-    return [Measurement("control:canary", value, interval, (limit, inf), threshold)]
 
 
 def _loss(name: str, before: Outputs, after: Outputs, allowed: float) -> Measurement:

@@ -46,7 +46,9 @@ def client(name: str, counts: Sequence[int] = (2, 1, 2, 1, 1)) -> ClientScores:
         forget=digests(f"{name} forget", forget),
         unseen=digests(f"{name} unseen", unseen),
         other=digests(f"{name} other", other),
+        own=digests(f"{name} own", forget + unseen),
         commitments=digests(f"{name} commitment", training + held),
+        inputs=digests(f"{name} inputs", rows),
         labels=rng.integers(CLASSES, size=rows),
         before=rng.normal(size=(rows, CLASSES)),
         after=rng.normal(size=(rows, CLASSES)),
@@ -63,7 +65,11 @@ def without_a_row(scores: SiloScores) -> SiloScores:
     """Return the answer with the last scored row of its first client left out."""
     first, *others = scores.clients
     short = replace(
-        first, labels=first.labels[:-1], before=first.before[:-1], after=first.after[:-1]
+        first,
+        inputs=first.inputs[:-1],
+        labels=first.labels[:-1],
+        before=first.before[:-1],
+        after=first.after[:-1],
     )
     return replace(scores, clients=[short, *others])
 
@@ -73,6 +79,7 @@ def same(left: SiloScores, right: SiloScores) -> bool:
     return left.models == right.models and all(
         one.digests() == two.digests()
         and one.commitments == two.commitments
+        and (one.own, one.inputs) == (two.own, two.inputs)
         and np.array_equal(one.labels, two.labels)
         and one.before.tobytes() == two.before.tobytes()
         and one.after.tobytes() == two.after.tobytes()

@@ -74,7 +74,13 @@ def test_no_name_and_no_record_is_in_it() -> None:
 
 def test_a_network_of_masks_has_digests_and_no_scores() -> None:
     (one, *_) = GOOD.clients
-    bare = replace(one, labels=one.labels[:0], before=one.before[:0], after=one.after[:0])
+    bare = replace(
+        one,
+        inputs=(),
+        labels=one.labels[:0],
+        before=one.before[:0],
+        after=one.after[:0],
+    )
     data = encode_scores(DIGEST, replace(GOOD, clients=[bare]), questions.CLASSES)
     assert decode(data, classifies=False).clients[0].held == one.held
     with pytest.raises(MessageError):
@@ -97,7 +103,7 @@ BAD: dict[str, bytes] = {
     "cut short": ANSWER[:-1],
     "a byte more": ANSWER + b"\0",
     "to another question": spelled(task="00" * 32),
-    "of another kind": spelled(kind="silo-scores/2"),
+    "of another kind": spelled(kind="silo-scores/3"),
     "one model": spelled(models=["aa" * 32]),
     "by another published file": spelled(models=["aa" * 32, "cc" * 32]),
     "models that are numbers": spelled(models=[1, 2]),
@@ -106,6 +112,8 @@ BAD: dict[str, bytes] = {
     "counts of more clients": spelled(counts=np.concatenate([ARRAYS["counts"]] * 2)),
     "a digest more": spelled(digests=np.concatenate([ARRAYS["digests"]] * 2)),
     "a commitment less": spelled(commitments=ARRAYS["commitments"][:-1]),
+    "a commitment of what went less": spelled(own=ARRAYS["own"][:-1]),
+    "a digest of inputs less": spelled(inputs=ARRAYS["inputs"][:-1]),
     "labels that are fractions": spelled(labels=ARRAYS["labels"].astype(np.float64)),
     "labels in a square": spelled(labels=ARRAYS["labels"][:, None]),
     "scores of another width": spelled(before=ARRAYS["before"][:, :2]),

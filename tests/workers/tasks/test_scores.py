@@ -36,9 +36,10 @@ def digests(installation: Installation, evidence: bytes) -> dict[bytes, int]:
     for place, record in enumerate(rows["records"].tolist()):
         client = rows["clients"][place].item()
         flag = b"held-out" if is_held_out(7, 0.25, record) else b"trained"
-        row = sha256(salts[record] + sha256(client.encode()).digest())
-        row.update(sha256(record.encode()).digest() + flag)
-        row.update(rows["inputs"][place].tobytes() + rows["labels"][place].tobytes())
+        whose = sha256(client.encode()).digest()
+        inputs = sha256(salts[record] + whose + rows["inputs"][place].tobytes()).digest()
+        row = sha256(inputs + salts[record] + sha256(record.encode()).digest())
+        row.update(flag + rows["labels"][place].tobytes())
         found[row.digest()] = place
     return found
 

@@ -214,46 +214,70 @@ def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained
     assert rung_before(installation, request_id, tmp_path) == ["same"]
 
 
-def another_row(one: ClientScores) -> ClientScores:
-    return replace(one, held=(bytes(32), *one.held[1:]))
+def without(one: ClientScores, rows: Any) -> ClientScores:
+    """Leave scores out, and not the rows that they are of."""
+    arrays = {
+        name: np.delete(getattr(one, name), rows, axis=0)
+        for name in ("labels", "before", "after")
+    }
+    kept = np.delete(np.arange(len(one.inputs)), rows)
+    return replace(one, inputs=tuple(one.inputs[row] for row in kept), **arrays)
 
 
 def a_row_less(one: ClientScores) -> ClientScores:
     """A held-out row is not mentioned at all."""
-    first = one.rows_of("held").start
-    rest = {
-        name: np.delete(getattr(one, name), first, axis=0)
-        for name in ("labels", "before", "after")
-    }
+    one = without(one, one.rows_of("held").start)
     place = len(one.training)
     commitments = one.commitments[:place] + one.commitments[place + 1 :]
-    return replace(one, held=one.held[1:], commitments=commitments, **rest)
+    return replace(one, held=one.held[1:], commitments=commitments)
 
 
 def another_record(one: ClientScores) -> ClientScores:
     return replace(one, commitments=(*one.commitments[:-1], bytes(32)))
 
 
-def another_forgotten(one: ClientScores) -> ClientScores:
-    return replace(one, forget=(bytes(32), *one.forget[1:]))
-
-
 def fewer_forgotten(one: ClientScores) -> ClientScores:
     """What went for this request is said to have gone for another, and is not scored."""
-    rest = {
-        name: np.delete(getattr(one, name), one.rows_of("forget"), axis=0)
-        for name in ("labels", "before", "after")
-    }
-    return replace(one, forget=(), other=one.forget + one.other, **rest)
+    rest = without(one, one.rows_of("forget"))
+    own = one.own[len(one.forget) :]
+    return replace(rest, forget=(), other=one.forget + one.other, own=own)
 
 
 CHANGES: dict[Change, set[str]] = {
-    another_row: {"rows-before", "rows-after"},
     a_row_less: {"rows-before", "rows-after", "retained-set"},
     another_record: {"retained-set"},
-    another_forgotten: {"refused"},
     fewer_forgotten: {"refused"},
 }
+
+
+def changed(change: Change) -> Score:
+    """Return silos whose answers are honest but for one client, who loses rows."""
+
+    def scores(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        honest, classes = score(services, task)
+        chosen = next((one for one in honest.clients if one.forget), None)
+        said = [change(one) if one is chosen else one for one in honest.clients]
+        return replace(honest, clients=said), classes
+
+    return scores
+
+
+def of_other_inputs(target: Any, name: str) -> Score:
+    """Return silos that look up other rows than were stored, and answer honestly for them."""
+    honest = getattr(target, name)
+
+    def loaded(*arguments: Any) -> Any:
+        found = honest(*arguments)
+        for own in found.values() if isinstance(found, dict) else [found]:
+            own.data.inputs[0] += 1
+        return found
+
+    def scores(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(target, name, loaded)
+            return score(services, task)
+
+    return scores
 
 
 def test_other_rows_than_those_committed_to_are_refuted_though_signed(
@@ -262,23 +286,21 @@ def test_other_rows_than_those_committed_to_are_refuted_though_signed(
     networks.register(installation)
     failed: dict[str, set[str]] = {}
 
-    def changed(change: Change) -> Score:
-        def scores(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
-            honest, classes = score(services, task)
-            chosen = next((one for one in honest.clients if one.forget), None)
-            said = [change(one) if one is chosen else one for one in honest.clients]
-            return replace(honest, clients=said), classes
-
-        return scores
-
     def other_model(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
         honest, classes = score(services, task)
         return replace(honest, models=("ab" * 32, honest.models[1])), classes
 
+    plays = {
+        "honest": score,
+        "other_model": other_model,
+        "stored": of_other_inputs(network_scores, "client_of"),
+        "gone": of_other_inputs(network_before.Before, "holdings"),
+        **{change.__name__: changed(change) for change in CHANGES},
+    }
+
     def all_of_them(judgement: Judgement) -> Judged | None:
         sizes = {"samples", "attacks"}  # of which there are too few in any case
-        plays = {change.__name__: changed(change) for change in CHANGES}
-        for name, play in {"honest": score, "other_model": other_model, **plays}.items():
+        for name, play in plays.items():
             judged = judgement.over_silos(play)
             checks = judged.report.checks if judged else ()
             names = {check.name for check in checks if not check.passed} - sizes
@@ -289,6 +311,8 @@ def test_other_rows_than_those_committed_to_are_refuted_though_signed(
     networks.erase(installation, networks.some("r1", "r5", "r9", "r13"))
     assert failed.pop("honest") == set()
     assert failed.pop("other_model") == {"model-before"}
+    assert failed.pop("stored") == {"rows-before", "rows-after"}
+    assert failed.pop("gone") == {"refused"}
     assert failed == {change.__name__: names for change, names in CHANGES.items()}
 
 

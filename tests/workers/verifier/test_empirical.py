@@ -9,7 +9,6 @@ import pytest
 from tests.workers.verifier.empirical_claims import POLICY, World, noop, sets, simulated
 from workers.verifier import registry
 from workers.verifier.base import Check, Probe, Report
-from workers.verifier.canary import CanaryClaim
 from workers.verifier.empirical_claim import EmpiricalClaim, ReferenceModels
 from workers.verifier.policy import Policy, digest
 
@@ -147,23 +146,6 @@ def test_what_was_planted_is_found(changes: dict[str, Any], name: str, result: s
     report = VERIFIER.verify(replace(HONEST, **changes))
     assert report.result == result
     assert name in failed(report)
-
-
-def test_a_canary_must_have_been_there_and_be_gone() -> None:
-    policy = replace(POLICY, canary_limit=0.2)
-    fires, silent = np.eye(5)[[1] * 300], np.eye(5)[np.arange(300) % 5 * 3 % 5 // 3]
-    assert VERIFIER.verify(under(policy, canary=CanaryClaim(1, fires, silent * 0))).result == (
-        "PASS"
-    )
-    assert refuted(under(policy, canary=CanaryClaim(1, fires, fires))) == {"canary"}
-    assert undecided(under(policy, canary=CanaryClaim(1, silent * 0, silent * 0))) == {
-        "control:canary"
-    }
-    assert undecided(under(policy)) == {"canary"}
-    # Without a limit it is reported, and decides nothing.
-    report = VERIFIER.verify(replace(HONEST, canary=CanaryClaim(1, fires, fires)))
-    assert report.result == "PASS"
-    assert named(report, "canary").value.startswith("1.0000 of 300")
 
 
 def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> None:

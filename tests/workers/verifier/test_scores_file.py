@@ -12,7 +12,6 @@ from tests.workers.verifier.empirical_claims import World, committed, noop, sets
 from workers.errors import ArtifactError
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.verifier.base import Probe, UpdateClaim
-from workers.verifier.canary import CanaryClaim
 from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
@@ -244,9 +243,8 @@ def test_a_purge_of_more_than_the_file_has_records_is_refused_unbuilt(name: str)
 
 
 def test_what_the_file_cannot_hold_is_refused() -> None:
-    canary = CanaryClaim(0, HONEST.pool_before, HONEST.pool_after)
-    with pytest.raises(ArtifactError, match="canary"):
-        encode_scores(replace(HONEST, canary=canary), ROWS)
+    with pytest.raises(ArtifactError, match="reference models"):
+        encode_scores(replace(HONEST, retrained=HONEST.pool_after), ROWS)
     with pytest.raises(ArtifactError, match="no version commits"):
         encode_scores(HONEST, replace(ROWS, pool=[b"x" * 32] * 600))
     with pytest.raises(ArtifactError, match="one label"):
