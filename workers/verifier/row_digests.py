@@ -69,20 +69,22 @@ def stored(blocks: Sequence[BlockClaim], rows: Sequence[Rows]) -> Contents:
 
 
 def _digests(block: BlockClaim, rows: Rows) -> list[bytes]:
-    """Return the digest of each row of a block, from one buffer that holds all their bytes."""
-    owner = b"lethe/row/v1\0" + _hash(block.client) + _hash(block.subject)
+    """Return the digest of each row of a block."""
+    start = hashlib.sha256(b"lethe/row/v1\0" + _hash(block.client) + _hash(block.subject))
     records = b"".join(map(_hash, block.records))
     fields = (
-        np.broadcast_to(np.frombuffer(owner, np.uint8), (len(rows), len(owner))),
         np.frombuffer(records, np.uint8).reshape(-1, 32),
         block.salts,
         rows.labels.astype("<i8").view(np.uint8).reshape(-1, 8),
         rows.codes.astype("<i2", order="C").view(np.uint8),
     )
-    packed = np.concatenate(fields, axis=1)
-    whole, width = memoryview(packed.reshape(-1)), packed.shape[1]
-    starts = range(0, len(whole), width)
-    return [hashlib.sha256(whole[start : start + width]).digest() for start in starts]
+    found = []
+    # In one buffer: a copy of each row would cost as much as its hash.
+    for content in np.concatenate(fields, axis=1):
+        row = start.copy()
+        row.update(content)
+        found.append(row.digest())
+    return found
 
 
 def digest_of(digests: Sequence[bytes]) -> str:
