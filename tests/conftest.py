@@ -25,10 +25,16 @@ from app.signing.keys import PrivateKey
 from migrations.runner import upgrade
 from models.session import make_engine
 from tests.beginnings import Originals, beginning
-from tests.servers import postgres_server, redis_server
+from tests.servers import in_memory, postgres_server, redis_server
 from tests.workers.rounds.federation import Masked
 
 ORIGIN = "ledger.test/lethe"
+
+# What Lethe acknowledges it has synced: tens of times in a test, some 10 ms each on a disk. No
+# test cuts the power, they kill processes; so what they write lies in memory if it has room.
+TEMPORARY_NEEDED = 4 * 2**30  # bytes; less than one is in use, packaging's installs most of it
+if (memory := in_memory(TEMPORARY_NEEDED, programs=True)) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,10 @@ def postgres_server() -> Iterator[str]:
         yield url
         return
     # Not all in memory: a container's /dev/shm runs no binaries.
-    with _directory("lethe-pg-") as root, _directory("lethe-pg-data-", _roomy()) as memory:
+    with (
+        _directory("lethe-pg-") as root,
+        _directory("lethe-pg-data-", in_memory(MEMORY_NEEDED)) as memory,
+    ):
         user = _unprivileged_user()
         binaries = _reachable(_postgres_binaries(), root, user)
         if user is not None:
@@ -228,11 +231,16 @@ def _answers_ping(port: int) -> bool:
         return False
 
 
-def _roomy() -> Path | None:
-    """Return a directory in memory with room for a server's data, if there is one."""
+def in_memory(needed: int, *, programs: bool = False) -> Path | None:
+    """Return a directory in memory with room for `needed` bytes, if there is one.
+
+    With `programs`, only one that files may be executed in: a container's mostly is not.
+    """
     if not os.access(MEMORY, os.W_OK | os.X_OK):
         return None
-    return MEMORY if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED else None
+    if programs and os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return None
+    return MEMORY if shutil.disk_usage(MEMORY).free >= needed else None
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """The servers that the other tests rest on are real, fresh and private to this run."""
 
+import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from redis import Redis
@@ -55,12 +57,23 @@ def test_data_lie_in_memory_only_where_there_is_room(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(servers, "MEMORY", tmp_path)
-    monkeypatch.setattr(servers, "MEMORY_NEEDED", 1)
-    assert servers._roomy() == tmp_path
-    monkeypatch.setattr(servers, "MEMORY_NEEDED", 2**62)
-    assert servers._roomy() is None
+    assert servers.in_memory(1) == tmp_path
+    assert servers.in_memory(2**62) is None
     monkeypatch.setattr(servers, "MEMORY", tmp_path / "absent")
-    assert servers._roomy() is None
+    assert servers.in_memory(1) is None
+
+
+def test_programs_are_not_put_where_none_may_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(servers, "MEMORY", tmp_path)
+    here = os.statvfs(tmp_path)
+    named = {name: getattr(here, name) for name in dir(here) if name.startswith("f_")}
+    for flag, place in ((0, tmp_path), (os.ST_NOEXEC, None)):
+        mounted = SimpleNamespace(**{**named, "f_flag": flag})
+        monkeypatch.setattr(os, "statvfs", lambda _, mounted=mounted: mounted)
+        assert servers.in_memory(1, programs=True) == place
+        assert servers.in_memory(1) == tmp_path
 
 
 def test_binaries_on_the_path_serve_where_no_wheel_is_installed(

@@ -15,14 +15,15 @@ import hmac
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import lt
 from typing import Any
 
 from app.certificates import shape
 from app.certificates.errors import RemovalError
 from app.certificates.statement import SetState
 from app.ledger.proofs import ProofError, check_inclusion, inclusion_proof
-from app.ledger.tree import EMPTY_ROOT, leaf_hash, node_hash, root_of, tree_root
+from app.ledger.tree import EMPTY_ROOT, leaf_hash, leaf_hashes, node_hashes, root_of, tree_root
 
 SALT_SIZE = 32
 
@@ -83,17 +84,16 @@ class RetainedTree:
             RemovalError: A commitment does not have 32 bytes, or they are not strictly
                 ascending: a set in two orders would have two roots.
         """
-        if any(len(commitment) != 32 for commitment in commitments):
+        if {*map(len, commitments)} - {32}:
             raise RemovalError("a commitment has 32 bytes")
-        if any(left >= right for left, right in pairwise(commitments)):
+        if not all(map(lt, commitments, islice(commitments, 1, None))):
             raise RemovalError("the commitments must ascend and none may repeat: sort them")
         self.commitments = commitments
-        row = [leaf_hash(commitment) for commitment in commitments]
+        row = leaf_hashes(commitments)
         self._levels = [row]
         while len(row) > 1:
             # Only complete subtrees: the ragged right edge is folded when it is asked for.
-            pairs = zip(row[::2], row[1::2], strict=False)
-            row = [node_hash(left, right) for left, right in pairs]
+            row = node_hashes(row)
             self._levels.append(row)
 
     @property
@@ -245,4 +245,4 @@ def _check_record(record: RemovedRecord, before: SetState, after: SetState) -> N
 
 
 def _root_of_records(commitments: Sequence[bytes]) -> bytes:
-    return root_of([leaf_hash(commitment) for commitment in commitments])
+    return root_of(leaf_hashes(commitments))

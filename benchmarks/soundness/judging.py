@@ -11,7 +11,7 @@ from workers.arrays import Rows
 from workers.tasks.blocks import SALT, Block
 from workers.tasks.ridge_rows import grown_digest, row_digests, rows_digest
 from workers.verifier.base import Probe, PurgeClaim, Report, RetainedSetClaim
-from workers.verifier.retained_set import merkle_root
+from workers.verifier.merkle import merkle_root
 from workers.verifier.row_claim import BlockClaim, RowsClaim
 
 OWNER = ("client", "subject")

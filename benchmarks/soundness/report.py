@@ -90,11 +90,13 @@ def _costs(results: Results) -> str:
             cost.what,
             cost.beside,
             f"{cost.ratio:.3g}",
+            "–" if cost.wall is None else f"{cost.wall:.3g}",
             "–" if cost.target is None else f"below {cost.target:g}",
         )
         for cost in results.costs
     ]
-    return "## What a verdict costs\n\n" + table(("verdict", "beside", "ratio", "target"), body)
+    head = ("verdict", "beside", "ratio", "of time passed", "target")
+    return "## What a verdict costs\n\n" + table(head, body)
 
 
 def _providers() -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from workers.arrays import IntMatrix, Matrix, Rows
+from workers.blas_threads import threads_for
 from workers.verifier.base import Check, ClaimedStatistics, Judgement, RidgeClaim
 from workers.verifier.freivalds import malformed
 from workers.verifier.statistics import (
@@ -115,7 +116,8 @@ def least_eigenvalue(difference: IntMatrix, exponents: Sequence[int]) -> tuple[f
     rounding = 4 * (d + 4) * UNIT * float(np.abs(matrix.diagonal()).sum())
     rounding += 4 * UNIT * float(np.abs(matrix).sum()) + float(np.finfo(np.float64).tiny)
     try:
-        np.linalg.cholesky(matrix + rounding * np.eye(d))
+        with threads_for(d**3 // 3):
+            np.linalg.cholesky(matrix + rounding * np.eye(d))
     except np.linalg.LinAlgError:
         direction = np.linalg.eigh(matrix)[1][:, 0]
         vector = np.empty(d, dtype=object)

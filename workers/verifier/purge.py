@@ -13,7 +13,7 @@ THRESHOLD = "0 readable, 0 erased rows stored"
 def check_purge(claim: PurgeClaim) -> Judgement:
     """Judge the probes and the stored row ids. Without a probe nothing is decided."""
     readable = sum(probe.readable is not False for probe in claim.probes)
-    stored = len(set(claim.erased_rows) & set(claim.retained_rows))
+    stored = len(set(claim.erased_rows).intersection(claim.retained_rows))
     value = f"{readable} of {len(claim.probes)} readable, {stored} erased rows stored"
     if not claim.erased_rows:
         value = "no erased row is named"

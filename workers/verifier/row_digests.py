@@ -13,8 +13,9 @@ recomputed, each as the rows of the one before and what came with it.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -29,14 +30,14 @@ AFTER = (7, "rows-after", PAIRS["rows-after"])
 UNPUBLISHED = "a version was published without a digest of its rows"
 
 
-Content = tuple[bytes, int]  # a row's digest, and the number of the version that it came with
+Contents = Mapping[int, list[bytes]]  # rows' digests by the version that they came with
 
 
 def check_rows(claim: RowsClaim, rows: Sequence[Rows]) -> list[Judgement]:
     """Judge both; rows: the retained rows, block by block."""
 
     @cache  # both read all rows
-    def found() -> list[Content]:
+    def found() -> Contents:
         return stored(claim.blocks, rows)
 
     return [
@@ -45,28 +46,44 @@ def check_rows(claim: RowsClaim, rows: Sequence[Rows]) -> list[Judgement]:
     ]
 
 
-def stored(blocks: Sequence[BlockClaim], rows: Sequence[Rows]) -> list[Content]:
-    """Return what each stored row comes to. Raises ValueError where a row has no record."""
-    found: list[Content] = []
+def stored(blocks: Sequence[BlockClaim], rows: Sequence[Rows]) -> Contents:
+    """Return what the stored rows come to, sorted. Raises ValueError for one without a record.
+
+    Sorted once: both digests are of sorted lists, and to merge sorted ones costs little.
+    """
+    found: dict[int, list[bytes]] = defaultdict(list)
     for block, part in zip(blocks, rows, strict=True):
         count = len(part)
         if block.salts.shape != (count, 32) or block.learned.shape != (count,):
             raise ValueError("a row without a salt or a version")
-        start = hashlib.sha256(b"lethe/row/v1\0" + _hash(block.client) + _hash(block.subject))
-        fields = (
-            block.salts,
-            part.labels.astype("<i8").view(np.uint8).reshape(count, 8),
-            part.codes.astype("<i2", order="C").view(np.uint8),
-        )
-        # In one buffer: a copy of each row would cost as much as its hash.
-        packed = np.concatenate(fields, axis=1)
-        for record, content, learned in zip(
-            block.records, packed, block.learned.tolist(), strict=True
-        ):
-            row = start.copy()
-            row.update(_hash(record))
-            row.update(content)
-            found.append((row.digest(), learned))
+        if len(block.records) != count:
+            raise ValueError("a row without a record")
+        digests, versions = _digests(block, part), block.learned.tolist()
+        # A block's rows lie in the order in which they came: a few runs of one version each.
+        turns = np.flatnonzero(np.diff(block.learned)) + 1
+        for start, end in pairwise(sorted({0, *turns.tolist(), count})):
+            found[versions[start]] += digests[start:end]
+    for own in found.values():
+        own.sort()
+    return found
+
+
+def _digests(block: BlockClaim, rows: Rows) -> list[bytes]:
+    """Return the digest of each row of a block."""
+    start = hashlib.sha256(b"lethe/row/v1\0" + _hash(block.client) + _hash(block.subject))
+    records = b"".join(map(_hash, block.records))
+    fields = (
+        np.frombuffer(records, np.uint8).reshape(-1, 32),
+        block.salts,
+        rows.labels.astype("<i8").view(np.uint8).reshape(-1, 8),
+        rows.codes.astype("<i2", order="C").view(np.uint8),
+    )
+    found = []
+    # In one buffer: a copy of each row would cost as much as its hash.
+    for content in np.concatenate(fields, axis=1):
+        row = start.copy()
+        row.update(content)
+        found.append(row.digest())
     return found
 
 
@@ -81,13 +98,13 @@ def grown(before: str, added: str) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _check_before(claim: RowsClaim, found: Sequence[Content]) -> Judgement:
+def _check_before(claim: RowsClaim, found: Contents) -> Judgement:
     number, name, threshold = BEFORE
-    gone = [(bytes.fromhex(digest), learned) for digest, learned in claim.gone]
     came: dict[int, list[bytes]] = defaultdict(list)
-    for row, learned in [*found, *gone]:
+    gone = [(learned, [bytes.fromhex(digest)]) for digest, learned in claim.gone]
+    for learned, digests in [*found.items(), *gone]:
         # What the last erasure left is one set, whenever it came.
-        came[max(learned, claim.since)].append(row)
+        came[max(learned, claim.since)] += digests
     known = [digest for digest in claim.before if digest is not None]
     if not known or len(known) < len(claim.before):
         check = Check(number, name, UNPUBLISHED, None, threshold, False)
@@ -103,10 +120,10 @@ def _check_before(claim: RowsClaim, found: Sequence[Content]) -> Judgement:
     return next((one for one in judged if not one.check.passed), judged[-1])
 
 
-def _check_after(claim: RowsClaim, found: Sequence[Content]) -> Judgement:
+def _check_after(claim: RowsClaim, found: Contents) -> Judgement:
     if claim.after is None:
         return Judgement(Check(*AFTER[:2], UNPUBLISHED, None, AFTER[2], False), undecided=True)
-    return check_digests(AFTER, claim.after, digest_of([row for row, _ in found]))
+    return check_digests(AFTER, claim.after, digest_of([*chain(*found.values())]))
 
 
 def _hash(text: str) -> bytes:

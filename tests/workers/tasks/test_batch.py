@@ -37,7 +37,7 @@ from workers.methods.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge_exact import METHOD
 from workers.tasks import batch, claims, erase, execute, sweep
 from workers.tasks.lease import LeaseLostError, leased
-from workers.verifier.retained_set import merkle_root
+from workers.verifier.merkle import merkle_root
 
 WAIT_S = 3600
 

@@ -17,7 +17,7 @@ from workers.verifier.base import (
     RetainedSetClaim,
     RidgeClaim,
 )
-from workers.verifier.retained_set import merkle_root
+from workers.verifier.merkle import merkle_root
 
 N, D, C = 40, 7, 3
 ERASED = (4, 11, 30)

@@ -10,8 +10,8 @@ from workers.arrays import Matrix
 from workers.verifier.base import Probe, PurgeClaim, RetainedSetClaim
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.merkle import merkle_root
 from workers.verifier.policy import USUAL, Policy, digest
-from workers.verifier.retained_set import merkle_root
 
 CLASSES, CLIENTS = 5, 2
 PUBLISHED = hashlib.sha256(b"model").hexdigest()

@@ -25,7 +25,7 @@ from workers.statistics.encoding import statistics_digest
 from workers.statistics.gram import RidgeStatistics
 from workers.verifier import registry
 from workers.verifier.base import ExactClaim, Probe, Report
-from workers.verifier.retained_set import merkle_root
+from workers.verifier.merkle import merkle_root
 
 VERIFIER = registry.get("exact")
 TRUE = erasure()

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from workers.arrays import Rows
 from workers.tasks import ridge_rows
 from workers.tasks.blocks import Block
 from workers.verifier.base import Judgement
 from workers.verifier.row_claim import BlockClaim, RowsClaim
-from workers.verifier.row_digests import check_rows
+from workers.verifier.row_digests import check_rows, stored
 
 D = 4
 ANNA, BERT = ("north", "anna"), ("south", "bert")
@@ -116,6 +118,29 @@ def test_the_service_publishes_what_the_verifier_and_these_tests_compute() -> No
     assert ridge_rows.rows_digest(DIGESTS[row] for row in (4, 0, 1)) == rows_of(0, 1, 4)
     before = rows_of(0, 1)
     assert ridge_rows.grown_digest(before, rows_of(4)) == grown(before, 4)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-1, 3)), max_size=6))
+@settings(max_examples=40, deadline=None)
+def test_rows_are_told_apart_by_the_version_they_came_with(
+    drawn: list[tuple[bool, int]],
+) -> None:
+    """Whatever the order of versions in a block: each row counts with its own."""
+    halves = [
+        [i for i, (first, _) in enumerate(drawn) if first is side] for side in (True, False)
+    ]
+    told, parts, expected = [], [], dict[int, list[bytes]]()
+    for own in halves:
+        names, learned = [f"r{i}" for i in own], np.array([drawn[i][1] for i in own], np.int64)
+        told.append(BlockClaim(*ANNA, names, SALTS[own], learned))
+        parts.append(Rows(ROWS.codes[own], ROWS.labels[own]))
+        for i in own:
+            fields = (sha(f"r{i}".encode()), bytes(SALTS[i].tolist()))
+            content = struct.pack("<q", ROWS.labels[i]), struct.pack(f"<{D}h", *ROWS.codes[i])
+            owner = sha(ANNA[0].encode()), sha(ANNA[1].encode())
+            digest = sha(b"lethe/row/v1\0", *owner, *fields, *content)
+            expected.setdefault(drawn[i][1], []).append(digest)
+    assert stored(told, parts) == {version: sorted(own) for version, own in expected.items()}
 
 
 def changed(row: int, column: int, by: int) -> Rows:

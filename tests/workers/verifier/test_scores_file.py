@@ -15,7 +15,7 @@ from workers.verifier.base import Probe, UpdateClaim
 from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
-from workers.verifier.retained_set import merkle_root
+from workers.verifier.merkle import merkle_root
 from workers.verifier.scores_file import decode_scores, encode_scores
 from workers.verifier.silos import SilosClaim
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.oracle import only, python_gram, random_rows
 from workers.arrays import Rows
-from workers.verifier.statistics import recompute
+from workers.verifier.statistics import CHUNK, recompute
 
 
 @given(st.integers(1, 30), st.integers(1, 6), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -24,9 +24,8 @@ def test_equals_sums_of_python_integers(n: int, d: int, c: int, seed: int) -> No
 
 @pytest.mark.parametrize("code", [32639, 32767, -32767, 32640, -32640, 127, -128, 128, 32512])
 def test_a_whole_chunk_of_extreme_codes_stays_exact(code: int) -> None:
-    # 1,024 products of the largest halves reach 2^24, the last integer of float32. An odd
-    # number of odd products beyond it (32639 = 127·256 + 127) would lose its last bit.
-    n = 2047
+    # An odd number of odd products beyond 2^24 would lose its last bit in float32.
+    n = CHUNK + 4095
     codes = np.full((n, 2), code, dtype=np.int16)
     codes[:, 1] = -codes[:, 0]
     got = recompute([Rows(codes, np.zeros(n, dtype=np.int64))], 2, 1, 16)
