@@ -264,12 +264,13 @@ def memorised() -> dict[str, Any]:
     }
 
 
-def register_memorising(installation: Installation) -> None:
+def register_memorising(installation: Installation, **asked: Any) -> None:
     policy = {
         **small_network.manifest()["policy"],
         **{"attacks": ["yeom"], "tau": "0.2", "minimum_pairs": 60, "alpha": "0.2"},
         **{"power": "0.5", "coverage": "0.6", "tail_rate": "0.1", "tail_limit": "0.6"},
         **{"minimum_retained": 60, "retained_loss": "0.2", "test_loss": "0.4"},
+        **asked,
     }
     local = {"batch_size": 16, "learning_rate": 0.5, "epochs": 6}
     networks.register(
