@@ -24,7 +24,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tested:
+class ScoredRows:
     """One client's rows that are scored, and their numbers (n,) among those of all clients."""
 
     data: ClientData
@@ -51,7 +51,7 @@ def train_file(
 
 def reference_clients(
     retained: Mapping[str, ClientData],
-    tested: Mapping[str, Tested],
+    tested: Mapping[str, ScoredRows],
     included: NDArray[np.bool_],
 ) -> dict[str, ClientData]:
     """Return what one reference model is trained on: all retained rows, and tested ones.
@@ -70,7 +70,7 @@ def reference_clients(
     return found
 
 
-def answers(file: bytes, network: Network, tested: Mapping[str, Tested]) -> Scores:
+def answers(file: bytes, network: Network, tested: Mapping[str, ScoredRows]) -> Scores:
     """Return the logits (n, classes) float64 of a model file on the tested rows of all clients.
 
     A client's rows are scored with nobody else's, as those of the judged models are.

@@ -10,7 +10,7 @@ import torch
 from app.service.context import Services
 from workers.errors import RefusedError
 from workers.fedavg.base import ClientData
-from workers.replay.models import Tested, joined
+from workers.replay.models import ScoredRows, joined
 from workers.tasks import network_before
 from workers.tasks.network_config import NetworkConfig
 from workers.tasks.network_rows import assemble, holdings, row_digests, salts
@@ -21,7 +21,7 @@ class Opened:
     """The retained training rows by client, and those that a claim has scores of."""
 
     retained: Mapping[str, ClientData]
-    tested: Mapping[str, Tested]
+    tested: Mapping[str, ScoredRows]
 
 
 def open_rows(
@@ -59,7 +59,7 @@ def open_rows(
     if sorted(number for own in places.values() for number in own) != list(range(len(scored))):
         raise RefusedError("a scored row is not there any more")
     tested = {
-        client: Tested(joined(own), np.array(places[client], dtype=np.int64))
+        client: ScoredRows(joined(own), np.array(places[client], dtype=np.int64))
         for client, own in parts.items()
     }
     training = {client: own.training() for client, own in stored.items()}

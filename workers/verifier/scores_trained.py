@@ -68,10 +68,8 @@ def read_trained(
         raise ArtifactError("operations are counted from 0")
     if type(trained.missing) is not str:
         raise ArtifactError("a reason is given in words")
-    if gap is not None and not all(type(one) is float and isfinite(one) for one in gap):
-        raise ArtifactError("a gap is two numbers")
     found: dict[str, Any] = {"trained": trained, RETRAINED: arrays.get(RETRAINED)}
-    found[GAP] = None if gap is None else tuple(gap)
+    found[GAP] = None if gap is None else _gap(*gap)
     if REFERENCES in arrays:
         logits = arrays[REFERENCES]
         if logits.ndim != 3:
@@ -79,6 +77,12 @@ def read_trained(
         drawn = halves(seed, len(logits), [*rows.forget, *rows.pool])
         found[REFERENCES] = ReferenceModels(logits, drawn)
     return found
+
+
+def _gap(absolute: float, relative: float) -> tuple[float, float]:
+    if not all(type(one) is float and isfinite(one) for one in (absolute, relative)):
+        raise ArtifactError("a gap is two numbers")
+    return absolute, relative
 
 
 def _floats(logits: NDArray[Any]) -> NDArray[Any]:

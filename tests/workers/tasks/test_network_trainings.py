@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.schemas.networks import NewNetwork
+from app.service.context import Services
 from app.service.problems import NotOverSilosError
 from app.service.registration import register
 from tests import small_network
@@ -18,16 +19,19 @@ from tests.workers.tasks import networks, test_network_hazards
 from tests.workers.tasks.ladders import nothing_is_left
 from tests.workers.tasks.rechecking import download, rechecked
 from tests.workers.tasks.test_network_hazards import ERASED, by_method, never_seen
-from tests.workers.tasks.test_silo_scores import Judgement, judged_by
 from workers.fedavg.errors import DivergedError
 from workers.fedavg.held_out import is_held_out
-from workers.tasks import network_trainings
-from workers.tasks.case import Judged
-from workers.verifier.scores_file import decode_scores
+from workers.tasks import network_empirical, network_trainings
+from workers.verifier.committed_rows import CommittedRows
+from workers.verifier.empirical import VERIFIER
+from workers.verifier.empirical_claim import EmpiricalClaim, Trained
+from workers.verifier.scores_file import decode_scores, encode_scores
 
 Patch = pytest.MonkeyPatch
-MODELS = 4
-ASKED = {
+MODELS = 8
+# Few long steps, so that a training takes a thirtieth of a second.
+SHORT: dict[str, Any] = {"rounds": 1, "batch_size": 64}
+ASKED: dict[str, Any] = {
     "attacks": ["lira", "rmia"],
     "references": MODELS,
     "distances": {"disagreement": "0.1", "output-kl": "0.05"},
@@ -41,15 +45,10 @@ def database_url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def checks(judged: Judged | None) -> dict[str, Any]:
-    assert judged is not None
-    return {check.name: check for check in judged.report.checks}
-
-
 def test_what_forgot_passes_and_the_models_are_gone_when_it_is_certified(
     installation: Installation, monkeypatch: Patch, tmp_path: Path
 ) -> None:
-    test_network_hazards.register_memorising(installation, **ASKED)
+    test_network_hazards.register_memorising(installation, **SHORT, **ASKED)
     by_method(monkeypatch, never_seen, "empirical-approximate")
     request_id = networks.erase(installation, networks.some(*ERASED))
     said = networks.statement(installation, request_id).predicate
@@ -92,8 +91,9 @@ def test_what_forgot_passes_and_the_models_are_gone_when_it_is_certified(
 def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
     installation: Installation, monkeypatch: Patch, tmp_path: Path
 ) -> None:
-    test_network_hazards.register_memorising(installation, **ASKED)
-    found: dict[str, Judged | None] = {}
+    test_network_hazards.register_memorising(installation, **SHORT, **ASKED)
+    found: dict[str, tuple[EmpiricalClaim, CommittedRows]] = {}
+    honest = network_trainings.with_trained
 
     def late(*_: Any) -> bool:
         return True
@@ -101,16 +101,17 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
     def diverged(*_: Any) -> Any:
         raise DivergedError("planted")
 
-    def every_way(judgement: Judgement) -> Judged | None:
-        honest = judgement.alone()
-        found["again"], found["silos"] = judgement.alone(), judgement.over_silos()
+    def every_way(services: Services, *more: Any) -> tuple[EmpiricalClaim, CommittedRows]:
+        settings = services.settings.model_copy(update={"silos": 2})
+        found["silos"] = honest(replace(services, settings=settings), *more)
         for name, planted in {"is_late": late, "train_file": diverged}.items():
             with monkeypatch.context() as patch:
                 patch.setattr(network_trainings, name, planted)
-                found[name] = judgement.alone()
-        return honest
+                found[name] = honest(services, *more)
+        found["again"] = honest(services, *more)
+        return honest(services, *more)
 
-    made = judged_by(monkeypatch, every_way)
+    monkeypatch.setattr(network_empirical, "with_trained", every_way)
     request_id = networks.erase(installation, networks.some(*ERASED), method="natural")
     climb = networks.statement(installation, request_id).predicate.method.parameters["climb"]
     assert climb.startswith("natural: FAIL (")
@@ -122,24 +123,23 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
 
     # A judge that begins anew trains the same models.
     kept = (tmp_path / "climb.scores").read_bytes()
-    assert found["again"] is not None
-    assert found["again"].scores == kept
+    assert encode_scores(*found["again"]) == kept
     reasons = {
         "silos": network_trainings.WITH_SILOS,
         "is_late": network_trainings.LATE,
         "train_file": "a training ended in DivergedError",
     }
     for name, reason in reasons.items():
-        judged = found[name]
-        assert judged is not None
-        assert judged.report.result == "INCONCLUSIVE"
-        assert checks(judged)["trainings"].value.endswith(f"not trained: {reason}")
+        claim, _ = found[name]
+        assert claim.trained == Trained(missing=reason)
+        assert (claim.references, claim.retrained) == (None, None)
+    assert VERIFIER.verify(found["silos"][0]).result == "INCONCLUSIVE"
     only_logits_of_scored_rows_are_kept(kept)
 
     assert nothing_is_left(installation)
 
     # Over silos such a policy is not registered in the first place.
-    services = made[0].services
+    services = installation.services
     settings = services.settings.model_copy(update={"silos": 2})
     policy = {**small_network.manifest()["policy"], **ASKED}
     wanted = NewNetwork(**small_network.manifest(ref="another", policy=policy))
@@ -156,7 +156,7 @@ def only_logits_of_scored_rows_are_kept(scores: bytes) -> None:
     # Who was trained on a row knows its label, which was drawn at random; who was not guesses.
     labels = np.concatenate([claim.forget_labels, claim.pool_labels])
     right = claim.references.logits.argmax(axis=2) == labels
-    assert right[claim.references.included].mean() > 0.95
+    assert right[claim.references.included].mean() > 0.8
     assert 0.4 < right[~claim.references.included].mean() < 0.6
 
 

@@ -2,7 +2,7 @@
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 
 from app.ledger.entries import parse_leaf
 from app.ledger.sequencer import Ledger
-from app.schemas.networks import NetworkChoice, VerificationTerms
+from app.schemas.networks import BY_REFERENCE, Distance, NetworkChoice, VerificationTerms
 from app.service.methods import NETWORK
 from app.settings import Settings
 from models import Artifact, LogEntry
@@ -21,7 +21,9 @@ from tests.workers.tasks import networks
 from workers.fedavg.held_out import is_held_out
 from workers.networks import registry as architectures
 from workers.unlearning import registry as unlearning
-from workers.verifier.attacks.registry import ATTACKS
+from workers.verifier.attacks.registry import ATTACKS, NEED_REFERENCES
+from workers.verifier.distances import DISTANCES
+from workers.verifier.policy_references import LEAST, MOST
 
 # They need a history of the training, a training of their own, proxy data or whole clients.
 REFUSING = {"exact-fun", "fats", "fed-eraser", "mode", "pga", "sisa"}
@@ -190,7 +192,11 @@ def test_the_names_that_the_api_knows_are_those_there_are() -> None:
     named = NetworkChoice.model_json_schema()["properties"]["id"]["enum"]
     assert sorted(named) == list(architectures.known())
     attacks = VerificationTerms.model_json_schema()["properties"]["attacks"]["items"]["enum"]
-    assert sorted(attacks) == sorted(set(ATTACKS) - {"lira", "rmia"})
+    assert sorted(attacks) == sorted(ATTACKS)
+    assert sorted(BY_REFERENCE) == sorted(NEED_REFERENCES)
+    references = VerificationTerms.model_json_schema()["properties"]["references"]["anyOf"][0]
+    assert (references["minimum"], references["maximum"]) == (LEAST, MOST)
+    assert sorted(get_args(Distance)) == sorted(DISTANCES)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
