@@ -130,7 +130,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
     fewer = ReferenceModels(FULL.references.logits[:, 1:], FULL.references.included[:, 1:])
     for changes in ({"retrained": FULL.retrained[1:]}, {"references": fewer}):
         with pytest.raises(ArtifactError, match="must answer all"):
-            encode_scores(replace(FULL, **changes), ROWS)  # type: ignore[arg-type]
+            encode_scores(replace(FULL, **changes), ROWS)
     half = replace(FULL, retrained=FULL.retrained.astype(np.float32))
     with pytest.raises(ArtifactError, match="float64"):
         encode_scores(half, ROWS)
