@@ -1,5 +1,7 @@
 """The benchmark of reference models: its worlds, and what a model that forgot nothing shows."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,15 +24,19 @@ def test_a_world_has_the_rows_that_it_says_and_nothing_is_both_scored_and_retain
     }
 
 
-def test_what_is_left_is_found_and_each_model_costs_what_its_rows_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(references, "MODELS", (4,))
-    monkeypatch.setattr(references, "LEFT", (0.0, 1.0))
-    found: references.Auc = {}
-    operations, _ = references.measure(0, found)[4]
-    # 300 rows and half of 500 others, four times.
-    assert operations == pytest.approx(4 * 550 / 300, rel=0.05)
-    for name in ("lira, 4 models", "rmia, 4 models", "yeom"):
-        assert found[name, 1.0][0] > found[name, 0.0][0] + 0.08
-        assert abs(found[name, 0.0][0] - 0.5) < 0.1
+def test_what_each_way_trains_on_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    untrained, _ = references.train_file(references.NETWORK, {}, references.TRAINING)
+    seeds: list[int] = []
+
+    def counted(_: Any, clients: Any, config: Any) -> tuple[bytes, int]:
+        seeds.append(config.seed)
+        return untrained, sum(len(own) for own in clients.values())
+
+    monkeypatch.setattr(references, "train_file", counted)
+    world = references.drawn(3)
+    # Each of 500 scored rows is in two of four models, each of 300 retained ones in all.
+    assert references.references(world, 4)[1] == 4 * 300 + 2 * 500
+    assert set(seeds) == {references.TRAINING.seed}
+    assert references.references(world, 4, references.HALVES)[1] == 2 * 300 + 2 * 500
+    assert references.references(world, 4, references.OWN_SEEDS)[1] == 4 * 300 + 2 * 500
+    assert seeds[-4:] == [0, 1, 2, 3]
