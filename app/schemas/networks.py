@@ -3,9 +3,15 @@
 The API knows the names and ranges; what a worker's networks make of them, the worker says.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from app.schemas.base import ModelRef, Wire
 from app.schemas.canary import Canary, check_canary
@@ -102,9 +108,11 @@ class Training(Wire):
 Decimal = Annotated[
     str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{0,15}[1-9])?$", max_length=26)
 ]
-# Of the attacks of workers.verifier those that need no models trained by others.
-Attack = Literal["shokri", "song-confidence", "song-modified-entropy", "yeom"]
-
+Attack = Literal["lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"]
+BY_REFERENCE = ("lira", "rmia")
+Distance = Literal[
+    "disagreement", "forget-accuracy-gap", "logit-mse", "output-kl", "test-accuracy-gap"
+]
 
 Fraction = Annotated[
     str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]$")
@@ -154,12 +162,30 @@ class VerificationTerms(Wire):
     retained_loss: Decimal = "0.05"
     test_loss: Decimal = "0.1"
     canary_limit: Decimal | None = None
-    # Here is no retrained model to measure distances to.
-    distances: dict[Name, Decimal] = Field(default_factory=dict, max_length=0)
+    distances: dict[Distance, Decimal] = Field(default_factory=dict)
+    references: int | None = Field(default=None, ge=4, le=256)
     # After it always the retraining; budget: of all its rungs together, in retrainings.
     ladder: list[LadderRung] = Field(default_factory=list, max_length=8)
     budget: Decimal = "1"
     fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
+
+    @model_validator(mode="after")
+    def _references_for_whom_they_are(self) -> Self:
+        if (self.references is not None) != any(name in BY_REFERENCE for name in self.attacks):
+            raise ValueError("references: name how many for lira or rmia, and for these alone")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `references` where there are none: older policies keep their digests."""
+        found: dict[str, Any] = handler(self)
+        if self.references is None:
+            found.pop("references")
+        return found
+
+    def is_trained_for(self) -> bool:
+        """Return whether a verdict needs models that the judge trains by itself."""
+        return self.references is not None or bool(self.distances)
 
 
 class NewNetwork(Wire):

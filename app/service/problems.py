@@ -45,6 +45,12 @@ class MethodUnavailableError(LetheError):
     slug, title, status = "method-unavailable", "Method not available for this model", 422
 
 
+class NotOverSilosError(LetheError):
+    """The policy asks for what nobody does with rows that lie with silos."""
+
+    slug, title, status = "not-over-silos", "Not available over silos", 422
+
+
 class ModelNotReadyError(LetheError):
     """The model is still being fitted, or its fit failed."""
 

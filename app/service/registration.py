@@ -13,7 +13,7 @@ from app.schemas.models import ModelView, NewModel
 from app.schemas.networks import NewNetwork
 from app.service import noise_key, registry
 from app.service.context import Services
-from app.service.problems import ConflictError
+from app.service.problems import ConflictError, NotOverSilosError
 from app.service.upload import CheckedUpload
 from models import Contribution, Model
 
@@ -30,7 +30,9 @@ def register(
 
     Raises:
         ConflictError: The reference is taken by another registration.
+        NotOverSilosError: The policy needs models that a judge trains, and silos have the rows.
     """
+    _check_trainable(services, wanted)
     pinned = _pinned(wanted)
     digest = digest_of(pinned)
     policy: dict[str, str] = {}
@@ -74,6 +76,16 @@ def register(
     if job_id is not None:
         services.dispatcher.nudge(job_id)
     return shown
+
+
+def _check_trainable(services: Services, wanted: NewModel | NewNetwork) -> None:
+    if not services.settings.silos or not isinstance(wanted, NewNetwork):
+        return
+    if wanted.policy.is_trained_for():
+        raise NotOverSilosError(
+            "where silos have the rows no judge trains on them: leave lira, rmia, references "
+            "and distances out of the policy"
+        )
 
 
 def pinned_of(model: Model) -> dict[str, Any]:

@@ -36,7 +36,12 @@ def policy() -> None:
     show_default=True,
     help="The model's default method, which the ladder goes on from.",
 )
-def default(rows: int, requests: int, method: str) -> None:
+@click.option(
+    "--references",
+    type=click.IntRange(4, 256),
+    help="Attack with this many reference models too: each judgement trains them.",
+)
+def default(rows: int, requests: int, method: str, references: int | None) -> None:
     """Print the default policy for requests of ROWS rows.
 
     Where so few rows have no power, it asks for more than there are: verdicts will be
@@ -48,7 +53,7 @@ def default(rows: int, requests: int, method: str) -> None:
 
     with shown():
         _known(method)
-        chosen = choose(rows, requests=requests, method=method)
+        chosen = choose(rows, requests=requests, references=references, method=method)
     click.echo(json.dumps(to_document(chosen), indent=2))
 
 
@@ -74,6 +79,9 @@ def check(file: Path) -> None:
         f"{', '.join(read.attacks)}: within {read.tau} of chance, on at least "
         f"{read.minimum_pairs} matched pairs"
     )
+    trainings = (read.references or 0) + bool(read.distances)
+    if trainings:
+        click.echo(f"trainings: each judgement trains {trainings} models of the retained size")
     names = [spelled(rung) for rung in write_ladder(read.ladder)]
     click.echo(f"ladder: the method asked for, {', '.join([*names, 'retrain'])}")
     if read.ladder:

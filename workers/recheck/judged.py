@@ -15,7 +15,7 @@ from workers.errors import ArtifactError, ModelError
 from workers.recheck.files import POLICY, Given
 from workers.recheck.lines import Line, compare, skipped
 from workers.tensor_file import decode_tensors
-from workers.verifier import model_file, purge, silos
+from workers.verifier import model_file, purge, silos, trainings
 from workers.verifier.base import Check, Report
 from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical import VERIFIER
@@ -28,6 +28,8 @@ SEEN = {
     purge.NAME: "rests on the service: nobody else can try to read what it destroyed",
     "model-before": "the file before was destroyed; the service hashed it before that",
     silos.NAME: "the signed answers were destroyed; the service counted them before that",
+    trainings.NAME: "what the verifier trained was destroyed; the service counted before that",
+    "distance:parameter-gap": "the retrained model was destroyed; the service measured it",
 }
 
 

@@ -33,6 +33,7 @@ from workers.tasks.network_parts import part_of
 from workers.tasks.network_rows import rows_digest, salts
 from workers.tasks.network_scores import score
 from workers.tasks.network_sorting import Sorting
+from workers.tasks.network_trainings import with_trained
 from workers.tasks.registered import Registered, registered
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
@@ -111,6 +112,9 @@ def _judge(services: Services, asked: Asked) -> Judged:
         found = Collected(scores={0: score(services, asked.tasks[0])[0]})
     with services.reading() as session:
         claim, rows = _claim(services, session, asked, found)
+    claim, rows = with_trained(
+        services, asked.lease, asked.config, asked.file, asked.tasks[0].before, claim, rows
+    )
     details = {"policy": asked.registered.policy, "seed": asked.seed.hex()}
     if services.settings.silos:
         signed = sorted(found.signed_by.items())

@@ -99,6 +99,7 @@ class _Limits:
         self.config, self.due = config, due
         self.sizes = _sizes(session, case, config)
         self.whole = retraining_flops(config.network, config.training, self.sizes.stays)
+        self.judging = _judging_flops(config, policy, self.sizes)
         said = case.plan.parameters
         last = int(said.get("cost.flops", "0"))
         self.left = policy.budget * self.whole - last - int(said.get("climb.flops", "0"))
@@ -112,8 +113,9 @@ class _Limits:
             needed = self.whole  # nobody reckoned it: as much as what it is to save
         if needed > self.left:
             return "skipped, over the budget"
-        # After it there must be time for the retraining, and for the judge's own.
-        seconds = timedelta(seconds=self.pace * (needed + 2 * self.whole))
+        # There must be time for its judge's models, the retraining, and its repetition.
+        needed += self.judging + 2 * self.whole
+        seconds = timedelta(seconds=self.pace * needed)
         if is_late(self.due, seconds):
             return f"skipped, {LATE}"
         return ""
@@ -137,6 +139,13 @@ def first_due(session: Session, lease: Lease) -> datetime:
 def is_late(due: datetime, seconds: timedelta = timedelta()) -> bool:
     """Return whether what takes so long would end in the days before it is due."""
     return utcnow() + seconds + DEADLINE_MARGIN > due
+
+
+def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
+    """Return about what the judge of a rung computes for the models that it trains itself."""
+    half = sizes.stays + (sizes.goes + sizes.validation) // 2
+    each = [half] * (policy.references or 0) + [sizes.stays] * bool(policy.distances)
+    return sum(retraining_flops(config.network, config.training, rows) for rows in each)
 
 
 def _sizes(session: Session, case: Case, config: NetworkConfig) -> Sizes:

@@ -2,7 +2,7 @@
 
 1 model-file    2 policy    3 retained-set    4 purge    5 samples
 then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows
-and the model that were tested, and the silos that tested them.
+and the model that were tested, what was trained to test them, and the silos that did.
 
 An audit bounds from below what a model remembers: it can refute forgetting and never prove
 it. PASS says that attacks which found the forget rows before unlearning, on samples with the
@@ -25,6 +25,7 @@ from workers.verifier.intervals import spell
 from workers.verifier.policy import Policy, digest
 from workers.verifier.retention import check_retention
 from workers.verifier.silos import are_missing, check_silos, of_some, withheld
+from workers.verifier.trainings import check_trainings
 
 POLICY, POLICY_NAME = 2, "policy"
 POLICY_THRESHOLD = "the registered digest; a seed of at least 16 bytes"
@@ -128,6 +129,7 @@ class EmpiricalVerifier:
                     ),
                     guarded(POLICY, POLICY_NAME, POLICY_THRESHOLD, lambda: check_policy(claim)),
                     *_of_rows(claim),
+                    *check_trainings(claim),
                     *check_silos(claim.silos),
                 ]
             )

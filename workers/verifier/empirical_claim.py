@@ -14,20 +14,32 @@ from numpy.typing import NDArray
 from workers.arrays import Labels, Matrix
 from workers.verifier.base import PurgeClaim, RetainedSetClaim
 from workers.verifier.canary import CanaryClaim
-from workers.verifier.intervals import Vector
 from workers.verifier.policy import Policy
 from workers.verifier.silos import SilosClaim
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceModels:
-    """m models that others trained: logits (m, n, c) on forget rows, then all pool rows.
+    """m models that the judge trained: logits (m, n, c) on forget rows, then all pool rows.
 
-    included (m, n) bool: which model was trained on which row.
+    included (m, n) bool: which model was trained on which row, as `halves` draws it.
     """
 
     logits: NDArray[np.float64]
     included: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What the judge's own trainings took, in the operations that `cost.flops` counts.
+
+    references: of all reference models; retrained: of the model that distances are to.
+    missing: why what the policy asks for was not trained, empty if it was.
+    """
+
+    references: int = 0
+    retrained: int = 0
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +52,9 @@ class EmpiricalClaim:
     calibrate attacks and measure accuracy. retained: a sample of retained training rows.
     requests_before: requests of this model that already spent of its alpha. seed: at least
     16 random bytes, drawn after published_digest was committed. retrained: logits (f + p, c)
-    of a retrained model on forget and pool rows; parameters: flattened, of the published
-    and the retrained model. policy_digest: as logged at registration. rows_before,
+    of a retrained model on forget and pool rows; parameter_gap: of the published model to it,
+    as `distances.parameter_gap` returns it. trained: what these and the references cost.
+    policy_digest: as logged at registration. rows_before,
     rows_after, model_before: hex SHA-256 as published and as recomputed, of all rows of the
     versions and of the model file before: what is tested is what was there. silos: who was
     asked for the logits and answered, where the rows are with silos.
@@ -71,7 +84,8 @@ class EmpiricalClaim:
     rows_after: tuple[str, str]
     model_before: tuple[str, str]
     retrained: Matrix | None = None
-    parameters: tuple[Vector, Vector] | None = None
+    parameter_gap: tuple[float, float] | None = None
     references: ReferenceModels | None = None
+    trained: Trained | None = None
     canary: CanaryClaim | None = None
     silos: SilosClaim | None = None

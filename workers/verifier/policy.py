@@ -9,11 +9,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from workers.verifier.alpha_spending import spent
-from workers.verifier.attacks.registry import ATTACKS
+from workers.verifier.attacks.registry import ATTACKS, NEED_REFERENCES
 from workers.verifier.distances import DISTANCES
 from workers.verifier.policy_form import (
     PolicyError,
@@ -23,6 +23,8 @@ from workers.verifier.policy_form import (
     spelled,
 )
 from workers.verifier.policy_ladder import Rung, check_ladder, read_ladder, write_ladder
+from workers.verifier.policy_references import NAME as REFERENCES
+from workers.verifier.policy_references import check_references
 from workers.verifier.sizes import minimum_pairs, minimum_unseen
 
 VERSION = 2
@@ -61,10 +63,11 @@ class Policy:
     attacks: names from `attacks.registry`, sorted; every one must detect the model before
     unlearning, and must not find the forget rows after it. canary_limit: greatest success
     rate of a planted backdoor; None asks for no canary. distances: limits on distances to a
-    retrained model, by their names; empty asks for none, and they are reported if they can
-    be. ladder: what is tried between a refuted result and the retraining, as far as budget
-    and deadline allow. fingerprint: what the policy was written for, such as method and
-    network, in words. The other fields are described in DECIMALS and COUNTS.
+    retrained model, by their names; empty asks for none. references: how many models the
+    judge trains for lira and rmia; None without these. ladder: what is tried between a
+    refuted result and the retraining, as far as budget and deadline allow. fingerprint: what
+    the policy was written for, such as method and network, in words. The other fields are
+    described in DECIMALS and COUNTS.
     """
 
     attacks: tuple[str, ...]
@@ -84,6 +87,7 @@ class Policy:
     ladder: tuple[Rung, ...] = ()
     budget: float = 1.0
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    references: int | None = None
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -102,6 +106,7 @@ class Policy:
             raise PolicyError("attacks", f"choose from {', '.join(sorted(ATTACKS))}")
         if list(self.attacks) != sorted(set(self.attacks)):
             raise PolicyError("attacks", "sort them, each once")
+        check_references(self.references, self.attacks)
         if self.minimum_pairs < minimum_unseen(self.tail_rate):
             least = minimum_unseen(self.tail_rate)
             raise PolicyError(
@@ -125,8 +130,12 @@ class Policy:
         return 3 * len(self.attacks) + limits
 
 
-def default(rows: int, *, requests: int = 1, **fingerprint: str) -> Policy:
+def default(
+    rows: int, *, requests: int = 1, references: int | None = None, **fingerprint: str
+) -> Policy:
     """Return a policy for forget sets of about `rows` rows, with as many held out.
+
+    With `references` models it asks for the attacks, too, that need them.
 
     tau is the least of 0.02, 0.05 and 0.10 that such a set has the power to show in each of
     the first `requests` requests. For a set that can show none the policy asks for 0.10 and
@@ -134,7 +143,8 @@ def default(rows: int, *, requests: int = 1, **fingerprint: str) -> Policy:
     the `method` of the fingerprint, where the rows suffice for judging each request once
     more: what no test has the power to judge is not worth its computation.
     """
-    fitting = Policy(USUAL, max(TAUS), 10**6)
+    attacks = USUAL if references is None else tuple(sorted({*USUAL, *NEED_REFERENCES}))
+    fitting = Policy(attacks, max(TAUS), 10**6, references=references)
 
     def enough(tau: float, judgements: int) -> int:
         level = spent(fitting.alpha, max(1, judgements) - 1) / fitting.tests()
@@ -150,7 +160,7 @@ def default(rows: int, *, requests: int = 1, **fingerprint: str) -> Policy:
     if enough(tau, max(1, requests) * (1 + len(ladder))) > most:
         ladder = ()
     named = dict(sorted(fingerprint.items()))
-    return Policy(USUAL, tau, pairs, ladder=ladder, fingerprint=named)
+    return replace(fitting, tau=tau, minimum_pairs=pairs, ladder=ladder, fingerprint=named)
 
 
 def to_document(policy: Policy) -> dict[str, Any]:
@@ -166,11 +176,16 @@ def to_document(policy: Policy) -> dict[str, Any]:
     document["ladder"] = write_ladder(policy.ladder)
     document["fingerprint"] = dict(policy.fingerprint)
     document["distances"] = {k: spelled(v) for k, v in policy.distances.items()}
+    if policy.references is None:
+        del document[REFERENCES]
     return document
 
 
 def from_document(document: object) -> Policy:
-    """Return the policy of parsed JSON. Raises PolicyError; every field must be there."""
+    """Return the policy of parsed JSON. Raises PolicyError.
+
+    Every field must be there, but `references`, which is where there are any.
+    """
     if not isinstance(document, dict):
         raise PolicyError("document", "write a JSON object")
     if document.get("version") == 1:
@@ -178,13 +193,15 @@ def from_document(document: object) -> Policy:
             "version", f'add "ladder": [] and "budget": "1", and write version {VERSION}'
         )
     names = {entry.name for entry in fields(Policy)}
-    for name in sorted(map(str, names ^ set(document))):
+    for name in sorted(map(str, (names ^ set(document)) - {REFERENCES})):
         known = name in names
         raise PolicyError(
             name if known else "document",
             "add it" if known else "remove what is no field of a policy",
         )
     values = dict(document)
+    if values.get(REFERENCES, 0) is None:
+        raise PolicyError(REFERENCES, "leave it out where there are none")
     attacks = values["attacks"]
     if not isinstance(attacks, list):
         raise PolicyError("attacks", "write a list of names")

@@ -7,6 +7,7 @@ from workers.verifier.distances import DISTANCES
 from workers.verifier.policy import COUNTS, DECIMALS
 from workers.verifier.policy_form import DECIMAL
 from workers.verifier.policy_ladder import FRACTION, MOST_RUNGS, WORD
+from workers.verifier.policy_references import LEAST, MOST, NAME, WORDS
 
 
 def policy_schema() -> dict[str, Any]:
@@ -61,11 +62,18 @@ def policy_schema() -> dict[str, Any]:
         },
     }
     properties["fingerprint"] = {"type": "object", "additionalProperties": {"type": "string"}}
+    required = sorted(properties)
+    properties[NAME] = {
+        "type": "integer",
+        "minimum": LEAST,
+        "maximum": MOST,
+        "description": WORDS,
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Lethe verification policy",
         "type": "object",
         "properties": dict(sorted(properties.items())),
-        "required": sorted(properties),
+        "required": required,
         "additionalProperties": False,
     }

@@ -21,9 +21,11 @@ from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.policy import from_document, to_document
 from workers.verifier.scores_canary import canary_arrays, read_canary, said_of_canary
 from workers.verifier.scores_order import SIDES, nameless
+from workers.verifier.scores_trained import read_trained, write_trained
 from workers.verifier.silos import SilosClaim
 
 KIND = "empirical-scores/1"
+KIND_TRAINED = "empirical-scores/2"  # with what models say that the judge trained by itself
 SPARE = 10_000  # probes of what belongs to no record, such as versions
 SIZE = 32  # bytes of a commitment or a digest
 PARTS = ("labels", "before", "after")
@@ -41,12 +43,8 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
     """Return the file of a claim and the rows that its scores are of.
 
     Row order and names are not kept (`nameless`), so what is judged is what `decode_scores`
-    reads, not `claim`. Raises ArtifactError for a claim with reference models, or whose parts
-    do not fit each other.
+    reads, not `claim`. Raises ArtifactError for a claim whose parts do not fit each other.
     """
-    extra = (claim.retrained, claim.parameters, claim.references)
-    if any(part is not None for part in extra):
-        raise ArtifactError("a scores file holds no reference models")
     claim, rows = nameless(claim, rows)
     arrays: _Arrays = {
         f"{s}_{part}": getattr(claim, f"{s}_{part}") for s in SIDES for part in PARTS
@@ -66,11 +64,14 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
             raise ArtifactError("a row was scored that no version commits to")
         arrays[f"{side}_rows"] = np.array([place[one] for one in scored], dtype=np.int64)
     erased, left = set(claim.purge.erased_rows), set(claim.purge.retained_rows)
+    own_models, trained = write_trained(claim, rows)
+    arrays |= own_models
     metadata = {
+        **trained,
         **{name: getattr(claim, name) for name in PLAIN},
         **{name: list(getattr(claim, name)) for name in PAIRS},
         **said_of_canary(claim.canary),
-        "kind": KIND,
+        "kind": KIND_TRAINED if trained else KIND,
         "policy": to_document(claim.policy),
         "purge": {
             "both": len(erased & left),
@@ -91,7 +92,8 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
     """Return the claim and its rows. Raises ArtifactError for bytes of any other spelling."""
     try:
         arrays, said = decode_tensors(data)
-        claim, rows = _claim(arrays, said), _rows(arrays)
+        rows = _rows(arrays)
+        claim = _claim(arrays, said, rows)
         if encode_scores(claim, rows) == data:
             return claim, rows
     except (IndexError, RefusedError, *MALFORMED):
@@ -99,7 +101,7 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
     raise ArtifactError("these bytes are no scores file: fetch it again")
 
 
-def _claim(arrays: _Arrays, said: _Fields) -> EmpiricalClaim:
+def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClaim:
     update = said["update"]
     sets = RetainedSetClaim(
         **_lists(arrays, "set", SETS),
@@ -115,11 +117,13 @@ def _claim(arrays: _Arrays, said: _Fields) -> EmpiricalClaim:
     given |= {f"{side}_clients": arrays[f"{side}_strata"] for side in SIDES[:2]}
     given |= {name: said[name] for name in PLAIN}
     given |= {name: _pair(said[name]) for name in PAIRS}
+    seed = bytes.fromhex(said["seed"])
+    given |= read_trained(arrays, said, seed, rows)
     return EmpiricalClaim(
         retained_set=sets,
         purge=_purge(said["purge"], most=_listed(arrays) + SPARE),
         policy=from_document(said["policy"]),
-        seed=bytes.fromhex(said["seed"]),
+        seed=seed,
         silos=_silos(said["silos"]),
         canary=read_canary(arrays, said),
         **given,

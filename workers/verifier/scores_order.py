@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from workers.arrays import Labels, Matrix
 from workers.errors import ArtifactError
 from workers.verifier.committed_rows import CommittedRows
-from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.empirical_claim import EmpiricalClaim, ReferenceModels
 from workers.verifier.scores_canary import reordered
 
 SIDES = ("forget", "pool", "retained")
@@ -34,6 +34,7 @@ def nameless(
     numbers = _numbered(claim, keys)
     changes: dict[str, Any] = {"canary": claim.canary}
     tied: dict[str, list[bytes]] = {}
+    orders: dict[str, Strata] = {}
     for side in SIDES:
         own = numbers.get(side)
         fits = own is not None and len(own) == len(keys[side])
@@ -42,7 +43,7 @@ def nameless(
         order = sorted(
             range(len(second)), key=list(zip(keys[side], second, strict=True)).__getitem__
         )
-        places = np.array(order, dtype=np.int64)
+        places = orders[side] = np.array(order, dtype=np.int64)
         for part in ("labels", "before", "after"):
             changes[f"{side}_{part}"] = getattr(claim, f"{side}_{part}")[places]
         if own is not None:
@@ -51,7 +52,26 @@ def nameless(
             changes["canary"] = reordered(claim.canary, claim.pool_labels, places)
         digests = getattr(rows, side)
         tied[side] = [digests[place] for place in order] if digests else []
+    changes |= _trained(
+        claim, np.append(orders["forget"], orders["pool"] + len(orders["forget"]))
+    )
     return replace(claim, **changes), replace(rows, **tied)
+
+
+def _trained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
+    """Return what the judge's own models say, in the order `places` of forget and pool rows."""
+    found: dict[str, Any] = {}
+    given = [] if claim.retrained is None else [claim.retrained.shape[:1]]
+    if claim.references is not None:
+        given += [claim.references.logits.shape[1:2], claim.references.included.shape[1:2]]
+    if any(shape != places.shape for shape in given):
+        raise ArtifactError("models trained for a verdict must answer all forget and pool rows")
+    if claim.retrained is not None:
+        found["retrained"] = claim.retrained[places]
+    if claim.references is not None:
+        logits, included = claim.references.logits, claim.references.included
+        found["references"] = ReferenceModels(logits[:, places], included[:, places])
+    return found
 
 
 def _keys(claim: EmpiricalClaim, rows: CommittedRows, side: str) -> list[bytes]:

@@ -5,9 +5,10 @@ Accuracy on the forget rows is reported only: a retrained model has lost it, too
 
 from math import inf
 
+from workers.errors import RefusedError
 from workers.verifier.attacks.outputs import Outputs, right
 from workers.verifier.decide import REPORT_LEVEL, Measurement, unmeasured
-from workers.verifier.distances import DISTANCES, Distance, parameter_gap
+from workers.verifier.distances import DISTANCES, Distance
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.intervals import Interval, clopper_pearson, loss_interval
 from workers.verifier.samples import Answers
@@ -51,8 +52,10 @@ def distances(claim: EmpiricalClaim, after: Answers) -> list[Measurement]:
         _distance(name, distance, sides[rows], limits.get(name))
         for name, (rows, distance) in DISTANCES.items()
     ]
-    if claim.parameters is not None:
-        gap, relative = parameter_gap(*claim.parameters)
+    if claim.parameter_gap is not None:
+        gap, relative = claim.parameter_gap
+        if not all(type(value) is float and 0 <= value < inf for value in (gap, relative)):
+            raise RefusedError("the parameter gap is two numbers, neither below 0")
         value = f"{gap:.6g}, {relative:.6g} of the retrained norm"
         name = "distance:parameter-gap"
         found.append(unmeasured(name, value, None, "units can be permuted: it shows nothing"))

@@ -78,3 +78,18 @@ def test_a_default_for_a_method_that_nobody_offers_is_refused() -> None:
     result = run("default", "--rows", "1000", "--method", "magic")
     assert result.exit_code == 1
     assert "no model here offers such a method" in str(result.exception)
+
+
+def test_reference_models_are_asked_for_and_their_cost_is_said(tmp_path: Path) -> None:
+    document = written("--rows", "1000", "--references", "16")
+    assert document["references"] == 16
+    assert {"lira", "rmia"} <= set(document["attacks"])
+    result = checked(tmp_path, {**document, "distances": {"output-kl": "0.1"}})
+    assert result.exit_code == 0
+    assert "trainings: each judgement trains 17 models" in result.stdout
+    assert "trainings: " not in checked(tmp_path, written("--rows", "1000")).stdout
+    del document["references"]
+    result = checked(tmp_path, document)
+    assert result.exit_code == 1
+    assert "references: lira and rmia cannot do without" in str(result.exception)
+    assert run("default", "--rows", "9", "--references", "3").exit_code == 2

@@ -265,14 +265,17 @@ def memorised() -> dict[str, Any]:
     }
 
 
-def register_memorising(installation: Installation) -> None:
+def register_memorising(
+    installation: Installation, rounds: int = 3, batch_size: int = 16, **asked: Any
+) -> None:
     policy = {
         **small_network.manifest()["policy"],
         **{"attacks": ["yeom"], "tau": "0.2", "minimum_pairs": 60, "alpha": "0.2"},
         **{"power": "0.5", "coverage": "0.6", "tail_rate": "0.1", "tail_limit": "0.6"},
         **{"minimum_retained": 60, "retained_loss": "0.2", "test_loss": "0.4"},
+        **asked,
     }
-    local = {"batch_size": 16, "learning_rate": 0.5, "epochs": 6}
+    local = {"batch_size": batch_size, "learning_rate": 0.5, "epochs": 6}
     networks.register(
         installation,
         memorised(),
@@ -280,7 +283,7 @@ def register_memorising(installation: Installation) -> None:
         network={"id": "logistic", "parameters": {"features": WIDE, "classes": 2}},
         input_shape=[WIDE],
         held_out=0.4,
-        training={"rounds": 3, "seed": 7, "local": local},
+        training={"rounds": rounds, "seed": 7, "local": local},
         policy=policy,
         settings={"natural": {"recovery": {"rounds": 0}}},
     )

@@ -1,11 +1,28 @@
 """Which verdicts another method could change, and how a rung is named."""
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from workers.tasks.network_ladder import is_of_method, label
+from app.service.queue import DEADLINE_MARGIN
+from models.types import utcnow
+from tests import small_network
+from workers.fedavg.config import TrainingConfig
+from workers.networks.registry import network
+from workers.tasks.network_config import NetworkConfig
+from workers.tasks.network_ladder import (
+    LATE,
+    _judging_flops,
+    _Limits,
+    is_of_method,
+    label,
+)
+from workers.unlearning.estimate import Sizes, retraining_flops
+from workers.unlearning.retrain import Retrain
 from workers.verifier.base import Check, Report
+from workers.verifier.policy import Policy
 from workers.verifier.policy_ladder import Rung
 
 
@@ -26,6 +43,7 @@ def report(result: Any, *failed: str) -> Report:
         ["test-accuracy", "yeom:tail"],
         ["canary"],
         ["distance:output-kl"],
+        ["lira:auc", "rmia:tail"],
     ],
 )
 def test_a_refuted_test_of_forgetting_or_use_is_the_methods(failed: list[str]) -> None:
@@ -43,6 +61,7 @@ def test_a_refuted_test_of_forgetting_or_use_is_the_methods(failed: list[str]) -
         ["model-before"],
         ["rows-before"],
         ["policy"],
+        ["trainings"],
         ["claim"],
     ],
 )
@@ -65,3 +84,34 @@ def test_what_another_method_would_not_change_is_not(failed: list[str]) -> None:
 )
 def test_the_name_of_a_rung_by_hand(rung: Rung, words: str) -> None:
     assert label(rung) == words
+
+
+CONFIG = NetworkConfig(
+    network("logistic", small_network.SHAPE), TrainingConfig(rounds=3, seed=7), 0.25
+)
+PLAIN = Policy(("yeom",), tau=0.1, minimum_pairs=400)
+
+
+def test_what_the_judge_of_a_rung_trains_is_reckoned() -> None:
+    def training(rows: int) -> int:
+        return retraining_flops(CONFIG.network, CONFIG.training, rows)
+
+    sizes = Sizes(stays=100, goes=10, validation=30)
+    assert _judging_flops(CONFIG, PLAIN, sizes) == 0
+    distances = replace(PLAIN, distances={"output-kl": 0.1})
+    assert _judging_flops(CONFIG, distances, sizes) == training(100)
+    # In each reference model all that stay, and half of the 40 others that are scored.
+    both = replace(distances, attacks=("lira",), references=4)
+    assert _judging_flops(CONFIG, both, sizes) == 4 * training(120) + training(100)
+
+
+@pytest.mark.parametrize(("judging", "why"), [(0, ""), (100, f"skipped, {LATE}")])
+def test_a_rung_whose_judge_would_train_past_the_deadline_is_skipped(
+    judging: int, why: str
+) -> None:
+    limits = _Limits.__new__(_Limits)  # as it would be found by a request at a second a unit
+    limits.config, limits.sizes, limits.pace = CONFIG, Sizes(100, 10, 30), 1.0
+    limits.whole, limits.left, limits.judging = 1000, 10**9, judging
+    # The rung, which nobody reckoned, the retraining and its repetition: 3,000 seconds.
+    limits.due = utcnow() + DEADLINE_MARGIN + timedelta(seconds=3050)
+    assert limits.forbid(Retrain()) == why

@@ -2,15 +2,16 @@
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from sqlmodel import Session, select
 
+from app import canonical
 from app.ledger.entries import parse_leaf
 from app.ledger.sequencer import Ledger
-from app.schemas.networks import NetworkChoice, VerificationTerms
+from app.schemas.networks import BY_REFERENCE, Distance, NetworkChoice, VerificationTerms
 from app.service.methods import NETWORK
 from app.settings import Settings
 from models import Artifact, LogEntry
@@ -21,7 +22,10 @@ from tests.workers.tasks import networks
 from workers.fedavg.held_out import is_held_out
 from workers.networks import registry as architectures
 from workers.unlearning import registry as unlearning
-from workers.verifier.attacks.registry import ATTACKS
+from workers.verifier.attacks.registry import ATTACKS, NEED_REFERENCES
+from workers.verifier.distances import DISTANCES
+from workers.verifier.policy import default, digest, to_document
+from workers.verifier.policy_references import LEAST, MOST
 
 # They need a history of the training, a training of their own, proxy data or whole clients.
 REFUSING = {"exact-fun", "fats", "fed-eraser", "mode", "pga", "sisa"}
@@ -190,7 +194,19 @@ def test_the_names_that_the_api_knows_are_those_there_are() -> None:
     named = NetworkChoice.model_json_schema()["properties"]["id"]["enum"]
     assert sorted(named) == list(architectures.known())
     attacks = VerificationTerms.model_json_schema()["properties"]["attacks"]["items"]["enum"]
-    assert sorted(attacks) == sorted(set(ATTACKS) - {"lira", "rmia"})
+    assert sorted(attacks) == sorted(ATTACKS)
+    assert sorted(BY_REFERENCE) == sorted(NEED_REFERENCES)
+    references = VerificationTerms.model_json_schema()["properties"]["references"]["anyOf"][0]
+    assert (references["minimum"], references["maximum"]) == (LEAST, MOST)
+    assert sorted(get_args(Distance)) == sorted(DISTANCES)
+
+
+@pytest.mark.parametrize("references", [None, 16])
+def test_the_api_digests_a_policy_as_its_judge_does(references: int | None) -> None:
+    policy = default(1000, references=references, method="puf-special")
+    document = VerificationTerms(**to_document(policy)).model_dump()
+    assert document == to_document(policy)
+    assert sha256(canonical.encode(document)).hexdigest() == digest(policy)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -348,10 +364,22 @@ def test_without_held_out_rows_a_guarded_step_gives_way_to_retraining(
         {"training": {"rounds": 3, "seed": 2**53}},
         {"policy": {**small_network.manifest()["policy"], "tau": "0.120"}},
         {"policy": {**small_network.manifest()["policy"], "attacks": ["lira"]}},
+        {"policy": {**small_network.manifest()["policy"], "references": 16}},
+        {"policy": {**small_network.manifest()["policy"], "distances": {"norm": "1"}}},
         {"policy": {**small_network.manifest()["policy"], "canary_limit": "0.1"}},
         {"family": "alice@example.org"},
     ],
-    ids=["default", "classes", "seed", "decimal", "attack", "canary", "family"],
+    ids=[
+        "default",
+        "classes",
+        "seed",
+        "decimal",
+        "attack",
+        "references",
+        "distance",
+        "canary",
+        "family",
+    ],
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_what_can_never_work_is_refused_before_anything_is_stored(

@@ -151,8 +151,7 @@ def test_what_was_planted_is_found(changes: dict[str, Any], name: str, result: s
 def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> None:
     both = np.concatenate([HONEST.forget_after, HONEST.pool_after])
     near = both + 0.01 * np.random.default_rng(0).normal(size=both.shape)
-    weights = np.ones(50), np.full(50, 1.5)
-    report = VERIFIER.verify(replace(HONEST, retrained=near, parameters=weights))
+    report = VERIFIER.verify(replace(HONEST, retrained=near, parameter_gap=(3.53553, 1 / 3)))
     assert report.result == "PASS"
     assert named(report, "distance:parameter-gap").value.startswith("3.53553, 0.333333")
     assert named(report, "distance:output-kl").interval is not None
@@ -162,12 +161,16 @@ def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> Non
         "distance:output-kl",
         "distance:disagreement",
     }
-    assert undecided(under(limited)) == {"distance:output-kl", "distance:disagreement"}
+    assert undecided(under(limited)) == {
+        "distance:output-kl",
+        "distance:disagreement",
+        "trainings",
+    }
 
 
 def test_attacks_by_reference_models() -> None:
-    policy = replace(POLICY, attacks=("lira", "rmia"))
-    assert undecided(under(policy)) == {
+    policy = replace(POLICY, attacks=("lira", "rmia"), references=20)
+    assert undecided(under(policy)) == {"trainings"} | {
         label
         for name in policy.attacks
         for label in (f"control:{name}", f"{name}:auc", f"{name}:tail")
@@ -193,7 +196,7 @@ ODD: list[Any] = [
     np.zeros((500, 1)), np.zeros((0, 5)), np.full(500, -1), np.full(500, 5), np.array(3.0),
     np.array([None] * 500), np.zeros((500, 5), np.complex128), np.full((500, 5), 1.7e308),
 ]  # fmt: skip
-OPTIONAL = {"retrained", "parameters", "references", "canary"}
+OPTIONAL = {"retrained", "parameter_gap", "references", "canary", "trained"}
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(EmpiricalClaim)])

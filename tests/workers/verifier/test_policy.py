@@ -27,6 +27,7 @@ FULL = Policy(
     minimum_pairs=1000,
     canary_limit=0.2,
     distances={"output-kl": 0.1, "disagreement": 0.25},
+    references=16,
     fingerprint={"method": "puf", "network": "réseau"},
 )
 
@@ -97,6 +98,11 @@ def test_another_spelling_is_refused(data: bytes) -> None:
         ("attacks", [3]),
         ("attacks", "yeom"),
         ("canary_limit", "2"),
+        ("references", 3),
+        ("references", 257),
+        ("references", "16"),
+        ("references", True),
+        ("references", None),
         ("distances", {"causal-faithfulness": "0.1"}),
         ("distances", {"output-kl": "-1"}),
         ("distances", ["output-kl"]),
@@ -125,8 +131,8 @@ def test_missing_and_unknown_fields_are_named() -> None:
 
 def test_every_change_changes_the_digest() -> None:
     digests = {digest(FULL)}
-    changes = {"tau": "0.06", "alpha": "0.01", "attacks": ["yeom"], "minimum_pairs": 1001,
-               "fingerprint": {}, "canary_limit": None}  # fmt: skip
+    changes = {"tau": "0.06", "alpha": "0.01", "attacks": ["lira"], "minimum_pairs": 1001,
+               "fingerprint": {}, "canary_limit": None, "references": 8}  # fmt: skip
     for field, value in changes.items():
         digests.add(digest(from_document(to_document(FULL) | {field: value})))
     assert len(digests) == 1 + len(changes)
@@ -146,6 +152,31 @@ def test_the_default_is_the_least_margin_that_its_size_can_show() -> None:
 
 def test_the_schema_names_every_field_and_no_other() -> None:
     schema = policy_schema()
-    assert sorted(schema["properties"]) == sorted(to_document(FULL)) == schema["required"]
+    assert sorted(schema["properties"]) == sorted(to_document(FULL))
+    assert schema["required"] == sorted(to_document(default(30)))
     assert schema["additionalProperties"] is False
     json.dumps(schema)
+
+
+@pytest.mark.parametrize("attack", ["lira", "rmia"])
+def test_reference_models_are_asked_for_where_they_are_needed_and_only_there(
+    attack: str,
+) -> None:
+    with pytest.raises(PolicyError, match=f"references: {attack} cannot do without"):
+        Policy((attack, "yeom"), tau=0.05, minimum_pairs=1000)
+    with pytest.raises(PolicyError, match="references: remove it, or add lira or rmia"):
+        Policy(("yeom",), tau=0.05, minimum_pairs=1000, references=16)
+    with pytest.raises(PolicyError, match="references: lira cannot do without"):
+        from_document({k: v for k, v in to_document(FULL).items() if k != "references"})
+
+
+def test_a_policy_without_reference_models_has_the_digest_that_it_had() -> None:
+    # As published before there was the field.
+    was = "1584bad38917f71aacd6a0160b992656abf996018f0a2ed4202cb47b30159157"
+    assert digest(default(30)) == was
+    with_them = default(3000, references=8)
+    assert with_them.attacks == tuple(sorted({*USUAL, "lira", "rmia"}))
+    assert with_them.references == 8
+    level = spent(with_them.alpha, 0) / with_them.tests()
+    assert with_them.minimum_pairs >= minimum_pairs(with_them.tau, level)
+    assert with_them.minimum_pairs > default(3000).minimum_pairs

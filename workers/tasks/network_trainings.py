@@ -1,0 +1,141 @@
+"""What a judge of an approximate erasure trains for itself, where the policy asks for it.
+
+Reference models for LiRA and RMIA, and one model without the erased rows for distances. The
+judge opens the rows for that, so over silos it trains nothing, and the verdict stays open.
+"""
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from time import perf_counter
+
+import numpy as np
+
+from app.service.context import Services
+from workers.errors import ModelError, RefusedError
+from workers.networks.files import decode_weights
+from workers.replay.models import answers, reference_clients, train_file
+from workers.tasks.lease import Lease
+from workers.tasks.network_config import NetworkConfig
+from workers.tasks.network_ladder import first_due, is_late
+from workers.tasks.network_opened import open_rows
+from workers.tasks.network_training import device_of
+from workers.verifier import samples
+from workers.verifier.alpha_spending import spent
+from workers.verifier.committed_rows import CommittedRows
+from workers.verifier.distances import parameter_gap
+from workers.verifier.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
+from workers.verifier.halves import halves
+from workers.verifier.intervals import Vector
+from workers.verifier.scores_order import nameless
+
+log = logging.getLogger(__name__)
+
+WITH_SILOS = "the rows lie with silos, and a judge trains on none of theirs"
+TOO_FEW = "the samples do not allow a test"
+LATE = "too near the deadline"
+
+
+class TooLateError(Exception):
+    """There is no time for all trainings and, after them, for the retraining."""
+
+
+def with_trained(
+    services: Services,
+    lease: Lease,
+    config: NetworkConfig,
+    published: bytes,
+    before: str,
+    claim: EmpiricalClaim,
+    rows: CommittedRows,
+) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return the claim with the models that its policy asks for, or with why they are not.
+
+    published: the judged model's file; before: the id of the artifact with the erased rows.
+    Where nothing is asked for the claim is as it was; else it comes in the order of
+    `nameless`, in which the samples are drawn. The claim's seed draws who is trained on what,
+    so a judgement that begins again trains the same models.
+    """
+    policy = claim.policy
+    if not (policy.references or policy.distances):
+        return claim, rows
+    if services.settings.silos:
+        return replace(claim, trained=Trained(missing=WITH_SILOS)), rows
+    claim, rows = nameless(claim, rows)
+    if not _is_testable(claim):
+        return replace(claim, trained=Trained(missing=TOO_FEW)), rows
+    try:
+        return _trained(services, lease, config, published, before, claim, rows), rows
+    except TooLateError:
+        return replace(claim, trained=Trained(missing=LATE)), rows
+    except ModelError as error:
+        # Trained as registered on other rows: it may end otherwise than the published model.
+        missing = f"a training ended in {type(error).__name__}"
+        return replace(claim, trained=Trained(missing=missing)), rows
+
+
+def _is_testable(claim: EmpiricalClaim) -> bool:
+    """Return whether the samples suffice: else nothing is tested, however much was trained."""
+    alpha = spent(claim.policy.alpha, claim.requests_before)
+    try:
+        drawn = samples.draw(claim, *samples.read(claim))
+        return samples.check_samples(claim, drawn, alpha).check.passed
+    except RefusedError:
+        return False
+
+
+def _trained(
+    services: Services,
+    lease: Lease,
+    config: NetworkConfig,
+    published: bytes,
+    before: str,
+    claim: EmpiricalClaim,
+    rows: CommittedRows,
+) -> EmpiricalClaim:
+    policy, network = claim.policy, config.network
+    opened = open_rows(services, lease.model_id, config, before, [*rows.forget, *rows.pool])
+    device, clock = device_of(services), _Clock(services, lease)
+    count = policy.references or 0
+    included = halves(claim.seed, count, [*rows.forget, *rows.pool])
+    logits, took = [], Trained()
+    for number, flags in enumerate(included, 1):
+        clock.check(count - number + 1 + bool(policy.distances))
+        clients = reference_clients(opened.retained, opened.tested, flags)
+        file, flops = train_file(network, clients, config.training_of(clients), device)
+        logits.append(answers(file, network, opened.tested))
+        took = replace(took, references=took.references + flops)
+        log.info("job %s: reference model %d of %d", lease.job_id, number, count)
+    if logits:
+        claim = replace(claim, references=ReferenceModels(np.stack(logits), included))
+    if policy.distances:
+        clock.check(1)
+        training = config.training_of(opened.retained)
+        file, flops = train_file(network, opened.retained, training, device)
+        took = replace(took, retrained=flops)
+        gap = parameter_gap(_flat(published), _flat(file))
+        found = answers(file, network, opened.tested)
+        claim = replace(claim, retrained=found, parameter_gap=gap)
+    return replace(claim, trained=took)
+
+
+class _Clock:
+    """Says when the trainings that are left, and a retraining with its repetition, are late."""
+
+    def __init__(self, services: Services, lease: Lease) -> None:
+        with services.reading() as session:
+            self._due = first_due(session, lease)
+        self._started, self._begun = perf_counter(), 0
+
+    def check(self, left: int) -> None:
+        """Raise TooLateError where there is no time for so many, at the pace so far."""
+        taken = perf_counter() - self._started
+        each = taken / self._begun if self._begun else 0.0
+        if is_late(self._due, timedelta(seconds=each * (left + 2))):
+            raise TooLateError
+        self._begun += 1
+
+
+def _flat(file: bytes) -> Vector:
+    _, weights = decode_weights(file)
+    return np.concatenate([weights[name].double().numpy().ravel() for name in sorted(weights)])
