@@ -71,7 +71,7 @@ def test_programs_are_not_put_where_none_may_run(
     named = {name: getattr(here, name) for name in dir(here) if name.startswith("f_")}
     for flag, place in ((0, tmp_path), (os.ST_NOEXEC, None)):
         mounted = SimpleNamespace(**{**named, "f_flag": flag})
-        monkeypatch.setattr(servers.os, "statvfs", lambda _, mounted=mounted: mounted)
+        monkeypatch.setattr(os, "statvfs", lambda _, mounted=mounted: mounted)
         assert servers.in_memory(1, programs=True) == place
         assert servers.in_memory(1) == tmp_path
 

@@ -15,46 +15,62 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
+from tests.e2e.forked import ForkServer, fork_server
 from tests.e2e.harness import Processes, running, stopped
 
 FILES = "filesystem://"
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    """Starts processes that need not import everything again."""
+    with fork_server() as server:
+        yield server
+
+
 @pytest.fixture(params=["files", "servers"])
-def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
+def processes(
+    request: pytest.FixtureRequest, tmp_path: Path, forks: ForkServer
+) -> Iterator[Processes]:
     """An installation on SQLite and the file broker, and one on PostgreSQL and Redis."""
     if request.param == "files":
         database, broker = "", FILES
     else:
         database = request.getfixturevalue("postgres_url")
         broker = request.getfixturevalue("redis_url")
-    with running(tmp_path / "e2e", database, broker) as made:
+    with running(tmp_path / "e2e", database, broker, forks) as made:
         yield made
 
 
 @pytest.fixture
-def on_files(tmp_path: Path) -> Iterator[Processes]:
+def on_files(tmp_path: Path, forks: ForkServer) -> Iterator[Processes]:
     """An installation on SQLite and the file broker, with an empty log."""
-    with running(tmp_path / "e2e", "", FILES) as made:
+    with running(tmp_path / "e2e", "", FILES, forks) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def fitted_on_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+def fitted_on_files(
+    tmp_path_factory: pytest.TempPathFactory, forks: ForkServer
+) -> Iterator[Processes]:
     """What `registered` copies."""
-    with running(tmp_path_factory.mktemp("files") / "e2e", "", FILES) as made:
+    with running(tmp_path_factory.mktemp("files") / "e2e", "", FILES, forks) as made:
         yield fit(made)
 
 
 @pytest.fixture(scope="module")
 def fitted_on_servers(
-    tmp_path_factory: pytest.TempPathFactory, postgres: URL, postgres_template: str, redis: str
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: URL,
+    postgres_template: str,
+    redis: str,
+    forks: ForkServer,
 ) -> Iterator[Processes]:
     """What `registered_on_servers` copies."""
     directory = tmp_path_factory.mktemp("servers") / "e2e"
     with (
         copy_of(postgres, postgres_template) as database,
-        running(directory, database, redis) as made,
+        running(directory, database, redis, forks) as made,
     ):
         yield fit(made)
 

@@ -7,22 +7,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Self, TypeVar
 
 from app.client import Client
 from app.client.errors import UnreachableError
 from app.settings import Settings
 from app.signing.keys import PrivateKey, generate_key
+from tests.e2e.forked import Forked, ForkServer
 from tests.small import MODEL, manifest, pack, rows
 
 T = TypeVar("T")
 ORIGIN = "e2e.test/lethe"
 PATIENCE = 60.0  # seconds; on two busy cores a worker needs several to start
 LETHE = [sys.executable, "-m", "app.cli.main"]
+Process = subprocess.Popen[bytes] | Forked
 
 
 @dataclass
@@ -33,8 +36,9 @@ class Processes:
     database_url: str
     broker_url: str
     key: PrivateKey = field(default_factory=lambda: generate_key("ed25519"))
-    api: subprocess.Popen[bytes] | None = None
-    worker: subprocess.Popen[bytes] | None = None
+    forks: ForkServer | None = None  # None: every process begins with nothing imported
+    api: Process | None = None
+    worker: Process | None = None
     base_url: str = ""
     token: str = ""
     more: dict[str, str] = field(default_factory=dict)  # further settings of both
@@ -57,14 +61,15 @@ class Processes:
 
     def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a `lethe` command to its end."""
-        return subprocess.run(
-            [*LETHE, *arguments],
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=check,
-            timeout=PATIENCE,
-        )
+        with TemporaryFile() as printed, TemporaryFile() as said:
+            status = self.start(arguments, printed, said).wait(timeout=PATIENCE)
+            printed.seek(0)
+            said.seek(0)
+            done = subprocess.CompletedProcess(
+                arguments, status, printed.read().decode(), said.read().decode()
+            )
+        assert not check or status == 0, f"{arguments} ended with {status}:\n{done.stderr}"
+        return done
 
     def initialise(self) -> None:
         """Migrate, begin the log, make a token."""
@@ -77,23 +82,34 @@ class Processes:
         """Start the API; returns when its port is bound."""
         ready = self.directory / "ready.json"
         ready.unlink(missing_ok=True)
-        command = [*LETHE, "serve", "--port", "0", "--ready-file", str(ready)]
+        command = ["serve", "--port", "0", "--ready-file", str(ready)]
         self.api = self._spawn(command, "api.log", fault)
         until(ready.exists, "the API to start", self.api)
         self.base_url = json.loads(ready.read_text())["base_url"]
 
     def start_worker(self, fault: str = "") -> None:
         """Start a worker with its schedule."""
-        self.worker = self._spawn([*LETHE, "worker", "--beat"], "worker.log", fault)
+        self.worker = self._spawn(["worker", "--beat"], "worker.log", fault)
 
-    def _spawn(self, command: list[str], log: str, fault: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, arguments: Sequence[str], log: str, fault: str) -> Process:
         with (self.directory / log).open("ab") as output:
+            return self.start(arguments, output, output, fault)
+
+    def start(
+        self, arguments: Sequence[str], printed: IO[bytes], said: IO[bytes], fault: str = ""
+    ) -> Process:
+        """Start a `lethe` command in a session of its own, by its standard output and error."""
+        environment = self.environment(fault)
+        with Path(os.devnull).open("rb") as nothing:
+            if self.forks is not None:
+                streams = [nothing.fileno(), printed.fileno(), said.fileno()]
+                return self.forks.start(arguments, environment, streams)
             return subprocess.Popen(
-                command,
-                env=self.environment(fault),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                [*LETHE, *arguments],
+                env=environment,
+                stdin=nothing,
+                stdout=printed,
+                stderr=said,
                 start_new_session=True,
             )
 
@@ -147,9 +163,7 @@ class Processes:
             until(lambda: operator.model(MODEL)["state"] == "ready", "the fit", self.worker)
 
 
-def until(
-    condition: Callable[[], bool], what: str, process: subprocess.Popen[bytes] | None = None
-) -> None:
+def until(condition: Callable[[], bool], what: str, process: Process | None = None) -> None:
     """Wait for a condition; fail at once if the process it needs has ended."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -165,10 +179,12 @@ def until(
 
 
 @contextmanager
-def running(directory: Path, database_url: str, broker_url: str) -> Iterator[Processes]:
+def running(
+    directory: Path, database_url: str, broker_url: str, forks: ForkServer | None = None
+) -> Iterator[Processes]:
     """Make an installation; whatever was started is killed at the end."""
     directory.mkdir(exist_ok=True)
-    processes = Processes(directory, database_url, broker_url)
+    processes = Processes(directory, database_url, broker_url, forks=forks)
     processes.initialise()
     with stopped(processes):
         yield processes

@@ -12,6 +12,7 @@ from tests.small import MODEL
 
 
 def test_signed_request_to_verified_certificate(processes: Processes, tmp_path: Path) -> None:
+    processes.forks = None  # as an operator starts them
     processes.start_api()
     processes.start_worker()
     processes.register()

@@ -1,7 +1,9 @@
 """Masked rounds through real processes: service, worker, and a command line for each client."""
 
 import json
-import subprocess
+import os
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from app.client import Client
 from app.client.answers import Receipt
 from app.signing.keys import PrivateKey, generate_key, private_pem, public_pem
-from tests.e2e.harness import LETHE, Processes, until
+from tests.e2e.harness import Process, Processes, until
 from tests.small import CLIENTS, MODEL, manifest, rows
 from workers.artifacts import encode_head
 from workers.demo.masked import DataHolders
@@ -19,6 +21,22 @@ from workers.methods.ridge_exact import METHOD
 from workers.rounds.service import RoundClient
 
 MEMBERS = [f"c{number}" for number in range(4)]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A client's process, and the files with what it wrote to its standard streams."""
+
+    process: Process
+    folder: Path
+
+    def said(self) -> str:
+        return (self.folder / "said").read_text()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; return its exit status and what it printed."""
+        status = self.process.wait(timeout=60)
+        return status, (self.folder / "printed").read_text()
 
 
 class Clients:
@@ -53,25 +71,16 @@ class Clients:
         round_id: str = json.loads(opened.stdout)["id"]
         return round_id
 
-    def join(self, name: str) -> subprocess.Popen[str]:
+    def join(self, name: str) -> "Joining":
         files = {"key": f"{name}.pem", "roster": "roster.json", "data": f"{name}.npz"}
         given = [p for o, f in files.items() for p in (f"--{o}", str(self.directory / f))]
-        return subprocess.Popen(
-            [
-                *LETHE,
-                "round",
-                "join",
-                "--url",
-                self.processes.base_url,
-                "--keyid",
-                name,
-                *given,
-            ],
-            env=self.processes.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        url = ("--url", self.processes.base_url, "--keyid", name)
+        number = len(list(self.directory.glob("joining-*")))
+        folder = self.directory / f"joining-{number}"
+        folder.mkdir()
+        with (folder / "printed").open("wb") as printed, (folder / "said").open("wb") as said:
+            process = self.processes.start(["round", "join", *url, *given], printed, said)
+        return Joining(process, folder)
 
     def view(self, round_id: str) -> dict[str, object]:
         url, token = self.processes.base_url, self.processes.token
@@ -89,11 +98,10 @@ def test_four_clients_one_drops_out_and_an_erasure_is_certified(
 
     first = clients.open()
     joined = [clients.join(name) for name in MEMBERS]
-    for process in joined:
-        printed, said = process.communicate(timeout=60)
-        assert (process.returncode, printed) == (0, f"{first}  done\n"), said
-        assert "adding 8 records, releasing 0" in said
-        assert "r1" not in said, "progress names no record"
+    for client in joined:
+        assert client.ended() == (0, f"{first}  done\n"), client.said()
+        assert "adding 8 records, releasing 0" in client.said()
+        assert "r1" not in client.said(), "progress names no record"
 
     with processes.requester() as requester:
         receipt = requester.submit_erasure(MODEL, records=["r1", "r6"])  # both are c1's
@@ -102,15 +110,12 @@ def test_four_clients_one_drops_out_and_an_erasure_is_certified(
     second = clients.open("--step-seconds", "15", "--threshold", "3")
     running = {name: clients.join(name) for name in MEMBERS}
     gone = running.pop("c3")
-    assert gone.stderr is not None
-    for line in gone.stderr:
-        if line.startswith("share: sent"):
-            gone.kill()  # after step 2: its masks are in everybody's input
-            break
-    gone.communicate()
-    for process in running.values():
-        printed, said = process.communicate(timeout=60)
-        assert (process.returncode, printed) == (0, f"{second}  done\n"), said
+    # After step 2: its masks are in everybody's input.
+    until(lambda: "\nshare: sent" in gone.said(), "the second step", gone.process)
+    os.kill(gone.process.pid, signal.SIGKILL)
+    assert gone.ended() == (-signal.SIGKILL, "")
+    for client in running.values():
+        assert client.ended() == (0, f"{second}  done\n"), client.said()
     assert clients.view(second)["sent"] == {
         "advertise": 4,
         "share": 4,

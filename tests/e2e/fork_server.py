@@ -1,0 +1,132 @@
+"""A process that has imported what Lethe's processes import, and forks them when asked.
+
+Importing costs 1.5 s of a core, most of what a process killed after its first request takes,
+and a kill is followed by a start. What is forked is a process like any other: it has its own
+memory, opens everything itself, is found by its pid and dies by SIGKILL. The server has done
+nothing but import: it read no setting, opened no file of an installation and runs one thread.
+"""
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+MODULES = [
+    "alembic.command",
+    "app.main",
+    "app.cli.serve",
+    "celery.apps.worker",
+    "celery.beat",
+    "celery.bin.celery",
+    "celery.concurrency.solo",
+    "celery.worker.consumer",
+    "celery.worker.strategy",
+    "kombu.transport.filesystem",
+    "kombu.transport.redis",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.http.auto",
+    "workers.cli.client",
+    "workers.cli.round",
+    "workers.cli.worker",
+    "workers.runtime",
+    "workers.tasks.certify",
+    "workers.tasks.execute",
+    "workers.tasks.sweep",
+    "workers.tasks.verify",
+]
+PART_BYTES = 1 << 16
+
+
+def serve(connection: socket.socket, modules: Sequence[str]) -> None:
+    """Import the modules; then answer requests, one at a time, until none can come."""
+    for name in modules:
+        importlib.import_module(name)
+    assert threading.active_count() == 1, "a fork would copy what the other threads hold"
+    assert "workers.celery_app" not in sys.modules, "it reads the environment when imported"
+    running: set[int] = set()
+    while received := receive(connection):
+        request, descriptors = received
+        answer: int | None = None
+        if "poll" in request:
+            ended, status = os.waitpid(request["poll"], os.WNOHANG)
+            if ended:
+                running.remove(ended)
+                answer = os.waitstatus_to_exitcode(status)
+        else:
+            answer = fork(connection, request["arguments"], request["environment"], descriptors)
+            running.add(answer)
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+    for pid in running:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Return a request and the descriptors that came with it, None at the end."""
+    message, descriptors, _, _ = socket.recv_fds(connection, PART_BYTES, 3)
+    while message and not message.endswith(b"\n"):
+        message += connection.recv(PART_BYTES)
+    return (json.loads(message), descriptors) if message else None
+
+
+def fork(
+    connection: socket.socket,
+    arguments: list[str],
+    environment: dict[str, str],
+    descriptors: list[int],
+) -> int:
+    """Fork one `lethe` command and return its pid, once it leads a session of its own."""
+    ready, started = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        os.setsid()
+        os.close(started)
+        become(arguments, environment, descriptors)
+    os.close(started)
+    os.read(ready, 1)
+    for descriptor in (ready, *descriptors):
+        os.close(descriptor)
+    return pid
+
+
+def become(arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> None:
+    """Be `lethe` with these arguments, environment and standard streams; never returns."""
+    from app.cli.main import main
+
+    status = 1
+    try:
+        for stream, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, stream)
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = ["lethe", *arguments]
+        main()
+        status = 0
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C stops the tests, and they stop this
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    os._exit(0)  # taking the modules down again takes a second, and nothing of it is needed
