@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import references
+from workers.replay.models import train_file
 
 
 def test_a_world_has_the_rows_that_it_says_and_nothing_is_both_scored_and_retained() -> None:
@@ -25,7 +26,7 @@ def test_a_world_has_the_rows_that_it_says_and_nothing_is_both_scored_and_retain
 
 
 def test_what_each_way_trains_on_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    untrained, _ = references.train_file(references.NETWORK, {}, references.TRAINING)
+    untrained, _ = train_file(references.NETWORK, {}, references.TRAINING)
     seeds: list[int] = []
 
     def counted(_: Any, clients: Any, config: Any) -> tuple[bytes, int]:

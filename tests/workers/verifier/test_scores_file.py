@@ -243,8 +243,6 @@ def test_a_purge_of_more_than_the_file_has_records_is_refused_unbuilt(name: str)
 
 
 def test_what_the_file_cannot_hold_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="reference models"):
-        encode_scores(replace(HONEST, retrained=HONEST.pool_after), ROWS)
     with pytest.raises(ArtifactError, match="no version commits"):
         encode_scores(HONEST, replace(ROWS, pool=[b"x" * 32] * 600))
     with pytest.raises(ArtifactError, match="one label"):
