@@ -127,7 +127,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     def publish() -> None:
         """Refit, and compute all that the log says of a version made by a refit."""
         made = METHOD.refit(config, [rest]).state
-        block = Block(told.records, rest, told.salts, told.learned)
+        block = Block(list(told.records), rest, told.salts, told.learned)
         digests = row_digests(block, (told.client, told.subject))
         versions.encode(made, config, {"rows": rows_digest(digests)})
         versions.RetainedSet.of(sets.after)
