@@ -55,8 +55,11 @@ def model_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
 
 def _read_on(ledger: Ledger, read: _Read) -> None:
     signed = ledger.guard.read()  # first: what was signed before a snapshot is within it
+    if signed.size < read.peaks.size:  # log and guard were restored: what was read is no more
+        read.peaks = Peaks()
+        read.found.clear()
     size, start = signed.size, read.peaks.size
-    if size <= start:
+    if size == start:
         return
     peaks, found = read.peaks.copy(), []
     with Session(reading(ledger.engine)) as session:

@@ -73,7 +73,13 @@ def _try_again(
     """Have a job that waits tried at once; one that nobody can verify is made anew.
 
     Its turn may not have come yet. What was made anew, the machine that made it can judge.
+    Raises ConflictError where the model is out of service: no job of it runs.
     """
+    if model.state == "quarantined":
+        raise ConflictError(
+            "its model is quarantined and runs no job: decide on the request whose result "
+            "was refused, or abandon this one"
+        )
     request.reason = None
     if job.stage == "verify" and model.config["data"] != "masked":
         _forget_stage(services, session, job)

@@ -48,6 +48,9 @@ def of_records(session: Session, model: Model, leaving: Collection[str]) -> list
 
 def destroy(session: Session, audits: Collection[str]) -> None:
     """Destroy the numbers of these audits; whoever computes one now comes too late."""
+    if not audits:
+        return
+    session.flush()  # what expires unwritten is lost
     for audit_id in audits:
         running = session.get_one(Audit, audit_id).state == "running"
         values = _AGAIN if running else _NOTHING

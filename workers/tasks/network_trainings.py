@@ -64,14 +64,7 @@ def with_trained(
     claim, rows = nameless(claim, rows)
     if not _is_testable(claim):
         return replace(claim, trained=Trained(missing=TOO_FEW)), rows
-    try:
-        return _trained(services, lease, config, published, before, claim, rows), rows
-    except TooLateError:
-        return replace(claim, trained=Trained(missing=LATE)), rows
-    except ModelError as error:
-        # Trained as registered on other rows: it may end otherwise than the published model.
-        missing = f"a training ended in {type(error).__name__}"
-        return replace(claim, trained=Trained(missing=missing)), rows
+    return _trained(services, lease, config, published, before, claim, rows), rows
 
 
 def _is_testable(claim: EmpiricalClaim) -> bool:
@@ -98,24 +91,31 @@ def _trained(
     device, clock = device_of(services), _Clock(services, lease)
     count = policy.references or 0
     included = halves(claim.seed, count, [*rows.forget, *rows.pool])
-    logits, took = [], Trained()
-    for number, flags in enumerate(included, 1):
-        clock.check(count - number + 1 + bool(policy.distances))
-        clients = reference_clients(opened.retained, opened.tested, flags)
-        file, flops = train_file(network, clients, config.training_of(clients), device)
-        logits.append(answers(file, network, opened.tested))
-        took = replace(took, references=took.references + flops)
-        log.info("job %s: reference model %d of %d", lease.job_id, number, count)
-    if logits:
-        claim = replace(claim, references=ReferenceModels(np.stack(logits), included))
-    if policy.distances:
-        clock.check(1)
-        training = config.training_of(opened.retained)
-        file, flops = train_file(network, opened.retained, training, device)
-        took = replace(took, retrained=flops)
-        gap = parameter_gap(_flat(published), _flat(file))
-        found = answers(file, network, opened.tested)
-        claim = replace(claim, retrained=found, parameter_gap=gap)
+    logits, took, untrained = [], Trained(), claim
+    try:
+        for number, flags in enumerate(included, 1):
+            clock.check(count - number + 1 + bool(policy.distances))
+            clients = reference_clients(opened.retained, opened.tested, flags)
+            file, flops = train_file(network, clients, config.training_of(clients), device)
+            logits.append(answers(file, network, opened.tested))
+            took = replace(took, references=took.references + flops)
+            log.info("job %s: reference model %d of %d", lease.job_id, number, count)
+        if logits:
+            claim = replace(claim, references=ReferenceModels(np.stack(logits), included))
+        if policy.distances:
+            clock.check(1)
+            training = config.training_of(opened.retained)
+            file, flops = train_file(network, opened.retained, training, device)
+            took = replace(took, retrained=flops)
+            gap = parameter_gap(_flat(published), _flat(file))
+            found = answers(file, network, opened.tested)
+            claim = replace(claim, retrained=found, parameter_gap=gap)
+    except TooLateError:
+        return replace(untrained, trained=replace(took, missing=LATE))
+    except ModelError as error:
+        # Trained as registered on other rows: it may end otherwise than the published model.
+        missing = f"a training ended in {type(error).__name__}"
+        return replace(untrained, trained=replace(took, missing=missing))
     return replace(claim, trained=took)
 
 

@@ -45,8 +45,9 @@ def _before(ledger: Ledger, model: Model, last: ModelVersion) -> tuple[int, list
     That is of the rows of this version and of all up to `last`. Version 0 has no rows.
     """
     found: list[str | None] = []
+    logged = versions_of(ledger, model)
     for number in range(last.number, 0, -1):
-        digests = versions_of(ledger, model)[number - 1][1].digests
+        digests = logged[number - 1][1].digests
         found.append(digests.get("rows"))
         if "added" not in digests:
             return number, found[::-1]

@@ -40,6 +40,7 @@ def end(session: Session, job_id: str, stage: str) -> None:
     request.reason = None
     if request.state == AWAITING:
         request.state = GOES_ON[stage]
+    session.flush()  # or whoever expires the session forgets it
 
 
 def _due(session: Session, stuck: Job, now: datetime) -> list[tuple[Job, ErasureRequest]]:

@@ -44,7 +44,7 @@ class Recovery:
             raise RefusedError("recovery rounds: must be an integer, 0 or more")
         if self.within is not None and not isfinite(self.within):
             raise RefusedError("within: must be a number of nats")
-        if not (isfinite(self.settle) and 0 < self.settle <= 1):
+        if type(self.settle) is bool or not 0 < self.settle <= 1:
             raise RefusedError("settle: must be above 0 and at most 1")
 
 

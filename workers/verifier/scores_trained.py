@@ -17,6 +17,7 @@ from workers.errors import ArtifactError
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
 from workers.verifier.halves import halves
+from workers.verifier.policy_references import LEAST, MOST
 
 MEMBER = "trained"
 REFERENCES, RETRAINED, GAP = "references", "retrained", "parameter_gap"
@@ -72,9 +73,13 @@ def read_trained(
     found[GAP] = None if gap is None else _gap(*gap)
     if REFERENCES in arrays:
         logits = arrays[REFERENCES]
-        if logits.ndim != 3:
-            raise ArtifactError("reference models answer with a matrix each")
-        drawn = halves(seed, len(logits), [*rows.forget, *rows.pool])
+        tested = [*rows.forget, *rows.pool]
+        if logits.ndim != 3 or logits.shape[1] != len(tested):
+            raise ArtifactError("reference models answer with a matrix each, a row for a row")
+        if not LEAST <= len(logits) <= MOST:
+            # Models that answer with nothing take no bytes, and the draw takes some for each.
+            raise ArtifactError("no policy asks for so many reference models")
+        drawn = halves(seed, len(logits), tested)
         found[REFERENCES] = ReferenceModels(logits, drawn)
     return found
 

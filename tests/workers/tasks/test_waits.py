@@ -137,6 +137,41 @@ def test_what_nobody_can_judge_is_made_anew_or_taken_out_of_service(
     patient.check()
 
 
+def test_a_job_of_a_quarantined_model_is_not_tried_again_but_can_be_given_up(
+    patient: Installation, monkeypatch: Patch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ridge_update, "prepare", absent)
+        first = waiting(patient, "r1", "r6")
+        behind = waiting(patient, "r2")
+    assert decide(patient, first, "abandon") == 200
+    patient.drain()
+    assert decide(patient, behind, "retry") == 409
+    assert shown(patient, behind)["state"] == "needs-decision"
+    assert decide(patient, behind, "abandon") == 200
+    assert shown(patient, behind)["state"] == "failed"
+    patient.check()
+
+
+def test_a_wait_that_ended_is_forgotten_before_anybody_judges(
+    patient: Installation, monkeypatch: Patch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ridge_update, "forget", absent)
+        request = waiting(patient, "r1", "r6")
+    told: list[Any] = []
+    prepare = ridge_update.prepare
+
+    def looks(*given: Any) -> Any:
+        told.append(shown(patient, request))
+        return prepare(*given)
+
+    monkeypatch.setattr(ridge_update, "prepare", looks)
+    patient.recover()
+    assert [(seen["state"], seen["reason"]) for seen in told] == [("verifying", None)]
+    patient.check()
+
+
 def test_a_retraining_waits_for_a_machine_like_its_own(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:

@@ -61,7 +61,7 @@ def test_the_learning_rate_goes_on_where_training_ended() -> None:
     assert settled.rate(1) == pytest.approx(0.25 * 0.1 * 0.998**CONFIG.rounds, rel=1e-12)
 
 
-@pytest.mark.parametrize("settle", [0, -0.5, 1.5, float("nan"), float("inf"), "0.5"])
+@pytest.mark.parametrize("settle", [0, -0.5, 1.5, float("nan"), float("inf"), "0.5", True])
 def test_a_recovery_settles_to_a_share_of_the_rate(settle: Any) -> None:
     with pytest.raises(RefusedError, match=r"settle|another type"):
         make("natural", {"recovery": {"settle": settle}})

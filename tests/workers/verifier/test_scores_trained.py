@@ -179,3 +179,14 @@ def test_what_the_policy_asks_for_and_is_not_there_stays_open(changes: dict[str,
     report = VERIFIER.verify(replace(claim, **changes))
     assert report.result == "INCONCLUSIVE"
     assert "trainings" in {check.name for check in report.checks if not check.passed}
+
+
+@pytest.mark.parametrize("shape", [(10**9, 0, 0), (10**9, 1100, 0), (3, 1100, 5), (4, 1099, 5)])
+def test_models_that_no_policy_asks_for_are_refused_before_they_are_drawn(
+    shape: tuple[int, ...],
+) -> None:
+    """A file of a few bytes can hold any number of models that answer with nothing."""
+    arrays, metadata = decode_tensors(FILE)
+    data = encode_tensors({**arrays, "references": np.zeros(shape)}, metadata)
+    with pytest.raises(ArtifactError):
+        decode_scores(data)
