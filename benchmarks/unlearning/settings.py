@@ -172,6 +172,9 @@ _ALL = (
         about="400 digits, Dirichlet 0.1, a small ViT-Lite",
         plan="scale",
         network="vit-lite",
+        optimizer="adam",
+        rate=1e-3,
+        momentum=0.0,
         shape=(("embedding", 64), ("heads", 4), ("layers", 3), ("patch", 2)),
     ),
     replace(
