@@ -87,12 +87,13 @@ def _trained(
     rows: CommittedRows,
 ) -> EmpiricalClaim:
     policy, network = claim.policy, config.network
-    opened = open_rows(services, lease.model_id, config, before, [*rows.forget, *rows.pool])
     device, clock = device_of(services), _Clock(services, lease)
     count = policy.references or 0
-    included = halves(claim.seed, count, [*rows.forget, *rows.pool])
+    tested = [*rows.forget, *rows.pool]
+    included = halves(claim.seed, count, tested)
     logits, took, untrained = [], Trained(), claim
     try:
+        opened = open_rows(services, lease.model_id, config, before, tested)
         for number, flags in enumerate(included, 1):
             clock.check(count - number + 1 + bool(policy.distances))
             clients = reference_clients(opened.retained, opened.tested, flags)
@@ -113,7 +114,7 @@ def _trained(
     except TooLateError:
         return replace(untrained, trained=replace(took, missing=LATE))
     except ModelError as error:
-        # Trained as registered on other rows: it may end otherwise than the published model.
+        # Trained as registered on other rows it may end otherwise than the published model.
         missing = f"a training ended in {type(error).__name__}"
         return replace(untrained, trained=replace(took, missing=missing))
     return replace(claim, trained=took)
