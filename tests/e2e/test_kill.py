@@ -193,10 +193,11 @@ def test_both_killed_at_steps_on_servers(
 
 def kill_both(processes: Processes, api: str, worker: str) -> None:
     processes.start_api(fault=f"{api}=kill")
-    processes.start_worker(fault=f"{worker}=kill")
     assert submit(processes) is None
     assert processes.api is not None
     assert processes.api.wait(timeout=60) == -9
+    # Not before: a worker publishes what it finds, and the API would pass by its step.
+    processes.start_worker(fault=f"{worker}=kill")
     await_death(processes)
     processes.start_api()
     request_id = submit(processes)

@@ -21,6 +21,7 @@ from tests.workers.tasks.rechecking import download, rechecked
 from tests.workers.tasks.test_network_hazards import ERASED, by_method, never_seen
 from workers.fedavg.errors import DivergedError
 from workers.fedavg.held_out import is_held_out
+from workers.replay import models
 from workers.tasks import network_empirical, network_trainings
 from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical import VERIFIER
@@ -93,7 +94,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
 ) -> None:
     test_network_hazards.register_memorising(installation, **SHORT, **ASKED)
     found: dict[str, tuple[EmpiricalClaim, CommittedRows]] = {}
-    honest = network_trainings.with_trained
+    honest, train_file = network_trainings.with_trained, models.train_file
 
     def late(*_: Any) -> bool:
         return True
@@ -108,6 +109,10 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
             with monkeypatch.context() as patch:
                 patch.setattr(network_trainings, name, planted)
                 found[name] = honest(services, *more)
+        begun = iter((train_file, diverged))  # the second training does not end
+        with monkeypatch.context() as patch:
+            patch.setattr(network_trainings, "train_file", lambda *a: next(begun)(*a))
+            found["second"] = honest(services, *more)
         found["again"] = honest(services, *more)
         return honest(services, *more)
 
@@ -134,6 +139,12 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
         assert claim.trained == Trained(missing=reason)
         assert (claim.references, claim.retrained) == (None, None)
     assert VERIFIER.verify(found["silos"][0]).result == "INCONCLUSIVE"
+    half, whole = found["second"][0].trained, found["again"][0].trained
+    assert half is not None
+    assert whole is not None
+    # What was trained was paid for, though it is of no use.
+    assert 0 < half.references < whole.references
+    assert half.missing == reasons["train_file"]
     only_logits_of_scored_rows_are_kept(kept)
 
     assert nothing_is_left(installation)
