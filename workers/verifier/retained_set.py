@@ -24,11 +24,9 @@ def check_retained_set(claim: RetainedSetClaim, rows: int) -> Judgement:
 
 
 def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
-    for name, leaves in (("before", claim.before), ("after", claim.after)):
-        if not _are_commitments(leaves):
-            return f"a commitment in {name} is not 32 bytes"
-        if not all(map(lt, leaves, islice(leaves, 1, None))):
-            return f"{name} is not sorted without duplicates"
+    malformed = _malformed("before", claim.before)
+    if malformed is not None:
+        return malformed
     erased = set(claim.erased)
     if not erased:
         return "no erased record is named"
@@ -36,12 +34,10 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
         return "an erased record is named twice"
     if erased.difference(claim.before):
         return "an erased record was not in before"
-    if not erased.isdisjoint(claim.after):
-        return "an erased record is still in after"
     before = Tree(claim.before)
     after = before.without(erased)
-    if after.leaves != list(claim.after):  # both ascend
-        return "before without the erased records is not after"
+    if after.leaves != list(claim.after):  # equal, it is as well-formed as before
+        return _difference(claim, erased)
     if (len(claim.before), len(claim.after)) != (claim.before_count, claim.after_count):
         return "a published count is wrong"
     if before.root != claim.before_root:
@@ -53,6 +49,24 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
     if rows != len(claim.after):
         return f"{rows} rows are stored for {len(claim.after)} retained records"
     return None
+
+
+def _malformed(name: str, leaves: Sequence[bytes]) -> str | None:
+    if not _are_commitments(leaves):
+        return f"a commitment in {name} is not 32 bytes"
+    if not all(map(lt, leaves, islice(leaves, 1, None))):
+        return f"{name} is not sorted without duplicates"
+    return None
+
+
+def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
+    """Name why `after` is not what the erasure leaves."""
+    malformed = _malformed("after", claim.after)
+    if malformed is not None:
+        return malformed
+    if not erased.isdisjoint(claim.after):
+        return "an erased record is still in after"
+    return "before without the erased records is not after"
 
 
 def _update_problem(update: UpdateClaim, before: Tree, after: Tree, rows: int) -> str | None:

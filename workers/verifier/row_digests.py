@@ -30,6 +30,7 @@ AFTER = (7, "rows-after", PAIRS["rows-after"])
 UNPUBLISHED = "a version was published without a digest of its rows"
 
 
+CHUNK = 512  # rows written out at a time: less than a megabyte, which stays in cache
 Contents = Mapping[int, list[bytes]]  # rows' digests by the version that they came with
 
 
@@ -71,19 +72,21 @@ def stored(blocks: Sequence[BlockClaim], rows: Sequence[Rows]) -> Contents:
 def _digests(block: BlockClaim, rows: Rows) -> list[bytes]:
     """Return the digest of each row of a block."""
     start = hashlib.sha256(b"lethe/row/v1\0" + _hash(block.client) + _hash(block.subject))
-    records = b"".join(map(_hash, block.records))
-    fields = (
-        np.frombuffer(records, np.uint8).reshape(-1, 32),
-        block.salts,
-        rows.labels.astype("<i8").view(np.uint8).reshape(-1, 8),
-        rows.codes.astype("<i2", order="C").view(np.uint8),
-    )
     found = []
-    # In one buffer: a copy of each row would cost as much as its hash.
-    for content in np.concatenate(fields, axis=1):
-        row = start.copy()
-        row.update(content)
-        found.append(row.digest())
+    for first in range(0, len(rows), CHUNK):
+        part = slice(first, first + CHUNK)
+        records = b"".join(map(_hash, block.records[part]))
+        fields = (
+            np.frombuffer(records, np.uint8).reshape(-1, 32),
+            block.salts[part],
+            rows.labels[part].astype("<i8").view(np.uint8).reshape(-1, 8),
+            rows.codes[part].astype("<i2", order="C").view(np.uint8),
+        )
+        # In one buffer: a copy of each row would cost as much as its hash.
+        for content in np.concatenate(fields, axis=1):
+            row = start.copy()
+            row.update(content)
+            found.append(row.digest())
     return found
 
 
