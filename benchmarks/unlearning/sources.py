@@ -16,6 +16,7 @@ IDX = (
     ("train-images", "train-labels"),
     ("t10k-images", "t10k-labels"),
 )  # the standard names, "-idx3-ubyte" and ".gz" may follow
+HALVED = "-halved"
 ENLARGED = 2  # Res-UNet needs sides of 16
 
 
@@ -26,6 +27,7 @@ class MissingDataError(DatasetError):
 def load(name: str, given: Sequence[Path]) -> LabelledImages:
     """Return the images of a name: digits, or the first path whose stem begins with it.
 
+    "-halved" behind a name: its images at half their width and height.
     A path is an .npz, a folder of them, or a folder with MNIST's four IDX files.
     Raises MissingDataError, and DatasetError for a file that cannot be read.
     """
@@ -33,6 +35,8 @@ def load(name: str, given: Sequence[Path]) -> LabelledImages:
         return load_digit_images()
     if name == "digit-masks":
         return enlarged(load_digit_images())
+    if name.endswith(HALVED):
+        return halved(load(name.removesuffix(HALVED), given))
     for path in given:
         if path.is_dir():
             archives = sorted(path.glob(f"{name}*.npz"))
@@ -49,6 +53,13 @@ def enlarged(images: LabelledImages) -> LabelledImages:
     """Return each pixel as 2 x 2 of them."""
     pixels = np.repeat(np.repeat(images.images, ENLARGED, axis=1), ENLARGED, axis=2)
     return replace(images, images=pixels)
+
+
+def halved(images: LabelledImages) -> LabelledImages:
+    """Return the mean of each 2 x 2 pixels, rounded; sides are even."""
+    n, height, width, channels = images.images.shape
+    pixels = images.images.reshape(n, height // 2, 2, width // 2, 2, channels)
+    return replace(images, images=np.rint(pixels.mean(axis=(2, 4))).astype(np.uint8))
 
 
 def _find(folder: Path, start: str) -> Path:

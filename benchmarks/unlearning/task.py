@@ -24,7 +24,7 @@ GUARDING = 100  # rows at most: every trial of a step costs a forward pass of ea
 TESTED = 3000  # held-out rows at most, drawn by seed 0: the same for all seeds
 FEW = 1000  # where fewer are held out, training rows that were not drawn are test rows, too
 POISON = 7  # the class that the trigger is trained to be read as
-INK = 96  # of 240: brighter pixels of a digit are its class, the others background
+INK = 96  # of 240: brighter pixels of a digit are ink, the others background
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +157,7 @@ def _config(setting: Setting, seed: int) -> TrainingConfig:
 
 def _network(setting: Setting, images: LabelledImages, masked: bool) -> Network:
     _, height, width, channels = images.images.shape
-    classes = len(images.label_names) + masked  # the background is class 0
+    classes = 2 if masked else len(images.label_names)
     shape = {"channels": channels, "height": height, "width": width, "classes": classes}
     known = get(setting.network).defaults
     shape = {name: value for name, value in shape.items() if name in known}
@@ -165,13 +165,15 @@ def _network(setting: Setting, images: LabelledImages, masked: bool) -> Network:
 
 
 def _masked(images: LabelledImages) -> ClientData:
-    """Return digits whose ink is to be found and told apart by class."""
+    """Return digits whose ink is to be found."""
     ink = images.images[..., 0] > INK
-    masks = np.where(ink, images.labels[:, None, None] + 1, 0)
-    return image_data(images.images, masks)
+    return image_data(images.images, ink.astype(np.int64))
 
 
 def _contrast(data: ClientData, client: int) -> ClientData:
-    """Return a client's images with a contrast of its own, the last one's inverted."""
-    gain = (1.0, 0.85, 0.7, 0.55, 0.4, -1.0)[client % 6]
+    """Return a client's images with a contrast of its own, the first one's inverted.
+
+    Of clients of equal size the first is who goes: without it a model knows nothing alike.
+    """
+    gain = (-1.0, 1.0, 0.85, 0.7, 0.55, 0.4)[client % 6]
     return replace(data, inputs=gain * data.inputs)

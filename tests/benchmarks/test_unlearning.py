@@ -142,12 +142,23 @@ def test_the_poisoner_goes_and_its_trigger_is_tried_on_other_classes() -> None:
     assert len(dealt.triggered) == int((dealt.test.targets != POISON).sum())
 
 
-def test_masks_mark_ink_by_class() -> None:
+def test_masks_mark_ink_and_the_first_client_is_the_inverted_one() -> None:
     dealt = task(data="digit-masks", network="res-unet", shape=(("features", 2),), alpha=None)
     assert dealt.test.targets.shape[1:] == (16, 16)
-    assert int(dealt.test.targets.min()) == 0
-    assert set(dealt.test.targets.flatten(1).max(1).values.tolist()) <= set(range(1, 11))
-    assert dealt.network.classes == 11
+    assert set(dealt.test.targets.flatten().tolist()) == {0, 1}
+    assert dealt.network.classes == 2
+    for name, part in dealt.clients.items():
+        ink, rest = (part.inputs[:, 0][part.targets == found].mean() for found in (1, 0))
+        assert (ink < rest) == (int(name[-3:]) % 6 == 0)
+
+
+def test_halved_images_are_means_of_four_pixels() -> None:
+    images = load("digits", ())
+    small = load("digits-halved", ())
+    assert small.images.shape == (len(images.images), 4, 4, 1)
+    for row, column in ((0, 0), (3, 2)):
+        four = images.images[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2, 0]
+        assert np.array_equal(small.images[:, row, column, 0], np.rint(four.mean((1, 2))))
 
 
 def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:

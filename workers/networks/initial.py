@@ -60,6 +60,20 @@ def he(
     return uniform(rng, module, name, shape)
 
 
+def lecun(
+    rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """N(0, 1/fan-in) for convolutions, biases 0: as strong an output as the input.
+
+    Source: LeCun et al. 1998, "Efficient BackProp". For a decoder, which narrows: by fan-out,
+    each step would double what it passes on, and the first logits would be in the tens.
+    """
+    if isinstance(module, nn.Conv2d):
+        fan_in = module.in_channels * prod(module.kernel_size) // module.groups
+        return _normal(rng, fan_in, name, shape)
+    return uniform(rng, module, name, shape)
+
+
 def transformer(
     rng: np.random.Generator, module: nn.Module, name: str, shape: tuple[int, ...]
 ) -> NDArray[np.float32]:
@@ -82,10 +96,17 @@ def transformer(
 def _fan_out(
     rng: np.random.Generator, module: nn.Conv2d, name: str, shape: tuple[int, ...]
 ) -> NDArray[np.float32]:
+    fan_out = module.out_channels * prod(module.kernel_size) // module.groups
+    return _normal(rng, fan_out / 2, name, shape)
+
+
+def _normal(
+    rng: np.random.Generator, precision: float, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """N(0, 1/precision) for weights, biases 0."""
     if name == "bias":
         return np.zeros(shape, dtype=np.float32)
-    fan_out = module.out_channels * prod(module.kernel_size) // module.groups
-    return (sqrt(2 / fan_out) * rng.standard_normal(shape)).astype(np.float32)
+    return (sqrt(1 / precision) * rng.standard_normal(shape)).astype(np.float32)
 
 
 def _norm(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from workers.networks.base import Architecture, divides, image, positive
-from workers.networks.initial import he
+from workers.networks.initial import lecun
 
 GROUPS = 2
 LEVELS = 5
@@ -72,7 +72,7 @@ ARCHITECTURE = Architecture(
     "res-unet",
     {"channels": 3, "height": 384, "width": 384, "classes": 2, "features": 32},
     ResUNet,
-    he,
+    lecun,
     image,
     lambda _: "segmentation",
 )

@@ -142,6 +142,18 @@ def test_the_seed_alone_decides(name: str) -> None:
     assert bool(torch.isfinite(first).all())
 
 
+@pytest.mark.parametrize("name", registry.known())
+def test_initial_answers_are_moderate(name: str) -> None:
+    """First logits in the tens are a loss in the tens, whose gradients end all learning."""
+    named = network(name, {} if name == "logistic" else {"height": 32, "width": 32})
+    module = named.build(0)
+    shape = (8, *named.input_shape)
+    inputs = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, shape)).float()
+    with torch.no_grad():
+        logits = module(inputs)
+    assert 0.001 < float(logits.std()) < 2.5
+
+
 def test_parameters_do_not_share_a_stream() -> None:
     """Adding a layer leaves the others as they were."""
     small = initial_weights(network("vit-lite", {"layers": 2}), 3)
