@@ -18,7 +18,13 @@ from workers.unlearning.base import Case, Hooks, TargetError, Tick, Unlearned
 from workers.unlearning.guard import Ceiling, StepGuard
 from workers.unlearning.judges import Judge, Judged, by_clients
 from workers.unlearning.progress import Progress
-from workers.unlearning.recovery import Recovery, Step, pin_of, step_and_recover
+from workers.unlearning.recovery import (
+    Recovery,
+    Step,
+    check_lasting,
+    pin_of,
+    step_and_recover,
+)
 
 MOST = 64
 
@@ -41,10 +47,13 @@ class Cycles:
             raise RefusedError(f"cycles: must be an integer from 1 to {MOST}")
 
     def after(self, step: int) -> Recovery:
-        """Return the recovery after a step; steps count from 0."""
+        """Return the recovery after a step; steps count from 0.
+
+        What may last is reckoned from the model before the first step, not by it.
+        """
         if step == self.number - 1:
-            return self.recovery
-        return replace(self.recovery, settle=1.0)
+            return replace(self.recovery, lasting=None)
+        return replace(self.recovery, settle=1.0, lasting=None)
 
 
 Stepping = Callable[[Case, Ceiling | None], Step]
@@ -56,11 +65,17 @@ def step_in_cycles(
     """Return the model after all steps and recoveries. method spells id, version and options.
 
     Each cycle goes on from the model of the one before, and with the schedule of the training
-    where that one ended. The ceiling is that of the model before the first. What the notes of
-    the cycles say differently stands side by side. Raises as `step_and_recover`, and
-    TargetError where the rows that go must be asked for their loss and do not answer.
+    where that one ended. The ceiling is that of the model before the first, and so is the loss
+    that damage is measured from; it is measured after each cycle. What the notes of the cycles
+    say differently stands side by side. Raises as `step_and_recover`, and TargetError where the
+    rows that go must be asked for their loss and do not answer.
     """
     hooks = hooks or Hooks()
+    if cycles.recovery.lasting is not None and case.validation is None:
+        raise RefusedError(
+            "what may last is judged by retained validation rows and there are none: give "
+            "some, or leave `lasting` out"
+        )
     pin = pin_of(case, method)
     if hooks.resume is not None:
         whole = Progress.decode(hooks.resume, case.network, pin)
@@ -79,10 +94,11 @@ def step_in_cycles(
             cycles.after(done),
             _hooks(case, pin, whole, cycles, hooks),
         )
+        work, left = _damage(case, cycles, found.weights, whole.goal)
         whole = Progress(
             found.weights,
-            whole.work + found.work,
-            _beside(whole.notes, found.notes),
+            whole.work + found.work + work,
+            _beside(whole.notes, {**found.notes, **left}),
             whole.goal,
             done + 1,
         )
@@ -90,17 +106,27 @@ def step_in_cycles(
 
 
 def _begun(case: Case, cycles: Cycles) -> Progress:
-    """Return the progress before the first cycle; goal is the ceiling's loss."""
+    """Return the progress before the first cycle; goal is the loss to measure from."""
     notes = {"cycles": str(cycles.number)} if cycles.number > 1 else {}
-    if cycles.guard is None or cycles.guard.forget is None or case.validation is None:
+    forgets = cycles.guard is not None and cycles.guard.forget is not None
+    if case.validation is None or not (forgets or cycles.recovery.lasting is not None):
         return Progress(case.weights, Work(), notes)
     judged = case.validation(case.weights)
-    goal = cycles.guard.forget * judged.loss
-    return Progress(case.weights, judged.work, notes, goal)
+    return Progress(case.weights, judged.work, notes, judged.loss)
 
 
-def _ceiling(case: Case, guard: StepGuard | None, goal: float | None) -> Ceiling | None:
-    if goal is None or guard is None or case.targets is None:
+def _damage(
+    case: Case, cycles: Cycles, weights: Weights, before: float | None
+) -> tuple[Work, Mapping[str, str]]:
+    """Return what it took to see the damage left, and its note. Raises LastingDamageError."""
+    if cycles.recovery.lasting is None or case.validation is None or before is None:
+        return Work(), {}
+    judged = case.validation(weights)
+    return judged.work, check_lasting(cycles.recovery.lasting, before, judged.loss)
+
+
+def _ceiling(case: Case, guard: StepGuard | None, before: float | None) -> Ceiling | None:
+    if before is None or guard is None or guard.forget is None or case.targets is None:
         return None
     side, config = case.targets, case.config
     share = min(1.0, guard.forget_rows / max(1, sum(side.rows.values())))
@@ -112,7 +138,7 @@ def _ceiling(case: Case, guard: StepGuard | None, goal: float | None) -> Ceiling
         timeout=config.timeout,
         share=share,
     )
-    return Ceiling(_of_targets(ask), goal)
+    return Ceiling(_of_targets(ask), guard.forget * before)
 
 
 def _of_targets(ask: Judge) -> Judge:

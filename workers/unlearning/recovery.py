@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
 from workers.errors import RefusedError
 from workers.fedavg.base import Work
@@ -31,13 +31,15 @@ class Recovery:
     With `within`, recovery also ends as soon as the retained validation loss is at most
     the original model's plus so many nats; the budget still bounds it. settle: the learning
     rate, relative to that of the training's schedule; of several cycles the last one's only.
-    Raises RefusedError for a value out of range.
+    lasting: nats by which the retained validation loss may be higher after recovery than
+    before the first step, None: it is not asked. Raises RefusedError for a value out of range.
     """
 
     rounds: int = 3
     epochs: float | None = None
     within: float | None = None
     settle: float = 1.0
+    lasting: float | None = None
 
     def __post_init__(self) -> None:
         if type(self.rounds) is not int or not 0 <= self.rounds <= 1 << 20:
@@ -46,6 +48,13 @@ class Recovery:
             raise RefusedError("within: must be a number of nats")
         if type(self.settle) is bool or not 0 < self.settle <= 1:
             raise RefusedError("settle: must be above 0 and at most 1")
+        nats = self.lasting
+        if nats is not None and (type(nats) is bool or not 0 <= nats < inf):
+            raise RefusedError("lasting: must be a number of nats, 0 or more, or none")
+
+
+class LastingDamageError(RefusedError):
+    """Recovery did not bring back what the step took from those who stay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +79,20 @@ def recovery_config(case: Case, recovery: Recovery) -> TrainingConfig:
         local = replace(local, epochs=recovery.epochs)
     seed = derive(case.config.seed, "recovery", case.config.rounds)
     return replace(case.config, rounds=recovery.rounds, local=local, seed=seed)
+
+
+def check_lasting(lasting: float, before: float, after: float) -> dict[str, str]:
+    """Return what to say of the damage left, in nats of the retained validation loss.
+
+    Raises LastingDamageError where it is more than `lasting`.
+    """
+    if not after <= before + lasting:  # nor where it is NaN
+        raise LastingDamageError(
+            f"after recovery the retained loss is {after:.3g}, before the step it was "
+            f"{before:.3g}: allow a smaller rise of the step, more recovery or more lasting "
+            "damage, or use retrain"
+        )
+    return {"recovery.damage": f"{after - before:.6g}"}
 
 
 def pin_of(case: Case, method: str) -> str:
@@ -102,14 +125,16 @@ def step_and_recover(
 
     A run that resumes neither asks the targets again nor pays for the step twice. The notes
     say where those who stay computed and in which precision they trained.
-    Raises RefusedError for a validation stop without validation, CheckpointError for a
-    foreign `resume`, and what `step` and `train` raise.
+    Raises RefusedError for a recovery that needs validation rows where there are none,
+    LastingDamageError, CheckpointError for a foreign `resume`, and what `step` and `train`
+    raise.
     """
     hooks = hooks or Hooks()
-    if recovery.within is not None and case.validation is None:
+    needed = [name for name in ("within", "lasting") if getattr(recovery, name) is not None]
+    if needed and case.validation is None:
         raise RefusedError(
-            "recovery is to stop by retained validation rows and there are none: give some, "
-            "or leave `within` out"
+            "recovery is to be judged by retained validation rows and there are none: give "
+            f"some, or leave `{needed[0]}` out"
         )
     pin = pin_of(case, method)
     here = facts_of(case.retained.engine, case.config.local)
@@ -171,6 +196,10 @@ class _Recovering:
         if self.recovery.within is not None:
             notes["recovery.reached"] = "yes" if self.progress.reached else "no"
         work = self.progress.work + trained.work
+        if self.recovery.lasting is not None and case.validation is not None:
+            before, after = case.validation(case.weights), case.validation(trained.weights)
+            notes |= check_lasting(self.recovery.lasting, before.loss, after.loss)
+            work = work + before.work + after.work
         return Unlearned(trained.weights, work, "empirical-approximate", notes)
 
     def _after(self, state: ServerState, record: RoundRecord) -> bool:

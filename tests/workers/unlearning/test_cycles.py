@@ -17,10 +17,12 @@ from tests.workers.unlearning.small import (
     killed_after,
 )
 from workers.errors import RefusedError
-from workers.fedavg.base import ClientUpdate
+from workers.fedavg.base import ClientUpdate, Work
 from workers.fedavg.evaluate import evaluate
 from workers.fedavg.flops import forward_flops
 from workers.unlearning.base import Case, Hooks, Side, TargetError, Tick
+from workers.unlearning.judges import Judged
+from workers.unlearning.recovery import LastingDamageError
 from workers.unlearning.registry import make
 
 GUARD: dict[str, Any] = {"rise": 50.0, "shrink": 0.5, "trials": 30, "forget": 4.0}
@@ -128,6 +130,64 @@ def test_progress_counts_all_cycles() -> None:
         ("step", 1, 2), ("recovery", 1, 4), ("recovery", 2, 4),
         ("step", 2, 2), ("recovery", 3, 4), ("recovery", 4, 4),
     ]  # fmt: skip
+
+
+def test_damage_that_lasts_is_refused_and_what_is_brought_back_is_not() -> None:
+    settings = {**SETTINGS, "cycles": 2}
+    free = make("puf-special", settings).run(case())
+    asked = {**settings, "recovery": {**SETTINGS["recovery"], "lasting": 100.0}}
+    found = make("puf-special", asked).run(case())
+    assert equal(found.weights, free.weights)
+    # The loss before the first step is known already: the ceiling is reckoned from it.
+    judged = 2 * len(VALIDATION) * forward_flops(NETWORK)
+    assert found.work.flops == free.work.flops + judged
+    none = {"guard": None, "unlearning_rate": 20.0, "recovery": {"rounds": 0, "lasting": 0.25}}
+    with pytest.raises(LastingDamageError, match="use retrain"):
+        make("puf-special", none).run(case())
+
+
+@pytest.mark.parametrize(
+    ("after", "refused"), [((1.4, 1.5), False), ((1.3, 1.6), True), ((1.6, 1.0), True), ((float("nan"), 1.0), True)]
+)  # fmt: skip
+def test_damage_is_measured_from_the_model_before_the_first_step(
+    after: tuple[float, ...], refused: bool
+) -> None:
+    losses = iter((1.0, *after))
+    given = replace(case(), validation=lambda _: Judged(next(losses), Work()))
+    recovery = {"rounds": 1, "epochs": 1.0, "lasting": 0.5}
+    method = make("puf-special", {"guard": None, "cycles": 2, "recovery": recovery})
+    if not refused:
+        assert method.run(given).notes["recovery.damage"] == "0.4 | 0.5"
+        return
+    with pytest.raises(LastingDamageError):
+        method.run(given)
+
+
+def test_what_may_last_needs_rows_to_judge_by() -> None:
+    bare = replace(case(), validation=None)
+    settings = {"guard": None, "recovery": {"rounds": 1, "lasting": 0.5}}
+    for method_id in ("puf-special", "natural"):
+        wanted = settings if method_id != "natural" else {"recovery": settings["recovery"]}
+        with pytest.raises(RefusedError, match="leave `lasting` out"):
+            make(method_id, wanted).run(bare)
+
+
+@pytest.mark.parametrize("lasting", [-0.1, float("nan"), float("inf"), "1", True])
+def test_odd_damages_are_refused(lasting: Any) -> None:
+    with pytest.raises(RefusedError, match=r"lasting|another type"):
+        make("natural", {"recovery": {"lasting": lasting}})
+
+
+def test_other_recoveries_are_judged_as_well() -> None:
+    losses = iter((1.0, 1.1))
+    given = replace(case(), validation=lambda _: Judged(next(losses), Work()))
+    with pytest.raises(LastingDamageError, match=r"is 1\.1, before"):
+        make("natural", {"recovery": {"rounds": 1, "lasting": 0.05}}).run(given)
+    free = make("natural", {"recovery": {"rounds": 1}}).run(case())
+    found = make("natural", {"recovery": {"rounds": 1, "lasting": 100.0}}).run(case())
+    assert equal(found.weights, free.weights)
+    judged = 2 * len(VALIDATION) * forward_flops(NETWORK)
+    assert found.work.flops == free.work.flops + judged
 
 
 @pytest.mark.parametrize("cycles", [0, -1, 65, 1.5, True])
