@@ -39,7 +39,7 @@ def run_demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
     command = [*LETHE, "demo", "--out", str(out), *arguments]
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=200, check=False
+        command, env=environment, capture_output=True, text=True, timeout=280, check=False
     )
 
 
