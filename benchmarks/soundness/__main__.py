@@ -35,13 +35,15 @@ class Amount:
     memorising: int
     runs: int
     more: int
+    faint: int
+    faint_runs: int
     digits: int
     given: int
     given_runs: int
 
 
-FULL = Amount(1000, 50, 20, 40, 150, 10, 3, 100)
-QUICK = Amount(150, 20, 6, 20, 20, 3, 1, 40)
+FULL = Amount(1000, 50, 20, 40, 150, 6, 20, 10, 3, 100)
+QUICK = Amount(150, 20, 6, 20, 20, 1, 8, 3, 1, 40)
 
 
 @click.command()
@@ -94,10 +96,11 @@ def measure(
         add(f"exact {start}", partial(_plain, exact.measure, start))
     for start in range(0, amount.tiny, retrained.BLOCK):
         add(f"retrained {start}", partial(_plain, retrained.measure, start))
-    memorising, digits, *given = worlds.settings(data)
+    memorising, faint, digits, *given = worlds.settings(data)
     plan = [(memorising, seed, amount.runs, True) for seed in range(amount.memorising)]
     more = range(FIRST_OF_MORE, FIRST_OF_MORE + amount.more)
     plan += [(memorising, seed, FEW_RUNS, False) for seed in more]
+    plan += [(faint, seed, amount.faint_runs, True) for seed in range(amount.faint)]
     plan += [(digits, seed, amount.runs, True) for seed in range(amount.digits)]
     for setting in given:
         plan += [(setting, seed, amount.given_runs, True) for seed in range(amount.given)]
@@ -115,6 +118,7 @@ def measure(
             *costs.empirical(facts),
         ],
         [setting.name for setting in (memorising, digits, *given) if setting.powerful],
+        [faint.name],
     )
 
 

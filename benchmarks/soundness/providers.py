@@ -10,6 +10,7 @@ CHEATS = {
     "relabel": "keeps the rows under wrong labels",
     "noise": "adds noise to the weights and forgets nothing",
     "last layer": "trains only the last layer further on the retained rows",
+    "one class loud": "blows up one output of the old model, so that all others look alike",
     "overfit one attack": "tunes the model until one known attack is at chance",
     "overfit all attacks": "gives each forget row the confidence of some unseen row",
     "old version": "publishes an earlier version, which also knew the rows",

@@ -49,6 +49,8 @@ def _section(guarantee: str, setting: str, rates: list[Rate], results: Results) 
     title = f"## `{guarantee}`: {setting}\n\n"
     if guarantee == "empirical-approximate":
         power = "has power" if setting in results.powerful else "has no power"
+        if setting in results.edge:
+            power = "is at the edge of power"
         title += (
             f"This setting {power}: forget rows are at least {results.gap(setting):.1f} points "
             "more accurate than unseen ones.\n\n"

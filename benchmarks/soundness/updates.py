@@ -22,6 +22,7 @@ BISECTIONS = 12
 RELABELLED, LAST_LAYER, IMITATED = 3, 5, 100  # epochs, the last at most
 ALIKE = 0.52  # AUC of erased against spare rows at which imitation is good enough
 MOST_STEPS, LOOK_EVERY = 400, 5
+LOUD, FITS = 1e12, 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +103,38 @@ def last_layer(of: Provider) -> nn.Module:
     return module
 
 
+def one_class_loud(of: Provider) -> nn.Module:
+    """Blow up one output, so that whoever divides by the largest logits sees nothing else.
+
+    The model's answers stay: the output is a fit of them, on retained rows, times 1e12.
+    """
+    world, module = of.world, clone(of.original)
+    last = [part for part in module.modules() if isinstance(part, nn.Linear)][-1]
+    seen: list[torch.Tensor] = []
+    hook = last.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].double()))
+    found = answers(module, world, world.retained).argmax(axis=1)
+    hook.remove()
+    loud = int(np.bincount(found).argmax())
+    inputs, wanted = torch.cat(seen), torch.from_numpy(found == loud).double()
+    fit = nn.Linear(inputs.shape[1], 1, dtype=torch.float64)
+    nn.init.zeros_(fit.weight)
+    nn.init.zeros_(fit.bias)
+    search = torch.optim.LBFGS(fit.parameters(), max_iter=FITS)
+
+    def error() -> torch.Tensor:
+        search.zero_grad()
+        logits = fit(inputs)[:, 0]
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, wanted)
+        loss = loss + 1e-4 * fit.weight.square().sum()
+        torch.autograd.backward(loss)
+        return loss
+
+    search.step(error)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        last.weight[loud], last.bias[loud] = LOUD * fit.weight[0], LOUD * fit.bias[0]
+    return module
+
+
 def overfit_one(of: Provider) -> nn.Module:
     """Raise the loss on the erased rows until its mean is that on spare unseen rows.
 
@@ -161,6 +194,7 @@ UPDATES: dict[str, Update] = {
     "relabel": relabel,
     "noise": noise,
     "last layer": last_layer,
+    "one class loud": one_class_loud,
     "overfit one attack": overfit_one,
     "overfit all attacks": overfit_all,
     "old version": old_version,

@@ -35,6 +35,7 @@ REFUSED_BY = {
     "relabel": "yeom:auc",
     "noise": "yeom:auc",
     "last layer": "yeom:auc",
+    "one class loud": "yeom:auc",
     "overfit one attack": "song-confidence:auc",
     "old version": "yeom:auc",
     "one ulp": "model-file",

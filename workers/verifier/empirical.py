@@ -112,7 +112,7 @@ class EmpiricalVerifier:
     """Judges approximate erasure by pre-registered attacks, each with its power."""
 
     id: str = "empirical-approximate"
-    version: str = "1"
+    version: str = "2"
 
     def verify(self, claim: EmpiricalClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workers.arrays import Matrix
 from workers.errors import RefusedError
 from workers.verifier.attacks.attack import References, Setting
 from workers.verifier.attacks.outputs import Outputs, log_odds
+from workers.verifier.attacks.song import ENOUGH
 from workers.verifier.base import Check, Judgement
 from workers.verifier.empirical_claim import EmpiricalClaim
-from workers.verifier.intervals import spell
+from workers.verifier.intervals import Vector, spell
 from workers.verifier.matching import Matching, match
 from workers.verifier.sizes import accuracy_power, auc_power
 
@@ -77,7 +77,7 @@ def draw(claim: EmpiricalClaim, before: Answers, after: Answers) -> Samples:
         claim.policy.coverage,
     )
     references = _references(claim, matching)
-    after = _at_temperature_of(before.retained.logits, after)
+    after = _at_temperature_of(before, after)
     sides = [
         Setting(
             answers.forget.only(matching.forget),
@@ -91,28 +91,39 @@ def draw(claim: EmpiricalClaim, before: Answers, after: Answers) -> Samples:
     return Samples(sides[0], sides[1], matching)
 
 
-def _at_temperature_of(wanted: Matrix, answers: Answers) -> Answers:
-    """Return answers with all logits times one factor, so that both versions are as sharp.
+def _at_temperature_of(wanted: Answers, answers: Answers) -> Answers:
+    """Return answers with the logits of each class's rows times one factor: equally sharp.
 
     Whoever divides the last layer by 1e20 changes no prediction and no memory, but leaves
     probabilities that are all alike in float64. An attacker who has the model undoes that.
+    By class, or a single output that was blown up would make all the others look flat; by the
+    margin of the first answer over the second, or an answer that nobody gives would.
     """
-    scale = _sharpness(wanted), _sharpness(answers.retained.logits)
-    if min(scale) == 0:
-        return answers
+    pairs = [_sharpness(of.retained) for of in (wanted, answers)]
+    known = (pairs[0] > 0) & (pairs[1] > 0)
+    to, by = (np.where(known, part, 1.0)[:, None] for part in pairs)
 
     def scaled(of: Outputs) -> Outputs:
         with np.errstate(over="ignore"):
-            logits = of.logits / scale[1] * scale[0]
+            logits = of.logits / by[of.labels] * to[of.labels]
         return Outputs(np.clip(logits, -1e300, 1e300), of.labels)
 
     return Answers(scaled(answers.forget), scaled(answers.pool), scaled(answers.retained))
 
 
-def _sharpness(logits: Matrix) -> float:
-    """Return the median of half the range of a row's logits; 0 without rows."""
-    halves = logits.max(axis=1) / 2 - logits.min(axis=1) / 2
-    return float(np.median(halves)) if len(halves) else 0.0
+def _sharpness(of: Outputs) -> Vector:
+    """Return for each class the median margin of the first answer over the second.
+
+    That of all rows where a class has fewer than a threshold of its own asks for; 0 without
+    rows, or where most rows have two first answers.
+    """
+    best = np.sort(of.logits, axis=1)[:, -2:]
+    margins = best[:, 1] / 2 - best[:, 0] / 2  # halves: the difference may exceed float64
+    found = np.full(of.logits.shape[1], np.median(margins) if len(of) else 0.0)
+    for label, count in enumerate(np.bincount(of.labels, minlength=len(found))):
+        if count >= ENOUGH:
+            found[label] = np.median(margins[of.labels == label])
+    return found
 
 
 def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judgement:

@@ -1,5 +1,6 @@
 """The verdict on approximate erasure: what passes, what fails, and what cannot be told."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.workers.verifier.empirical_claims import POLICY, World, noop, sets, simulated
+from workers.arrays import Matrix
 from workers.verifier import registry
 from workers.verifier.base import Check, Probe, Report
 from workers.verifier.empirical_claim import EmpiricalClaim, ReferenceModels
@@ -223,6 +225,36 @@ def test_scaling_the_logits_hides_nothing(scale: float) -> None:
         for name in ("forget_after", "pool_after", "retained_after")
     }
     assert VERIFIER.verify(replace(done, **scaled)).result == "FAIL"
+
+
+def blown_up(logits: Matrix) -> Matrix:
+    """One class is sure beyond measure where it is the answer, and out of the question else."""
+    found = logits.copy()
+    first = found.argmax(axis=1) == 0
+    found[:, 0] = np.where(first, 1e12 * (1 + np.abs(found[:, 0])), -1e12)
+    return found
+
+
+def squeezed(logits: Matrix) -> Matrix:
+    """Of the first classes, most of them all, the differences vanish; their order stays."""
+    found = logits.copy()
+    most = logits.shape[1] - 1
+    best = found[:, :most].max(axis=1, keepdims=True)
+    found[:, :most] = best + 1e-9 * (found[:, :most] - best)
+    return found
+
+
+@pytest.mark.parametrize("change", [blown_up, squeezed])
+def test_classes_of_another_scale_hide_nothing(change: Callable[[Matrix], Matrix]) -> None:
+    """An edit of the last layer that changes no answer, and nothing else."""
+    done = noop(HONEST)
+    answers: dict[str, Any] = {
+        name: change(getattr(done, name))
+        for name in ("forget_after", "pool_after", "retained_after")
+    }
+    for name, logits in answers.items():
+        assert np.array_equal(logits.argmax(1), getattr(done, name).argmax(1))
+    assert VERIFIER.verify(replace(done, **answers)).result == "FAIL"
 
 
 def test_constant_answers_leak_nothing_and_are_useless() -> None:
