@@ -6,9 +6,10 @@ from math import isnan
 
 from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
 from benchmarks.unlearning.markdown import table
-from benchmarks.unlearning.summary import Seeds
+from benchmarks.unlearning.summary import Interval, Seeds, gap, interval
 
-Verdict = tuple[str, bool] | None  # what was measured, whether it bears the claim out
+# What was measured, and whether it bears the claim out; None where seeds do not tell.
+Verdict = tuple[str, bool | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ def _gap(seeds: Seeds, label: str, name: str = "forget") -> float:
 
 
 def _closer(label: str, others: tuple[str, ...]) -> Callable[[Seeds], Verdict]:
-    """Check that a method's mean forget gap is smaller than each of the others'."""
+    """Check that a method's forget gap is smaller than each of the others', seed by seed."""
 
     def check(seeds: Seeds) -> Verdict:
         mine = _gap(seeds, label)
@@ -34,9 +35,25 @@ def _closer(label: str, others: tuple[str, ...]) -> Callable[[Seeds], Verdict]:
         if isnan(mine) or not measured:
             return None
         said = ", ".join(f"{other} {value:.1f}" for other, value in measured.items())
-        return f"{label} {mine:.1f}; {said}", all(mine < value for value in measured.values())
+        apart = [_difference(seeds, label, other) for other in measured]
+        if any(part.mean - part.half > 0 for part in apart):
+            return f"{label} {mine:.1f}; {said}", False
+        told = all(part.mean + part.half < 0 for part in apart)
+        return f"{label} {mine:.1f}; {said}", True if told else None
 
     return check
+
+
+def _difference(seeds: Seeds, one: str, other: str) -> Interval:
+    """Return one's forget gap minus the other's over the seeds that have both."""
+    found = []
+    for seed in seeds.seeds:
+        first, second, truth = (seeds.at(seed, label) for label in (one, other, RETRAIN))
+        if first is None or second is None or truth is None:
+            continue
+        if first.values and second.values:
+            found.append(gap(first, truth, "forget") - gap(second, truth, "forget"))
+    return interval(found)
 
 
 def _cheaper(label: str, at_least: float) -> Callable[[Seeds], Verdict]:
@@ -114,6 +131,9 @@ CLAIMS = (
 )
 
 
+VERDICTS = {True: "reproduced", False: "**not reproduced**", None: "not told apart"}
+
+
 def render(settings: list[tuple[str, Seeds]]) -> str:
     """Return each claim with what each setting says to it."""
     body = []
@@ -122,6 +142,6 @@ def render(settings: list[tuple[str, Seeds]]) -> str:
             found = claim.check(seeds)
             if found is not None:
                 measured, borne = found
-                verdict = "reproduced" if borne else "**not reproduced**"
+                verdict = VERDICTS[borne]
                 body.append((claim.paper, claim.says, name, measured, verdict))
     return table(("paper", "claim", "setting", "measured", ""), body)

@@ -2,9 +2,11 @@
 
 PUF's appendix B and Table VIII; its F is a forward pass, so its operations are about a third
 of those counted. HF-KCU has no such table: its section B.1 counts two gradients for each of k
-products, and one for the right side. Methods without a formula have none here.
+products, and one for the right side. Each of several cycles is counted. Methods without a
+formula have none here.
 """
 
+from dataclasses import replace
 from math import prod
 
 from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN, Contender
@@ -59,7 +61,9 @@ def formula(contender: Contender, task: Task) -> Cost | None:
     if step is None:
         return None
     recovery = method.recovery  # type: ignore[attr-defined]
-    return step + setting.rounds(setting.remaining * recovery.rounds, recovery.epochs)
+    cycles = getattr(method, "cycles", 1)
+    rounds = setting.rounds(setting.remaining * recovery.rounds * cycles, recovery.epochs)
+    return Cost(cycles * step.communication, cycles * step.computation, step.storage) + rounds
 
 
 def _step(setting: Setting, method: UnlearningMethod, rounds: int) -> Cost | None:
@@ -67,12 +71,15 @@ def _step(setting: Setting, method: UnlearningMethod, rounds: int) -> Cost | Non
         case Natural() | NoT():
             return accounting.no_t(setting)
         case Puf():
-            special = method.mode == "special"
-            return (accounting.puf_special if special else accounting.puf_regular)(setting)
+            left = accounting.puf_special(replace(setting, epochs=method.epochs))
+            if method.mode == "special":
+                return left
+            return left + setting.rounds(setting.remaining)
         case HfKcu():
             panel = method.curvature_clients or setting.remaining
             products = setting.rounds(panel * method.iterations, 2 * method.curvature_rows)
-            return setting.rounds(setting.remaining, 1.0) + products
+            asked = setting.unlearning + (setting.remaining if method.drift == "ask" else 0)
+            return setting.rounds(asked, 1.0) + products
         case FedEraser():
             kept = len(range(0, rounds, method.interval))
             return accounting.fed_eraser(setting, kept, method.ratio * setting.epochs)

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
 from benchmarks.unlearning.markdown import NONE, plain, points, seconds, table, times
-from benchmarks.unlearning.puf_tables import name_of
+from benchmarks.unlearning.puf_tables import counted, name_of
 from benchmarks.unlearning.summary import Seeds
 
 TABLE1 = (
@@ -74,7 +74,7 @@ def table1(seeds: Seeds) -> str:
         own = label == ORIGINAL
         body.append(
             (
-                "FedAvg (trained)" if own else name_of(label),
+                "FedAvg (trained)" if own else counted(seeds, label),
                 points(seeds.mean(label, "test")),
                 NONE if label in (ORIGINAL, RETRAIN) else _faith(seeds, label),
                 points(seeds.mean(label, "song")),
@@ -119,7 +119,7 @@ def table3(seeds: Seeds) -> str:
         body.append(
             (
                 {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}.get(
-                    label, name_of(label)
+                    label, counted(seeds, label)
                 ),
                 points(seeds.mean(label, "test")),
                 points(success),
@@ -141,7 +141,7 @@ def table4(seeds: Seeds) -> str:
             continue
         body.append(
             (
-                TABLE4[label],
+                counted(seeds, label, TABLE4[label]),
                 points(seeds.mean(label, "test")),
                 plain(seeds.mean(label, "distance")),
                 points(seeds.mean(label, "song")),

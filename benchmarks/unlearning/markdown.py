@@ -44,12 +44,16 @@ def amount(value: Interval) -> str:
 
 
 def times(value: Interval) -> str:
-    """Return how many times less."""
+    """Return how many times less, with its interval."""
     if isnan(value.mean):
         return NONE
-    return f"{value.mean:.1f}×" if isfinite(value.mean) else "∞"
+    half = "" if isnan(value.half) else f" ± {value.half:.1f}"
+    return f"{value.mean:.1f}{half}×" if isfinite(value.mean) else "∞"
 
 
 def seconds(value: Interval) -> str:
-    """Return seconds."""
-    return NONE if isnan(value.mean) else f"{value.mean:.1f}"
+    """Return seconds, with their interval."""
+    if isnan(value.mean):
+        return NONE
+    half = "" if isnan(value.half) else f" ± {value.half:.1f}"
+    return f"{value.mean:.1f}{half}"

@@ -65,7 +65,7 @@ def segmentation_table(seeds: Seeds) -> str:
         loss = f"{plain(seeds.mean(label, 'forget_loss'))}"
         body.append(
             (
-                name_of(label),
+                counted(seeds, label),
                 points(seeds.mean(label, "test")),
                 with_gap(seeds.mean(label, "forget"), seeds.gap(label, "forget")),
                 f"{loss} ({plain(seeds.gap(label, 'forget_loss'))})",
@@ -80,7 +80,7 @@ def every_method(seeds: Seeds) -> str:
     """Return what the papers' tables leave out, for everybody: functional gaps, both costs."""
     head = (
         "method", "test Δ", "forget Δ", "retained", "Song Δ", "Yeom Δ", "KL, nats", "agreement",
-        "FLOPs (×)", "by formula (×)", "bytes by formula (×)", "seconds",
+        "FLOPs (×)", "by formula (×)", "bytes (×)", "by formula (×)", "seconds",
     )  # fmt: skip
     body = []
     for label in ordered(seeds.labels):
@@ -97,6 +97,7 @@ def every_method(seeds: Seeds) -> str:
                 points(seeds.mean(label, "agreement")),
                 _cost(seeds, label, "flops"),
                 times(seeds.ratio(label, "formula_flops")),
+                _cost(seeds, label, "bytes"),
                 times(seeds.ratio(label, "formula_bytes")),
                 seconds(seeds.cost(label, "seconds")),
             )
@@ -115,9 +116,9 @@ def name_of(label: str) -> str:
     return NAMES.get(label, f"`{label}`")
 
 
-def counted(seeds: Seeds, label: str) -> str:
+def counted(seeds: Seeds, label: str, named: str = "") -> str:
     """Return the name, and in how many seeds it was measured where that is not all."""
-    name, whole = name_of(label), len(seeds.seeds)
+    name, whole = named or name_of(label), len(seeds.seeds)
     measured = len(seeds.over(label, lambda one, _: one.values["test"]))
     if measured == whole:
         return name

@@ -250,8 +250,21 @@ def test_formulas_are_table_viii_by_hand() -> None:
     special = formula(contender("puf-special", recovery={"rounds": 3, "epochs": 1.0}), dealt)
     assert special is not None
     each = forward_flops(dealt.network) * rows
-    assert special.communication == 2 * size * 4 * (1 + 3 * 3)
-    assert special.computation == pytest.approx(each * (2 * 1 + 3 * 3 * 1))
+    # Four cycles: one client, one epoch; then three clients, three rounds of one epoch.
+    assert special.communication == 4 * 2 * size * 4 * (1 + 3 * 3)
+    assert special.computation == pytest.approx(4 * each * (1 * 1 + 3 * 3 * 1))
+    assert special.storage == 4 * size
+    regular = formula(contender("puf-regular", recovery={"rounds": 3, "epochs": 1.0}), dealt)
+    assert regular is not None
+    assert regular.communication == 2 * size * 4 * (4 + 3 * 3)
+    assert regular.computation == pytest.approx(each * (1 * 1 + 3 * 2 + 3 * 3 * 1))
+    settings = {"curvature_rows": 0.5, "iterations": 5, "cycles": 2, "recovery": {"rounds": 0}}
+    kcu = contender("hf-kcu", **settings)
+    asking = contender("hf-kcu", **settings, drift="ask")
+    for which, gradients in ((kcu, 1), (asking, 4)):
+        found = formula(which, dealt)
+        assert found is not None
+        assert found.computation == pytest.approx(2 * each * (gradients + 3 * 5 * 2 * 0.5))
     whole = formula(Contender(RETRAIN, RETRAIN), dealt)
     assert whole is not None
     assert whole.computation == pytest.approx(each * 2 * 3 * 5)

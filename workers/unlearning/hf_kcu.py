@@ -91,7 +91,8 @@ class HfKcu(Settings):
         1 by default: the whole of Δ. Off an optimum only the direction of the influence
         step can be relied on: where a network has memorised the rows that go, their gradient
         nearly vanishes, and Δ with it. A guarded search begins at a quarter of the weights'
-        length then, and the retained loss says how much of it is safe.
+        length then, at β of it where scaling caps the step, and the retained loss says how
+        much of it is safe.
         """
         if self.step is not None:
             return self.step
@@ -99,7 +100,9 @@ class HfKcu(Settings):
         length = float(found.delta.norm())
         if self.guard is None or found.form != "influence" or near or length == 0:
             return 1.0
-        return max(1.0, SEARCH_FROM * float(to_vector(case.weights).double().norm()) / length)
+        size = float(to_vector(case.weights).double().norm())
+        share = SEARCH_FROM if self.scaling is None else min(SEARCH_FROM, self.scaling)
+        return max(1.0, share * size / length)
 
     def _step(self, case: Case, ceiling: Ceiling | None) -> Step:
         found = self.direction(case)

@@ -24,6 +24,7 @@ from tests.workers.unlearning.hf_kcu_small import (
     vector_of,
     without,
 )
+from tests.workers.unlearning.small import case as small_case
 from workers.errors import RefusedError
 from workers.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.networks.registry import network
@@ -205,6 +206,27 @@ def test_scaling_is_off_and_caps_when_it_is_set() -> None:
     # As printed the cap is a client's, and w makes what is left smaller still.
     printed = PRINTED.direction(case)
     assert float(printed.delta.norm()) == pytest.approx(0.01 * size * 60 / 250, rel=1e-6)
+
+
+@pytest.mark.parametrize("scaling", [None, 0.01, 0.001])
+def test_a_guarded_search_begins_within_what_scaling_allows(scaling: float | None) -> None:
+    case = small_case()
+    method = HfKcu(
+        form="influence",
+        drift="skip",
+        scaling=scaling,
+        guard=StepGuard(rise=50.0),
+        recovery=Recovery(rounds=0),
+    )
+    found = method.run(case)
+    before, after = (
+        np.asarray(to_vector(w), np.float64) for w in (case.weights, found.weights)
+    )
+    moved = float(np.linalg.norm(after - before) / np.linalg.norm(before))
+    if scaling is None:
+        assert moved > 0.2
+    else:
+        assert moved == pytest.approx(scaling, rel=1e-3)
 
 
 def test_some_clients_may_lend_the_matrix() -> None:
