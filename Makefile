@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check attacks-check lock clean
+.PHONY: demo federated demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check attacks-check lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
+
+# What `lethe demo` needs for networks: torch.
+federated: $(STAMPS)/federated
 
 demo-federated: $(STAMPS)/federated
 	$(BIN)/lethe demo-federated $(ARGS)
@@ -26,7 +29,7 @@ fmt: $(STAMPS)/dev
 	$(BIN)/ruff format .
 
 # Renews docs/benchmarks from DATA (an .npz or a directory of them; scikit-learn's digits
-# without). Colour images need torch: `make .stamps/torch` once.
+# without). Colour images need torch: `make federated` once.
 benchmarks-ridge: $(STAMPS)/benchmarks
 	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 

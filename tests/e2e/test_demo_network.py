@@ -59,4 +59,6 @@ def test_a_network_forgets_a_client_and_five_records(tmp_path: Path) -> None:
         if line.startswith(("Published model:", "Retrained without them:"))
     )
     assert published == again
+    assert "events of the log: received → " in done.stdout
     assert "verified → escalated → executed" in done.stdout
+    assert "escalated: a method's result could not be shown" in done.stdout

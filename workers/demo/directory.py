@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from workers.demo.service import DemoError
+from workers.demo.serving import serving_pid
 
 MARKER = ".lethe-demo"
 CONTENT = (
@@ -23,7 +24,8 @@ def check_directory(out: Path, data: Path | None) -> None:
     """Check that `out` may be cleared; changes nothing.
 
     Raises:
-        DemoError: It holds what the demonstration did not make, or the data file itself.
+        DemoError: It holds what the demonstration did not make, or the data file itself, or
+            a service that still runs there.
     """
     if not out.exists():
         return
@@ -32,6 +34,12 @@ def check_directory(out: Path, data: Path | None) -> None:
         raise DemoError(f"{out} holds files that are not a demonstration's: choose another")
     if data is not None and data.resolve().is_relative_to(out.resolve()):
         raise DemoError("the data file lies in the output directory: choose another")
+    pid = serving_pid(out / "data")
+    if pid is not None:
+        raise DemoError(
+            f"{out} belongs to the service that still runs as process {pid}: stop it "
+            f"(kill {pid}), or give another directory with --out"
+        )
 
 
 def make_directory(out: Path, data: Path | None) -> None:

@@ -28,10 +28,11 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
+from workers.demo.left import say_where
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
 from workers.demo.progress import Waiting
-from workers.demo.service import DemoError, LocalService
+from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import Outcome, print_table, verify_all
 from workers.network_registration import (
     NetworkOptions,
@@ -69,21 +70,16 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
     local.run_cli("migrate")
     local.run_cli("log", "init")
     token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
-    base_url = local.start()
-    finished = False
-    try:
+    with stopped_on_failure(local):
+        base_url = local.start()
         outcomes = _serve(out, base_url, token, prepared, wishes)
-        finished = True
-    finally:
-        if not (finished and keep_serving):
+        if not keep_serving:
             local.stop()
-    click.echo("Verifying each certificate offline, in a process of its own …")
-    verify_all(out, outcomes)
-    print_table(outcomes)
-    _compare(out, images, prepared, outcomes)
-    click.echo(f"\nLook at one:  lethe certificate show {_first(out)}")
-    if keep_serving:
-        click.echo(f"Still serving {base_url}; stop it with: kill {local.pid}")
+        click.echo("Verifying each certificate offline, in a process of its own …")
+        verify_all(out, outcomes)
+        print_table(outcomes)
+        _compare(out, images, prepared, outcomes)
+    say_where(out, base_url, local.pid if keep_serving else None)
     if any(outcome.verdict != "PASS" for outcome in outcomes):
         raise DemoError("a certificate did not verify: see the table")
 
@@ -176,13 +172,18 @@ def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
     bundle, evidence = requester.certificate(receipt.id), requester.evidence(receipt.id)
     (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
     (out / "evidence" / f"{receipt.id}.json").write_bytes(evidence)
-    click.echo(f"  {wish.label}: {_climb(status)}, {seconds:.1f} s")
+    click.echo(f"  {wish.label}: certified after {seconds:.1f} s")
+    click.echo(f"    {_climb(status)}")
     return Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
 
 
 def _climb(status: RequestStatus) -> str:
-    """Return what became of a request, as the log has it."""
-    return " → ".join(event.event.removeprefix("request.") for event in status.history)
+    """Return what became of a request: the log's events, which are finer than its states."""
+    events = [event.event.removeprefix("request.") for event in status.history]
+    said = f"events of the log: {' → '.join(events)}"
+    if "escalated" in events:
+        said += "\n    escalated: a method's result could not be shown, another method follows"
+    return said
 
 
 def _compare(
@@ -207,7 +208,3 @@ def _compare(
     click.echo(f"Retrained without them:  sha256 {again}")
     if again != sha256(model).hexdigest():
         raise DemoError("the published model is not what retraining gives")
-
-
-def _first(out: Path) -> Path:
-    return next(iter(sorted((out / "certificates").iterdir())))

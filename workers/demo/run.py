@@ -1,9 +1,7 @@
 """The demonstration from start to end, as a newcomer sees it."""
 
 import json
-import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,10 +24,11 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
+from workers.demo.left import say_where
 from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests
-from workers.demo.service import DemoError, LocalService
+from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import Outcome, print_table, verify_all
 from workers.extractors.base import Extractor
 from workers.extractors.identity import Identity
@@ -71,28 +70,25 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
     local.run_cli("migrate")
     local.run_cli("log", "init")
     token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
-    running = Running(local, local.start(), token, wishes, masked)
-    finished = False
-    try:
+    with stopped_on_failure(local):
+        running = Running(local, local.start(), token, wishes, masked)
         outcomes = _serve(out, running, prepared)
-        finished = True
-    finally:
-        if not (finished and keep_serving):
+        if not keep_serving:
             local.stop()
-    click.echo("Verifying each certificate offline, in a process of its own …")
-    verify_all(out, outcomes)
-    print_table(outcomes)
-    _compare(out, prepared, outcomes)
-    if keep_serving:
-        service = {
-            "base_url": running.base_url,
-            "operator_token": token,
-            "model": MODEL,
-            "erasable_records": untouched,
-            "pid": local.pid,
-        }
-        write_private(out / SERVICE, json.dumps(service, indent=2) + "\n")
-    _say_where(out, running if keep_serving else None)
+        click.echo("Verifying each certificate offline, in a process of its own …")
+        verify_all(out, outcomes)
+        print_table(outcomes)
+        _compare(out, prepared, outcomes)
+        if keep_serving:
+            service = {
+                "base_url": running.base_url,
+                "operator_token": token,
+                "model": MODEL,
+                "erasable_records": untouched,
+                "pid": local.pid,
+            }
+            write_private(out / SERVICE, json.dumps(service, indent=2) + "\n")
+    say_where(out, running.base_url, local.pid if keep_serving else None)
     if any(outcome.verdict != "PASS" for outcome in outcomes):
         raise DemoError("a certificate did not verify: see the table")
 
@@ -226,20 +222,3 @@ def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:
         click.echo(line)
     if not found.agrees:
         raise DemoError("the unlearned head is not what retraining gives")
-
-
-def _lethe() -> str:
-    # As it can be typed here: `make demo` leaves the command in the virtual environment.
-    command = Path(sys.executable).with_name("lethe")
-    return os.path.relpath(command) if command.exists() else "lethe"
-
-
-def _say_where(out: Path, running: Running | None) -> None:
-    click.echo(f"\n{out}/certificates  certificates      {out}/evidence  their evidence")
-    click.echo(f"{out}/models        before, after     {out}/keys      what verifies them")
-    click.echo(f"{out}/log           the log's mirror, servable over plain HTTP\n")
-    first = next(iter(sorted((out / "certificates").iterdir())))
-    click.echo(f"Look at one:  {_lethe()} certificate show {first}")
-    if running is not None:
-        click.echo(f"Still serving {running.base_url} (process {running.local.pid});")
-        click.echo(f"stop it with: kill {running.local.pid}")

@@ -2,12 +2,19 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+
+import click
 
 from app.errors import LetheError
+from workers.demo.serving import READY
 
 START_SECONDS = 60  # a cold disk takes a while to read the interpreter and its libraries
 
@@ -22,7 +29,7 @@ class LocalService:
     """The API and an embedded worker as one child process, on a free port."""
 
     def __init__(self, data_dir: Path, log_file: Path) -> None:
-        self._ready = data_dir / "ready.json"
+        self._ready = (data_dir / READY).resolve()  # by its command line it is told again
         self._log_file = log_file
         # The demonstration touches only its directory, whatever the shell is set up for.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
@@ -76,11 +83,41 @@ class LocalService:
         assert self._process is not None
         return self._process.pid
 
-    def stop(self) -> None:
-        """Stop the service and its worker."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+    def stop(self) -> bool:
+        """Stop the service and its worker; returns whether it still ran."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        return True
+
+
+@contextmanager
+def stopped_on_failure(service: LocalService) -> Iterator[None]:
+    """Stop the service if the block does not end well: it has a session of its own.
+
+    Raises:
+        SystemExit: SIGTERM or SIGHUP came; with 128 and its number, as shells tell it.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    # What nohup ignores stays ignored.
+    caught = [
+        n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, end) for number in caught}
+    try:
+        yield
+    except BaseException:
+        if service.stop():
+            with suppress(OSError):  # of a terminal that hung up
+                click.echo("stopped the demo's service", err=True)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,10 +1,15 @@
-"""The demonstration's service sees nothing of the settings around it."""
+"""The demonstration's service sees nothing of the settings around it, and ends with it."""
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from workers.demo.service import LocalService
+from workers.demo.service import LocalService, stopped_on_failure
 
 INHERITED = ["LETHE_MASTER_KEY", "LETHE_DATABASE_URL", "LETHE_FAULT", "LETHE_SOMETHING_NEW"]
 
@@ -24,3 +29,52 @@ def test_no_inherited_setting_reaches_it(
     }
     assert "inherited" not in environment.values()
     assert environment["PATH_TO_KEEP"] == "kept"
+
+
+# The service is a process that waits; it says its number and the demonstration goes on.
+DEMONSTRATION = """
+import signal, subprocess, sys
+from pathlib import Path
+from workers.demo.service import LocalService, stopped_on_failure
+service = LocalService(Path(sys.argv[1]), Path(sys.argv[1]) / "log")
+with stopped_on_failure(service):
+    null = subprocess.DEVNULL
+    service._process = subprocess.Popen(["sleep", "300"], stdout=null, stderr=null)
+    print(service.pid, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_demonstration_stops_its_service(number: int, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", DEMONSTRATION, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as demonstration:
+        assert demonstration.stdout is not None
+        service = int(demonstration.stdout.readline())
+        demonstration.send_signal(number)
+        said = demonstration.communicate(timeout=60)[1]
+    try:
+        assert demonstration.returncode == 128 + number
+        assert said == "stopped the demo's service\n"
+        with pytest.raises(ProcessLookupError):
+            os.kill(service, 0)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(service, signal.SIGKILL)
+
+
+def test_what_nohup_ignores_stays_ignored_and_handlers_come_back(tmp_path: Path) -> None:
+    service = LocalService(tmp_path, tmp_path / "log")
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_on_failure(service):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGHUP, before[signal.SIGHUP])
+    assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
