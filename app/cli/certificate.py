@@ -127,18 +127,23 @@ def show(file: Path) -> None:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write it. Default: ID.sigstore.json here.",
+    help="Where to write it. Default: its own id with .sigstore.json, here.",
 )
 def get(request_id: UUID, url: str, out: Path | None) -> None:
-    """Download the certificate of the request ID."""
+    """Download the certificate of the request ID.
+
+    It is named after the id inside it: the request's own opens what belongs to the request,
+    and a certificate is for showing.
+    """
     from app.certificates.bundle import parse_bundle
+    from app.certificates.statement import parse_statement
 
     data = _download(f"{url.rstrip('/')}/v1/requests/{request_id}/certificate")
     try:
-        parse_bundle(data)
+        statement = parse_statement(parse_bundle(data).payload)
     except LetheError as error:
         raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
-    path = out or Path(f"{request_id}.sigstore.json")
+    path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -28,6 +28,7 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
+from workers.demo.kept import keep_certificate
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
 from workers.demo.progress import Waiting
@@ -173,11 +174,9 @@ def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
     seconds = waiting.end()
     if status.state != "certified":
         raise DemoError(f"a request ended {status.state}: see service.log")
-    bundle, evidence = requester.certificate(receipt.id), requester.evidence(receipt.id)
-    (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
-    (out / "evidence" / f"{receipt.id}.json").write_bytes(evidence)
+    kept = keep_certificate(out, requester, receipt.id)
     click.echo(f"  {wish.label}: {_climb(status)}, {seconds:.1f} s")
-    return Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+    return Outcome(wish.label, wish.records, wish.client, kept, seconds)
 
 
 def _climb(status: RequestStatus) -> str:

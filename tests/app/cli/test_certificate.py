@@ -240,9 +240,12 @@ def service() -> Iterator[Service]:
         thread.join()
 
 
+REQUEST_ID = "c0ffee00-0d1e-4a2b-9c3d-4e5f60718293"
+
+
 def get(service: Service, *options: object) -> Result:
     url = f"http://127.0.0.1:{service.server_port}/"
-    return run("get", CERTIFICATE_ID, "--url", url, *options)
+    return run("get", REQUEST_ID, "--url", url, *options)
 
 
 def test_get_writes_the_file_as_it_came(
@@ -254,9 +257,11 @@ def test_get_writes_the_file_as_it_came(
     assert result.exit_code == 0
     name = f"{CERTIFICATE_ID}.sigstore.json"
     assert result.output == f"{name}\n"
+    # The request's id opens the request: whoever is shown the certificate must not get it.
+    assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_bytes() == certified.bundle
     path, accept = service.asked[0]
-    assert path == f"/v1/requests/{CERTIFICATE_ID}/certificate"
+    assert path == f"/v1/requests/{REQUEST_ID}/certificate"
     assert accept.startswith("application/vnd.dev.sigstore.bundle.v0.3+json")
 
 
@@ -266,6 +271,7 @@ REFUSED: dict[str, tuple[int, bytes, str]] = {
     "500 without one": (500, b"oops", "answered 500"),
     "a list": (500, b"[]", "answered 500"),
     "not a certificate": (200, b"{}", "not a certificate"),
+    "a bundle of something else": (200, Office().seal(b"{}"), "not a certificate"),
     "too large": (200, b" " * (MAX_BUNDLE + 1), "too large"),
 }
 
@@ -286,7 +292,7 @@ def test_another_answer_is_an_error_and_writes_nothing(
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "nonsense", "http://[", "ftp://x"])
 def test_a_service_that_cannot_be_reached_is_an_error(url: str) -> None:
-    result = run("get", CERTIFICATE_ID, "--url", url)
+    result = run("get", REQUEST_ID, "--url", url)
     assert isinstance(result.exception, DownloadError)
     assert "cannot be reached" in result.exception.detail
 
