@@ -18,12 +18,12 @@ from app.errors import LetheError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-    from app.certificates.statement import Statement
     from app.certificates.verify import Verdict
     from app.ledger.note import NoteVerifier
 
 LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"
 TIMEOUT_S = 30.0
+FILES = (8, 9)  # the steps of verification that look at other files
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -109,15 +109,21 @@ def verify(
 
 @certificate.command()
 @click.argument("file", type=_File)
-def show(file: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the statement as it was signed.")
+def show(file: Path, as_json: bool) -> None:
     """Print what a certificate file says, without verifying it."""
     from app.certificates.bundle import parse_bundle
     from app.certificates.statement import parse_statement
+    from app.cli.certificate_text import plain, print_statement
 
     bundle = parse_bundle(file.read_bytes())
+    if as_json:
+        parse_statement(bundle.payload)  # or it is no certificate of Lethe's
+        click.echo(bundle.payload)
+        return
     click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
-    _print_statement(parse_statement(bundle.payload))
-    click.echo(f"issuer      {_plain(bundle.keyid)}")
+    print_statement(parse_statement(bundle.payload))
+    click.echo(f"issuer      {plain(bundle.keyid)}")
     click.echo(f"log entry   {bundle.entry.log_index}")
 
 
@@ -127,18 +133,23 @@ def show(file: Path) -> None:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write it. Default: ID.sigstore.json here.",
+    help="Where to write it. Default: its own id with .sigstore.json, here.",
 )
 def get(request_id: UUID, url: str, out: Path | None) -> None:
-    """Download the certificate of the request ID."""
+    """Download the certificate of the request ID.
+
+    It is named after the id inside it: the request's own opens what belongs to the request,
+    and a certificate is for showing.
+    """
     from app.certificates.bundle import parse_bundle
+    from app.certificates.statement import parse_statement
 
     data = _download(f"{url.rstrip('/')}/v1/requests/{request_id}/certificate")
     try:
-        parse_bundle(data)
+        statement = parse_statement(parse_bundle(data).payload)
     except LetheError as error:
         raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
-    path = out or Path(f"{request_id}.sigstore.json")
+    path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -199,64 +210,31 @@ def _download(url: str) -> bytes:
 
 def _problem(data: bytes) -> str:
     """Return what a problem document (RFC 9457) says, or nothing for any other answer."""
+    from app.cli.certificate_text import plain
+
     try:
         problem = json.loads(data)
         parts = [problem["title"], problem["detail"]]
     except (ValueError, RecursionError, LookupError, TypeError):
         return ""
-    return ": " + _plain(": ".join(str(part) for part in parts))
+    return ": " + plain(": ".join(str(part) for part in parts))
 
 
 def _print_verdict(name: str, verdict: "Verdict") -> None:
-    click.echo(f"{verdict.result}  {_plain(name)}")
+    from app.cli.certificate_text import plain, print_statement
+
+    # Not PASS: that is what a certificate says of the erasure.
+    heading = "AUTHENTIC" if verdict.result == "PASS" else "NOT AUTHENTIC"
+    if any(step.number in FILES and not step.passed for step in verdict.steps) and all(
+        step.passed for step in verdict.steps if step.number not in FILES
+    ):
+        heading += " with these files"
+    click.echo(f"{heading}  {plain(name)}")
     width = max(len(step.name) for step in verdict.steps)
     for step in verdict.steps:
         idle = step.detail == "not reached" or step.detail.startswith("not checked")
         mark = "-" if idle else "pass" if step.passed else "FAIL"
-        click.echo(f"  {step.number}  {mark:4}  {step.name:{width}}  {_plain(step.detail)}")
+        click.echo(f"  {step.number}  {mark:4}  {step.name:{width}}  {plain(step.detail)}")
     if verdict.statement is not None:
         click.echo("\nThe certificate is authentic. It says:\n")
-        _print_statement(verdict.statement)
-
-
-def _print_statement(statement: "Statement") -> None:
-    said = statement.predicate
-    sets, guarantee, purged = said.retained_set, said.guarantee, said.purged
-    bounds = [f"{name} {bound}" for name, bound in sorted(guarantee.bounds.items())]
-    lines = [("result", said.result), ("guarantee", f"{guarantee.class_}")]
-    lines += [("", text) for text in (guarantee.statement, *bounds)]
-    lines += [("subject", f"{s.name} sha256:{s.digest}") for s in statement.subject]
-    lines += [
-        ("model", f"{said.model.ref}, before sha256:{said.model.version_before.digest}"),
-        ("scope", f"{said.scope.level}, {said.scope.records} records"),
-        ("retained", f"{sets.before.count} records before, {sets.after.count} after"),
-        ("method", f"{said.method.id} {said.method.version}"),
-    ]
-    # How it came to this method, if another was asked for, what failed the rungs before, and
-    # what an audit of the method found.
-    told = said.method.parameters
-    lines += [(name, told[name]) for name in ("rung", "asked") if name in told]
-    rungs = told["climb"].split(" | ") if "climb" in told else []
-    lines += [("" if place else "climb", rung) for place, rung in enumerate(rungs)]
-    lines += [(name, told[name]) for name in ("audit.found",) if name in told]
-    for check in said.checks:
-        limit = "" if check.threshold is None else f", threshold {check.threshold}"
-        outcome = "passed" if check.passed else "FAILED"
-        text = f"{check.name} {outcome}: {check.value}{limit}"
-        lines.append((f"check {check.number}", text))
-    rows, keys = purged.feature_rows, purged.keys_destroyed
-    lines += [
-        ("purged", f"{len(purged.artifacts)} artifacts, {rows} feature rows, {keys} keys"),
-        ("request", f"{said.request_ref}, log entry {said.request_log_index}"),
-        ("certificate", said.certificate_id),
-        ("completed", said.completed_at.isoformat()),
-    ]
-    if said.supersedes is not None:
-        lines.append(("supersedes", said.supersedes))
-    for label, text in lines:
-        click.echo(f"{label:11} {_plain(text)}")
-
-
-def _plain(text: str) -> str:
-    """Replace what a terminal would act on: a file may try to repaint its own verdict."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        print_statement(verdict.statement)

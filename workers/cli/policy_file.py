@@ -8,14 +8,26 @@ if TYPE_CHECKING:
     from workers.verifier.policy import Policy
 
 
-def load(file: Path) -> "Policy":
-    """Return the policy in a file, in whatever layout its JSON has. Raises RefusedError."""
+def load(file: Path, *, or_model: bool = False) -> "Policy":
+    """Return the policy in a file, in whatever layout its JSON has. Raises RefusedError.
+
+    or_model: the file may be what `GET /v1/models/{ref}` answers, which has it in `config`.
+    """
     from workers.errors import RefusedError
     from workers.verifier.policy import from_document
 
     try:
-        return from_document(json.loads(file.read_text(encoding="utf-8")))
+        document = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise RefusedError(
             "the file is no JSON: write one with `lethe policy default`"
         ) from None
+    if isinstance(document, dict) and isinstance(config := document.get("config"), dict):
+        if "policy" not in config:
+            raise RefusedError("the file is a model that has no policy, such as a ridge head")
+        if not or_model:
+            raise RefusedError(
+                "the file is a model: the policy is what it has in config.policy"
+            )
+        document = config["policy"]
+    return from_document(document)

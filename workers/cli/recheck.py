@@ -18,7 +18,11 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--scores", type=_File, multiple=True, help="A scores file that it names; repeatable."
 )
 @click.option("--model", type=_File, help="The model file it is about.")
-@click.option("--policy", type=_File, help="The policy that was registered.")
+@click.option(
+    "--policy",
+    type=_File,
+    help="The policy that was registered, or what GET /v1/models/REF answered.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as JSON.")
 def recheck(
     file: Path,
@@ -63,7 +67,7 @@ def _digest(policy: Path) -> str:
     from workers.verifier.policy import digest
 
     with shown():
-        return digest(load(policy))
+        return digest(load(policy, or_model=True))
 
 
 def _print(name: str, found: Recheck) -> None:

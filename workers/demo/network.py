@@ -28,6 +28,7 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
+from workers.demo.kept import keep_certificate
 from workers.demo.left import say_where
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
@@ -169,12 +170,10 @@ def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
     seconds = waiting.end()
     if status.state != "certified":
         raise DemoError(f"a request ended {status.state}: see service.log")
-    bundle, evidence = requester.certificate(receipt.id), requester.evidence(receipt.id)
-    (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
-    (out / "evidence" / f"{receipt.id}.json").write_bytes(evidence)
+    kept = keep_certificate(out, requester, receipt.id)
     click.echo(f"  {wish.label}: certified after {seconds:.1f} s")
     click.echo(f"    {_climb(status)}")
-    return Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+    return Outcome(wish.label, wish.records, wish.client, kept, seconds)
 
 
 def _climb(status: RequestStatus) -> str:

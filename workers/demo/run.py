@@ -24,6 +24,7 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
+from workers.demo.kept import certificate_file, keep_certificate
 from workers.demo.left import say_where
 from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
@@ -195,10 +196,8 @@ def _erase(
         seconds = time.monotonic() - start
         if status.state != "certified":
             raise DemoError(f"a request ended {status.state}: see service.log")
-        bundle = requester.certificate(receipt.id)
-        (out / "certificates" / f"{receipt.id}.sigstore.json").write_bytes(bundle)
-        (out / "evidence" / f"{receipt.id}.json").write_bytes(requester.evidence(receipt.id))
-        yield Outcome(wish.label, wish.records, wish.client, receipt.id, seconds)
+        kept = keep_certificate(out, requester, receipt.id)
+        yield Outcome(wish.label, wish.records, wish.client, kept, seconds)
 
 
 def _wait_for_round(requester: Client, request_id: str) -> None:
@@ -216,7 +215,7 @@ def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:
     clients = {outcome.client for outcome in outcomes if outcome.client is not None}
     scores = [accuracy(head, prepared.features, prepared.labels) for head in (before, after)]
     click.echo(f"Held-out accuracy: {scores[0]:.3f} before, {scores[1]:.3f} after")
-    certificate = (out / "certificates" / f"{outcomes[-1].id}.sigstore.json").read_bytes()
+    certificate = certificate_file(out, outcomes[-1].id).read_bytes()
     found = compare(after, certificate, prepared, erased, clients)
     for line in found.lines:
         click.echo(line)

@@ -13,6 +13,7 @@ import click
 
 from app.certificates.bundle import parse_bundle
 from app.certificates.statement import parse_statement
+from workers.demo.kept import certificate_file, evidence_file
 
 PROCESSES = 2
 FEW = 5  # of fewer a median says less than the values themselves
@@ -20,7 +21,10 @@ FEW = 5  # of fewer a median says less than the values themselves
 
 @dataclass(slots=True)
 class Outcome:
-    """One request and what became of it; seconds from submission to certificate."""
+    """One request and what became of it; seconds from submission to certificate.
+
+    id: the certificate's, by which its files are named.
+    """
 
     scope: str
     records: tuple[str, ...]
@@ -42,7 +46,7 @@ def verify_all(out: Path, outcomes: Sequence[Outcome]) -> None:
         )
         for outcome, verdict in zip(outcomes, verdicts, strict=True):
             outcome.verdict = verdict
-            data = (out / "certificates" / f"{outcome.id}.sigstore.json").read_bytes()
+            data = certificate_file(out, outcome.id).read_bytes()
             payload = parse_bundle(data).dsse_envelope.payload
             predicate = parse_statement(payload).predicate
             passed = sum(check.passed for check in predicate.checks)
@@ -51,11 +55,11 @@ def verify_all(out: Path, outcomes: Sequence[Outcome]) -> None:
             outcome.checks = f"{passed}/{len(predicate.checks)}"
 
 
-def _verify(out: Path, request_id: str, with_model: bool) -> str:
+def _verify(out: Path, certificate_id: str, with_model: bool) -> str:
     command = [sys.executable, "-m", "app.cli.main", "certificate", "verify"]
-    command += [str(out / "certificates" / f"{request_id}.sigstore.json"), "--json"]
+    command += [str(certificate_file(out, certificate_id)), "--json"]
     command += ["--keys", str(out / "keys")]
-    command += ["--evidence", str(out / "evidence" / f"{request_id}.json")]
+    command += ["--evidence", str(evidence_file(out, certificate_id))]
     if with_model:  # earlier versions are shredded: only the last can still be shown
         command += ["--model", str(out / "models" / "after.safetensors")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -64,7 +68,7 @@ def _verify(out: Path, request_id: str, with_model: bool) -> str:
 
 def print_table(outcomes: Sequence[Outcome]) -> None:
     """Print one line a request."""
-    header = ("request", "scope", "method", "guarantee", "checks", "seconds", "offline")
+    header = ("file", "scope", "method", "guarantee", "checks", "seconds", "offline")
     rows = [
         (
             outcome.id[:8],

@@ -145,7 +145,11 @@ def _statement(
             environment=environment(),
         ),
         guarantee=guarantee(
-            plan.claim, plan.parameters["data"], plan.bounds, network=is_network(model.config)
+            plan.claim,
+            plan.parameters["data"],
+            plan.bounds,
+            network=is_network(model.config),
+            missing=int(plan.parameters.get("retrain.missing", "0")),
         ),
         checks=evidence.report.checks,
         result=evidence.report.result,

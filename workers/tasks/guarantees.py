@@ -32,13 +32,16 @@ HEADS: dict[Kind, str] = {
 
 TRAINED: dict[Trained, str] = {
     "exact-retrained": "The model is, bit for bit, the one that the registered training gives "
-    "from its initial weights on the retained records alone: the training was repeated, with "
-    "the answers of clients left out that were missing then (retrain.missing).",
+    "from its initial weights on the retained records alone: the training was "
+    "repeated{left_out}.",
     "empirical-approximate": "The tests that were registered beforehand found no difference "
     "between the erased records and matched records that were never trained on, beyond the "
     "stated margins and at the stated confidence. That is evidence, not a proof: a stronger "
     "test may find what these did not.",
 }
+LEFT_OUT = (
+    ", without the answers of clients that were missing in it ({missing}: retrain.missing)"
+)
 # Of a logistic head, whose rows the verifier saw.
 OPTIMUM = (
     "The model is within the proven distance (Euclidean, of all weights) of the one minimum of "
@@ -53,15 +56,24 @@ NOISE = (
 
 
 def guarantee(
-    claim: str, data: str, bounds: Mapping[str, str], *, network: bool = False
+    claim: str,
+    data: str,
+    bounds: Mapping[str, str],
+    *,
+    network: bool = False,
+    missing: int = 0,
 ) -> Guarantee:
-    """Return the guarantee of a verified claim on a model whose rows are where `data` says."""
+    """Return the guarantee of a verified claim on a model whose rows are where `data` says.
+
+    missing: how many answers of clients a training, and so its repetition, went without.
+    """
     if network and claim == "certified-approximate":
         statement = OPTIMUM + (NOISE if "epsilon" in bounds else "")
         return Guarantee("certified-approximate", statement, bounds)
     for trained, statement in TRAINED.items():
         if trained == claim:
-            return Guarantee(trained, statement, bounds)
+            left_out = LEFT_OUT.format(missing=missing) if missing else ""
+            return Guarantee(trained, statement.format(left_out=left_out), bounds)
     for kind, head in HEADS.items():
         if kind == claim:
             return Guarantee(kind, f"{SEEN[data]}, and {head}.", bounds)

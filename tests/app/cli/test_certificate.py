@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.certificates.bundle import MAX_BUNDLE
-from app.certificates.statement import Subject, build_statement
+from app.certificates.statement import EvidencePart, Subject, build_statement
 from app.cli.certificate import DownloadError, certificate
 from app.errors import LetheError
 from app.signing.keys import public_pem
@@ -63,7 +63,7 @@ def test_a_genuine_certificate_exits_0_with_a_numbered_table(files: Path) -> Non
     result = verify(files, *both(files))
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[0].startswith("PASS  ")
+    assert lines[0].startswith("AUTHENTIC  ")
     assert [line.split()[:2] for line in lines[1:10]] == [
         [str(number), "pass"] for number in range(1, 10)
     ]
@@ -91,10 +91,10 @@ def test_a_forged_certificate_exits_1_and_names_the_step(files: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"treeSize":"7"', b'"treeSize":"8"'))
     result = verify(files)
     assert result.exit_code == 1
-    assert result.output.startswith("FAIL  ")
+    assert result.output.startswith("NOT AUTHENTIC  ")
     assert "5  FAIL  checkpoint signature and origin" in result.output
     assert result.output.count("not reached") == 4
-    assert "authentic" not in result.output
+    assert "is authentic" not in result.output
     verdict = json.loads(verify(files, "--json").output)
     assert verdict["result"] == "FAIL"
     assert verdict["steps"][4]["passed"] is False
@@ -105,6 +105,7 @@ def test_another_model_exits_1(files: Path) -> None:
     path.write_bytes(BEFORE)
     result = verify(files, "--model", path)
     assert result.exit_code == 1
+    assert result.output.startswith("NOT AUTHENTIC with these files  ")
     assert "the model before the erasure" in result.output
 
 
@@ -168,7 +169,36 @@ def test_show_says_what_the_file_says_and_that_nothing_was_verified(files: Path)
     assert result.output.startswith("NOT VERIFIED")
     for text in ("exact", "digits-head/7", "sample, 2 records", "gram-digest passed"):
         assert text in result.output
-    assert "1 artifacts, 2 feature rows, 1 keys" in result.output
+    assert "1 artifact, 2 feature rows, 1 key\n" in result.output
+
+
+def test_show_prints_what_an_auditor_compares(tmp_path: Path) -> None:
+    predicate = contents()[1]
+    told = {"policy": "ab" * 32, "cost.rounds": "12", "cost.flops": "340"}
+    evidence = (*predicate.evidence, EvidencePart("climb.scores", "cd" * 32, "x/y"))
+    method = replace(predicate.method, parameters={**predicate.method.parameters, **told})
+    payload = build_statement(
+        [Subject("x", digest_of(MODEL))], replace(predicate, method=method, evidence=evidence)
+    )
+    path = tmp_path / "x.sigstore.json"
+    path.write_bytes(Office().seal(payload))
+    lines = run("show", path).output.splitlines()
+    for line in (
+        f"policy      sha256:{'ab' * 32}",
+        f"evidence    evidence/{CERTIFICATE_ID}.json sha256:{predicate.evidence[0].digest}",
+        f"scores      climb.scores sha256:{'cd' * 32}",
+        f"code        method sha256:{digest_of(b'method code')}",
+        f"            lethe-verifier 0.1.0 sha256:{digest_of(b'verifier code')}",
+        "cost        flops 340, rounds 12",
+    ):
+        assert line in lines
+    assert run("show", path, "--json").output.encode() == payload + b"\n"
+
+
+def test_show_as_json_of_something_else_is_a_named_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.sigstore.json"
+    path.write_bytes(Office().seal(b"{}"))
+    assert isinstance(run("show", path, "--json").exception, LetheError)
 
 
 def test_show_tells_the_whole_climb_a_line_for_each_rung(tmp_path: Path) -> None:
@@ -183,9 +213,10 @@ def test_show_tells_the_whole_climb_a_line_for_each_rung(tmp_path: Path) -> None
     path.write_bytes(Office().seal(payload))
     lines = run("show", path).output.splitlines()
     first = lines.index("rung        puf-special(guard.rise=2)")
-    assert lines[first + 1 : first + 4] == [
+    assert lines[first + 1 : first + 5] == [
         "asked       puf-special",
         "climb       puf-special: FAIL (yeom:auc: 0.7)",
+        "              that is: a check refuted the result of puf-special, so it was not certified",
         "            hf-kcu: skipped, over the budget",
     ]
 
@@ -240,9 +271,12 @@ def service() -> Iterator[Service]:
         thread.join()
 
 
+REQUEST_ID = "c0ffee00-0d1e-4a2b-9c3d-4e5f60718293"
+
+
 def get(service: Service, *options: object) -> Result:
     url = f"http://127.0.0.1:{service.server_port}/"
-    return run("get", CERTIFICATE_ID, "--url", url, *options)
+    return run("get", REQUEST_ID, "--url", url, *options)
 
 
 def test_get_writes_the_file_as_it_came(
@@ -254,9 +288,11 @@ def test_get_writes_the_file_as_it_came(
     assert result.exit_code == 0
     name = f"{CERTIFICATE_ID}.sigstore.json"
     assert result.output == f"{name}\n"
+    # The request's id opens the request: whoever is shown the certificate must not get it.
+    assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_bytes() == certified.bundle
     path, accept = service.asked[0]
-    assert path == f"/v1/requests/{CERTIFICATE_ID}/certificate"
+    assert path == f"/v1/requests/{REQUEST_ID}/certificate"
     assert accept.startswith("application/vnd.dev.sigstore.bundle.v0.3+json")
 
 
@@ -266,6 +302,7 @@ REFUSED: dict[str, tuple[int, bytes, str]] = {
     "500 without one": (500, b"oops", "answered 500"),
     "a list": (500, b"[]", "answered 500"),
     "not a certificate": (200, b"{}", "not a certificate"),
+    "a bundle of something else": (200, Office().seal(b"{}"), "not a certificate"),
     "too large": (200, b" " * (MAX_BUNDLE + 1), "too large"),
 }
 
@@ -286,7 +323,7 @@ def test_another_answer_is_an_error_and_writes_nothing(
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "nonsense", "http://[", "ftp://x"])
 def test_a_service_that_cannot_be_reached_is_an_error(url: str) -> None:
-    result = run("get", CERTIFICATE_ID, "--url", url)
+    result = run("get", REQUEST_ID, "--url", url)
     assert isinstance(result.exception, DownloadError)
     assert "cannot be reached" in result.exception.detail
 

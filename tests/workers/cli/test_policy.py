@@ -44,6 +44,23 @@ def test_the_default_by_method_and_size_passes_its_check(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.parametrize(("rows", "warned"), [("10", True), ("413", True), ("414", False)])
+def test_too_few_rows_for_any_margin_are_said_at_once(rows: str, warned: bool) -> None:
+    # 414: three quarters of them are the 310 pairs of docs/verification.md.
+    result = run("default", "--rows", rows)
+    assert result.exit_code == 0
+    says = f"{rows} rows can show no margin: this policy always climbs to the retraining"
+    assert (says in result.stderr) == warned
+    assert ("It takes 414" in result.stderr) == warned
+    json.loads(result.stdout)
+
+
+def test_a_model_is_no_policy_and_the_error_says_where_it_is(tmp_path: Path) -> None:
+    answer = {"ref": "m", "config": {"policy": written("--rows", "1000")}}
+    assert "config.policy" in str(checked(tmp_path, answer).exception)
+    assert "has no policy" in str(checked(tmp_path, {"ref": "m", "config": {}}).exception)
+
+
 def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
     rungs = [
         {"method": "puf-special", "settings": {"guard": {"rise": 2}}},

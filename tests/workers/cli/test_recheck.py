@@ -34,6 +34,16 @@ def test_the_command_prints_each_line_and_exits_with_0(tmp_path: Path) -> None:
     assert "DIFFERS" not in done.output
 
 
+def test_the_policy_may_be_what_the_service_answers_of_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    for policy, same in ((POLICY, True), (replace(POLICY, alpha=POLICY.alpha / 2), False)):
+        file.write_text(json.dumps({"ref": "m", "config": {"policy": to_document(policy)}}))
+        done = run(CASE, tmp_path, "--policy", file, "--json")
+        lines = json.loads(done.output)["lines"]
+        line = next(line for line in lines if line["name"] == "policy document")
+        assert (line["status"] == "same") == same
+
+
 def test_the_command_says_that_only_digests_were_checked(tmp_path: Path) -> None:
     done = run(CASE, tmp_path)
     assert done.exit_code == 0
