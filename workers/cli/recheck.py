@@ -31,8 +31,8 @@ def recheck(
     """Compute the verdict of a certificate FILE again, and compare it line by line.
 
     Signatures are not looked at: verify the certificate first. Exits with 0 if nothing
-    differs, 1 if something does, 2 if the files cannot be used. With --scores it needs
-    pip install 'lethe[recheck]'.
+    differs, 1 if something does, 2 if the files cannot be used. With --scores it needs the
+    extra recheck, in a clone of Lethe: pip install -c constraints.txt '.[recheck]'.
     """
     from app.certificates.bundle import MAX_BUNDLE, parse_bundle
     from app.certificates.statement import parse_statement

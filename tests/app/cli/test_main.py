@@ -157,20 +157,26 @@ def test_a_missing_extra_is_named(
 ) -> None:
     error = invoke(*args).exception
     assert isinstance(error, LetheError)
-    expected = f"the package {package} is not installed: run pip install 'lethe[{extra}]'"
+    remedy = f"in a clone of Lethe: pip install -c constraints.txt '.[{extra}]'"
+    expected = f"the package {package} is not installed: run {remedy}"
     assert error.detail == expected
 
 
 def test_a_missing_extra_exits_with_2(installed: Path) -> None:
     done = lethe(installed, "serve", "--port", "80")
     assert done.returncode == 2
-    assert re.fullmatch(r"error: .* run pip install 'lethe\[server\]'\n", done.stderr)
+    assert re.fullmatch(
+        r"error: .* pip install -c constraints\.txt '\.\[server\]'\n", done.stderr
+    )
 
 
 def test_a_base_package_is_no_extra(installed: Path) -> None:
     error = invoke("half").exception
     assert isinstance(error, LetheError)
     assert "httpx2 is missing: the installation is incomplete" in error.detail
+    assert error.detail.endswith(
+        "clone of Lethe: pip install --force-reinstall -c constraints.txt ."
+    )
 
 
 def test_a_missing_module_of_our_own_is_a_bug(installed: Path) -> None:
