@@ -14,6 +14,7 @@ import click
 
 from app.cli.main import CertificateCommands
 from app.errors import LetheError
+from app.options import service_url
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -123,7 +124,7 @@ def show(file: Path) -> None:
 
 @certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
-@click.option("--url", required=True, help="The service, such as https://erasure.example.")
+@service_url
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

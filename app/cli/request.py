@@ -9,15 +9,10 @@ import click
 
 from app.client import Client, Receipt, RequestStatus
 from app.ledger.note import NoteVerifier, parse_vkey
+from app.options import service_url
 from app.signing.keys import fingerprint, load_private_key
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_url = click.option(
-    "--url",
-    envvar="LETHE_URL",
-    required=True,
-    help="The service, such as https://erasure.example (or LETHE_URL).",
-)
 _key = click.option(
     "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
 )
@@ -34,7 +29,7 @@ def request() -> None:
 
 
 @request.command()
-@_url
+@service_url
 @_key
 @_keyid
 @click.option("--model", required=True, help="The model that is to forget.")
@@ -96,7 +91,7 @@ def submit(
 
 @request.command()
 @click.argument("request_id", metavar="ID")
-@_url
+@service_url
 @_json
 def status(request_id: str, url: str, as_json: bool) -> None:
     """Show the state of the request ID."""
@@ -110,7 +105,7 @@ def status(request_id: str, url: str, as_json: bool) -> None:
 
 @request.command()
 @click.argument("request_id", metavar="ID")
-@_url
+@service_url
 @_json
 @_timeout
 def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> None:
@@ -124,7 +119,7 @@ def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> No
 
 @request.command()
 @click.argument("request_id", metavar="ID")
-@_url
+@service_url
 @_key
 @_keyid
 @_json
@@ -149,7 +144,7 @@ def _signing_client(
 
 @request.command()
 @click.argument("request_id")
-@_url
+@service_url
 @click.option(
     "--token",
     envvar="LETHE_TOKEN",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.options import service_url
+
 if TYPE_CHECKING:
     from app.client import Client
     from workers.federation.wire import Form
@@ -22,9 +24,7 @@ def _connection(command: Any) -> Any:
         click.option(
             "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
         ),
-        click.option(
-            "--url", envvar="LETHE_URL", required=True, help="The service's base URL."
-        ),
+        service_url,
     ):
         command = option(command)
     return command

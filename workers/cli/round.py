@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.options import service_url
+
 if TYPE_CHECKING:
     from workers.rounds.service import RoundClient
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_url = click.option("--url", envvar="LETHE_URL", required=True, help="The service's base URL.")
 _token = click.option(
     "--token", envvar="LETHE_TOKEN", required=True, help="An operator's bearer token."
 )
@@ -23,7 +24,7 @@ def round_() -> None:
 
 
 @round_.command("open")
-@_url
+@service_url
 @_token
 @click.option("--model", required=True, help="Reference of a masked model.")
 @click.option("--member", "members", multiple=True, required=True, help="A keyid; repeat it.")
@@ -48,7 +49,7 @@ def open_(
 
 
 @round_.command()
-@_url
+@service_url
 @_token
 @click.argument("round_id")
 def status(url: str, token: str, round_id: str) -> None:
@@ -60,7 +61,7 @@ def status(url: str, token: str, round_id: str) -> None:
 
 
 @round_.command()
-@_url
+@service_url
 @_token
 @click.argument("round_id")
 def abort(url: str, token: str, round_id: str) -> None:
@@ -89,7 +90,7 @@ def roster(keys: tuple[str, ...]) -> None:
 
 
 @round_.command()
-@_url
+@service_url
 @click.option("--key", "key_file", type=_file, required=True, help="Your private key (PEM).")
 @click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
 @click.option(

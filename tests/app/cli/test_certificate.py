@@ -291,6 +291,15 @@ def test_a_service_that_cannot_be_reached_is_an_error(url: str) -> None:
     assert "cannot be reached" in result.exception.detail
 
 
+def test_the_service_may_be_named_by_the_environment(
+    service: Service, certified: Certified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LETHE_URL", f"http://127.0.0.1:{service.server_port}")
+    service.answer = (200, certified.bundle)
+    assert run("get", CERTIFICATE_ID, "--out", tmp_path / "x.json").exit_code == 0
+    assert len(service.asked) == 1
+
+
 def test_an_id_that_is_none_is_refused_before_any_call(service: Service) -> None:
     url = f"http://127.0.0.1:{service.server_port}"
     assert run("get", "../keys", "--url", url).exit_code == 2

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -263,6 +264,26 @@ def test_every_declared_subcommand_is_there(name: str) -> None:
     assert isinstance(command, click.Command)
     assert command.name == name
     assert command.get_short_help_str()  # what `lethe --help` says of it
+
+
+def _commands(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            yield from _commands(child)
+
+
+def test_every_command_that_calls_a_service_has_the_one_url_option() -> None:
+    points = (EntryPoint(name, DECLARED[name], cli.GROUP).load() for name in DECLARED)
+    found = {
+        (option.opts[0], option.envvar, option.help, option.required)
+        for point in points
+        for command in _commands(point)
+        for option in command.params
+        if isinstance(option, click.Option) and option.name == "url"
+    }
+    meaning = "The service, such as https://erasure.example (or LETHE_URL)."
+    assert found == {("--url", "LETHE_URL", meaning, True)}
 
 
 @pytest.mark.parametrize("name", ["certificate", "key", "log", "request"])
