@@ -137,15 +137,11 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
 
     Exits with 0 if it holds, 1 if it does not, 2 if a file cannot be used.
     """
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
     from app.certificates.audit_check import check_report
+    from app.cli.issuer import read_issuer
     from app.errors import LetheError
-    from app.signing.keys import load_public_key
 
-    key = load_public_key(issuer_key.read_bytes())
-    if not isinstance(key, EllipticCurvePublicKey):
-        raise click.UsageError(f"{issuer_key.name} is no ECDSA P-256 key: issuers use no other")
+    key = read_issuer(issuer_key)
     numbers = None if statistics is None else statistics.read_bytes()
     try:
         checked = check_report(file.read_bytes(), key, numbers)
