@@ -2,15 +2,18 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from app.client import Client, Receipt, RequestStatus
+from app.client import Client, ProblemError, Receipt, RequestStatus
+from app.client.keyids import derived_keyid
 from app.ledger.note import NoteVerifier, parse_vkey
 from app.options import service_url
-from app.signing.keys import fingerprint, load_private_key
+from app.signing.keys import load_private_key
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _key = click.option(
@@ -70,15 +73,18 @@ def submit(
     """Sign and submit a request to erase records, a client or a subject."""
     log = None if log_key is None else _read_vkey(log_key)
     with _signing_client(url, key_file, keyid, log) as service:
-        receipt = service.submit_erasure(
-            model,
-            records=records or None,
-            client=client,
-            subject=subject,
-            method=method,
-            regulation=regulation,
-            idempotency_key=idempotency_key,
-        )
+        try:
+            receipt = service.submit_erasure(
+                model,
+                records=records or None,
+                client=client,
+                subject=subject,
+                method=method,
+                regulation=regulation,
+                idempotency_key=idempotency_key,
+            )
+        except ProblemError as error:
+            raise _naming_the_earlier(error) from None
         for warning in receipt.warnings:
             click.echo(f"warning: {_plain(warning)}", err=True)
         if as_json:
@@ -135,11 +141,22 @@ def withdraw(
         _print_status(shown)
 
 
+@contextmanager
 def _signing_client(
     url: str, key_file: Path, keyid: str | None, log: NoteVerifier | None
-) -> Client:
+) -> Iterator[Client]:
     key = load_private_key(key_file.read_bytes())
-    return Client(url, fingerprint(key) if keyid is None else keyid, key, log=log)
+    with derived_keyid(keyid, key) as name, Client(url, name, key, log=log) as service:
+        yield service
+
+
+def _naming_the_earlier(error: ProblemError) -> ProblemError:
+    """Return a refusal with the reference of the earlier request, if it names one."""
+    ref = error.members.get("ref")
+    if not isinstance(ref, str):
+        return error
+    detail = f"{error.detail} (reference {_plain(ref)})"
+    return ProblemError(error.status, error.slug, error.title, detail, error.members)
 
 
 @request.command()

@@ -127,7 +127,8 @@ def join(
     are released. Progress goes to standard error, the outcome to standard output. A process
     that ends before the round has dropped out of it.
     """
-    from app.signing.keys import fingerprint, load_private_key
+    from app.client.keyids import derived_keyid
+    from app.signing.keys import load_private_key
     from workers.cli.errors import shown
     from workers.federation.local import load_rows
     from workers.federation.signing import parse_roster
@@ -136,10 +137,9 @@ def join(
 
     with shown():
         key = load_private_key(key_file.read_bytes())
-        name = keyid or fingerprint(key)
         peers = parse_roster(_json(roster_file))
         rows = load_rows(data)
-        with RoundClient(url, name, key) as service:
+        with derived_keyid(keyid, key) as name, RoundClient(url, name, key) as service:
             chosen = round_id or find_round(service, model)
             joining = Joining(
                 service,
