@@ -10,6 +10,7 @@ import click
 
 from app.errors import LetheError
 from app.options import service_url
+from app.signing.errors import KeyFormatError
 from app.signing.keys import (
     Algorithm,
     fingerprint,
@@ -122,7 +123,10 @@ def register(
     """Register a public key with a service. Prints the keyid."""
     from app.client import Client  # `key new` needs no HTTP client
 
-    loaded = load_public_key(public_key.read_bytes())
+    try:
+        loaded = load_public_key(public_key.read_bytes())
+    except KeyFormatError as error:
+        raise KeyFormatError(f"{public_key.name}: {error.detail}") from None
     with Client(url, token=token) as service:
         click.echo(
             service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)

@@ -141,6 +141,7 @@ def test_a_private_key_is_never_sent(service: FakeService, tmp_path: Path) -> No
     arguments = ("--public-key", str(tmp_path / "me.pem"))
     result = run("register", "--url", service.base, *arguments, token=TOKEN)
     assert isinstance(result.exception, KeyFormatError)
+    assert str(result.exception).startswith("me.pem: the text holds a private key")
     assert service.seen == []
 
 
