@@ -10,6 +10,7 @@ import os
 from importlib.util import find_spec
 from typing import Literal
 
+from workers import install
 from workers.statistics import backend
 from workers.statistics.backend import Backend, DeviceError
 
@@ -54,7 +55,7 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     Raises DeviceError, naming the cause, unless it is there and computes rightly.
     """
     if find_spec("torch") is None:
-        raise DeviceError("torch is not installed, run pip install 'lethe[torch]'")
+        raise DeviceError(f"torch is not installed, run {install.with_extra('torch')}")
     os.environ.update(backend.NO_EMULATION)
     try:
         import torch

@@ -6,6 +6,7 @@ The file is RFC 8785 canonical without a newline at its end, and each member tha
 signs is pinned to one value, so that no bit of the file can change unnoticed.
 """
 
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,6 +20,7 @@ from app.certificates import shape
 from app.certificates.dsse import Envelope
 from app.certificates.errors import ShapeError
 from app.certificates.shape import Blob
+from app.errors import LetheError
 from app.ledger.checkpoint import open_checkpoint
 from app.ledger.note import NoteVerifier
 from app.ledger.proofs import check_inclusion
@@ -159,7 +161,28 @@ def hashedrekord_leaf(
 
 def leaf_of(envelope: Envelope, issuer_public_key: EllipticCurvePublicKey) -> bytes:
     """Return the log entry of an envelope that was read already."""
-    spki = issuer_public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return _leaf(envelope, spki_of(issuer_public_key))
+
+
+def spki_of(key: EllipticCurvePublicKey) -> bytes:
+    """Return SubjectPublicKeyInfo in DER, as a log entry names its issuer's key."""
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def issuer_named_by(leaf: bytes, envelope: Envelope) -> bytes | None:
+    """Return the key (SubjectPublicKeyInfo) under which `leaf` is this envelope's log entry.
+
+    None if there is none: then more than the key differs. It proves nothing of the key.
+    """
+    try:
+        named = canonical.decode(leaf)["spec"]["hashedRekordV002"]["signature"]["verifier"]
+        spki = b64decode(named["publicKey"]["rawBytes"], validate=True)
+    except (LetheError, LookupError, TypeError, ValueError):
+        return None
+    return spki if _leaf(envelope, spki) == leaf else None
+
+
+def _leaf(envelope: Envelope, spki: bytes) -> bytes:
     record = _HashedRekord(
         _HashOutput("SHA2_256", sha256(envelope.signed).digest()),
         _EntrySignature(

@@ -13,7 +13,13 @@ from typing import Any, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from app.certificates.bundle import Bundle, leaf_of, parse_bundle
+from app.certificates.bundle import (
+    Bundle,
+    issuer_named_by,
+    leaf_of,
+    parse_bundle,
+    spki_of,
+)
 from app.certificates.dsse import check_signature
 from app.certificates.errors import CertificateError
 from app.certificates.evidence import check_evidence
@@ -158,7 +164,14 @@ class _Run:
     def leaf_matches_envelope(self) -> str:
         # Compared as a whole: digest, signature and issuer key are then those of the log.
         expected = leaf_of(self.parsed.dsse_envelope, self.issuer)
-        if self.parsed.entry.canonicalized_body != expected:
+        entered = self.parsed.entry.canonicalized_body
+        if entered != expected:
+            named = issuer_named_by(entered, self.parsed.dsse_envelope)
+            if named is not None:
+                raise StepError(
+                    f"the certificate names issuer key SHA-256 {_short(named)}, yours is "
+                    f"{_short(spki_of(self.issuer))}: another key file, or another operator"
+                )
             raise StepError(
                 "the log entry is not this envelope's under this issuer key: payload, "
                 "signature, entry or issuer key is another"
@@ -225,7 +238,8 @@ class _Run:
                 return f"the file is subject {subject.name}"
         if digest == self.statement.predicate.model.version_before.digest:
             raise StepError("the file is the model before the erasure")
-        raise StepError("the file is not a subject of this certificate")
+        about = ", ".join(subject.digest for subject in self.statement.subject)
+        raise StepError(f"the file's SHA-256 is {digest}; this certificate is about {about}")
 
     def retained_set(self) -> str:
         if self.evidence is None:
@@ -258,6 +272,11 @@ def _signers(note: str) -> list[tuple[str, bytes]]:
     lines = note.rpartition("\n\n")[2].split("\n")[:-1]
     words = [line.split(" ") for line in lines]
     return [(name, parse_base64(encoded)[:4]) for _, name, encoded in words]
+
+
+def _short(spki: bytes) -> str:
+    # As long as a fingerprint: enough to tell two files apart, and nothing is accepted by it.
+    return f"{sha256(spki).hexdigest()[:16]}…"
 
 
 def _digest(model: bytes | Path) -> str:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.options import service_url
+
 if TYPE_CHECKING:
     from app.certificates.audit_check import Checked
     from app.client import Client
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_url = click.option(
-    "--url", envvar="LETHE_URL", required=True, help="The service's base URL (or LETHE_URL)."
-)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
 _id = click.argument("audit_id", metavar="ID", type=click.UUID)
 
@@ -29,7 +28,7 @@ def audit() -> None:
 
 
 @audit.command()
-@_url
+@service_url
 @click.option("--model", required=True, help="The network whose rows are used.")
 @click.option("--method", help="The method to audit. Default: the model's own.")
 @click.option(
@@ -75,7 +74,7 @@ def start(url: str, **wanted: Any) -> None:
 
 
 @audit.command("list")
-@_url
+@service_url
 @_json
 def list_(url: str, as_json: bool) -> None:
     """List audits, oldest first."""
@@ -91,7 +90,7 @@ def list_(url: str, as_json: bool) -> None:
 
 
 @audit.command()
-@_url
+@service_url
 @_id
 def show(url: str, audit_id: str) -> None:
     """Print an audit as the service has it."""
@@ -100,7 +99,7 @@ def show(url: str, audit_id: str) -> None:
 
 
 @audit.command()
-@_url
+@service_url
 @_id
 def stop(url: str, audit_id: str) -> None:
     """End an audit that runs, and its schedule."""
@@ -109,7 +108,7 @@ def stop(url: str, audit_id: str) -> None:
 
 
 @audit.command()
-@_url
+@service_url
 @_id
 @click.option(
     "--out",
@@ -138,15 +137,11 @@ def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
 
     Exits with 0 if it holds, 1 if it does not, 2 if a file cannot be used.
     """
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
     from app.certificates.audit_check import check_report
+    from app.cli.issuer import read_issuer
     from app.errors import LetheError
-    from app.signing.keys import load_public_key
 
-    key = load_public_key(issuer_key.read_bytes())
-    if not isinstance(key, EllipticCurvePublicKey):
-        raise click.UsageError(f"{issuer_key.name} is no ECDSA P-256 key: issuers use no other")
+    key = read_issuer(issuer_key)
     numbers = None if statistics is None else statistics.read_bytes()
     try:
         checked = check_report(file.read_bytes(), key, numbers)

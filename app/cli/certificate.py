@@ -14,9 +14,9 @@ import click
 
 from app.cli.main import CertificateCommands
 from app.errors import LetheError
+from app.options import service_url
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
     from app.certificates.verify import Verdict
     from app.ledger.note import NoteVerifier
@@ -80,9 +80,10 @@ def verify(
     """
     from app.certificates.bundle import MAX_BUNDLE
     from app.certificates.verify import verify_certificate
+    from app.cli.issuer import read_issuer
 
     log = _read_vkey(_key_file(log_key, keys, LOG_KEY, "--log-key"))
-    issuer = _read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
+    issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
     required = len(witness) if threshold is None else threshold
     if required > len(witness):
         raise click.UsageError("--threshold is above the number of --witness keys")
@@ -129,7 +130,7 @@ def show(file: Path, as_json: bool) -> None:
 
 @certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
-@click.option("--url", required=True, help="The service, such as https://erasure.example.")
+@service_url
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -163,7 +164,10 @@ def _key_file(given: Path | None, keys: Path | None, name: str, option: str) -> 
     if keys is None:
         raise click.UsageError(f"give {option}, or --keys with a directory that has {name}")
     if not (keys / name).is_file():
-        raise click.UsageError(f"the directory of --keys has no {name}")
+        raise click.UsageError(
+            f"the directory of --keys has no {name}: "
+            "the operator gives it to you (docs/auditor-guide.md)"
+        )
     return keys / name
 
 
@@ -174,17 +178,6 @@ def _read_vkey(path: Path) -> "NoteVerifier":
         return parse_vkey(path.read_bytes().decode("utf-8").removesuffix("\n"))
     except (UnicodeDecodeError, NoteError):
         raise click.UsageError(f"{path.name} does not hold an Ed25519 note key") from None
-
-
-def _read_issuer(path: Path) -> "EllipticCurvePublicKey":
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
-    from app.signing.keys import load_public_key
-
-    key = load_public_key(path.read_bytes())
-    if not isinstance(key, EllipticCurvePublicKey):
-        raise click.UsageError(f"{path.name} is not an ECDSA P-256 key: issuers use no other")
-    return key
 
 
 def _download(url: str) -> bytes:

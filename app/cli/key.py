@@ -9,6 +9,8 @@ from typing import get_args
 import click
 
 from app.errors import LetheError
+from app.options import service_url
+from app.signing.errors import KeyFormatError
 from app.signing.keys import (
     Algorithm,
     fingerprint,
@@ -37,12 +39,6 @@ def _check_keyid(
     return value
 
 
-_url = click.option(
-    "--url",
-    envvar="LETHE_URL",
-    required=True,
-    help="The service, such as https://erasure.example (or LETHE_URL).",
-)
 _token = click.option(
     "--token",
     envvar="LETHE_TOKEN",
@@ -68,7 +64,8 @@ def key() -> None:
     "--out",
     default=".",
     metavar="DIR_OR_PREFIX",
-    help="A directory for KEYID.pem and KEYID.pub.pem, or the path before .pem and .pub.pem.",
+    help="A directory for KEYID.pem and KEYID.pub.pem, made if it ends in /, or the path "
+    "before .pem and .pub.pem.",
 )
 @click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
 def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
@@ -79,7 +76,9 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
     """
     made = generate_key(algorithm)
     chosen = fingerprint(made) if keyid is None else keyid
-    prefix = f"{out}/{chosen}" if out.endswith("/") or Path(out).is_dir() else out
+    if out.endswith("/"):
+        _make_directory(Path(out))
+    prefix = f"{out}/{chosen}" if Path(out).is_dir() else out
     private, public = Path(f"{prefix}.pem"), Path(f"{prefix}.pub.pem")
     _write_new(public, public_pem(made), 0o644)
     try:
@@ -94,7 +93,7 @@ def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
 
 
 @key.command()
-@_url
+@service_url
 @_token
 @click.option(
     "--public-key",
@@ -124,7 +123,10 @@ def register(
     """Register a public key with a service. Prints the keyid."""
     from app.client import Client  # `key new` needs no HTTP client
 
-    loaded = load_public_key(public_key.read_bytes())
+    try:
+        loaded = load_public_key(public_key.read_bytes())
+    except KeyFormatError as error:
+        raise KeyFormatError(f"{public_key.name}: {error.detail}") from None
     with Client(url, token=token) as service:
         click.echo(
             service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)
@@ -133,7 +135,7 @@ def register(
 
 @key.command()
 @click.argument("keyid")
-@_url
+@service_url
 @_token
 def revoke(keyid: str, url: str, token: str) -> None:
     """Revoke the key KEYID from now on. What it signed before stays valid."""
@@ -142,6 +144,13 @@ def revoke(keyid: str, url: str, token: str) -> None:
     with Client(url, token=token) as service:
         service.revoke_key(keyid)
     click.echo(f"revoked {keyid}")
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be made: {error.strerror}") from None
 
 
 def _write_new(path: Path, text: str, mode: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from app import install
 from app.errors import LetheError
 
 GROUP = "lethe.commands"
@@ -126,7 +127,7 @@ def _missing(command: str, error: ModuleNotFoundError) -> MissingExtraError:
     if package in _BASE_PACKAGES:
         return MissingExtraError(
             f"the package {package} is missing: the installation is incomplete, "
-            "run pip install --force-reinstall lethe"
+            f"run {install.again()}"
         )
     if command in _RECHECK_COMMANDS:
         return MissingExtraError(_remedy(package, _RECHECK))
@@ -136,7 +137,7 @@ def _missing(command: str, error: ModuleNotFoundError) -> MissingExtraError:
 
 
 def _remedy(package: str, extra: str) -> str:
-    return f"the package {package} is not installed: run pip install 'lethe[{extra}]'"
+    return f"the package {package} is not installed: run {install.with_extra(extra)}"
 
 
 @click.command(cls=Subcommands)

@@ -2,22 +2,20 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from app.client import Client, Receipt, RequestStatus
+from app.client import Client, ProblemError, Receipt, RequestStatus
+from app.client.keyids import derived_keyid
 from app.ledger.note import NoteVerifier, parse_vkey
-from app.signing.keys import fingerprint, load_private_key
+from app.options import service_url
+from app.signing.keys import load_private_key
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_url = click.option(
-    "--url",
-    envvar="LETHE_URL",
-    required=True,
-    help="The service, such as https://erasure.example (or LETHE_URL).",
-)
 _key = click.option(
     "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
 )
@@ -34,7 +32,7 @@ def request() -> None:
 
 
 @request.command()
-@_url
+@service_url
 @_key
 @_keyid
 @click.option("--model", required=True, help="The model that is to forget.")
@@ -75,15 +73,18 @@ def submit(
     """Sign and submit a request to erase records, a client or a subject."""
     log = None if log_key is None else _read_vkey(log_key)
     with _signing_client(url, key_file, keyid, log) as service:
-        receipt = service.submit_erasure(
-            model,
-            records=records or None,
-            client=client,
-            subject=subject,
-            method=method,
-            regulation=regulation,
-            idempotency_key=idempotency_key,
-        )
+        try:
+            receipt = service.submit_erasure(
+                model,
+                records=records or None,
+                client=client,
+                subject=subject,
+                method=method,
+                regulation=regulation,
+                idempotency_key=idempotency_key,
+            )
+        except ProblemError as error:
+            raise _naming_the_earlier(error) from None
         for warning in receipt.warnings:
             click.echo(f"warning: {_plain(warning)}", err=True)
         if as_json:
@@ -96,7 +97,7 @@ def submit(
 
 @request.command()
 @click.argument("request_id", metavar="ID")
-@_url
+@service_url
 @_json
 def status(request_id: str, url: str, as_json: bool) -> None:
     """Show the state of the request ID."""
@@ -110,7 +111,7 @@ def status(request_id: str, url: str, as_json: bool) -> None:
 
 @request.command()
 @click.argument("request_id", metavar="ID")
-@_url
+@service_url
 @_json
 @_timeout
 def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> None:
@@ -124,7 +125,7 @@ def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> No
 
 @request.command()
 @click.argument("request_id", metavar="ID")
-@_url
+@service_url
 @_key
 @_keyid
 @_json
@@ -140,16 +141,27 @@ def withdraw(
         _print_status(shown)
 
 
+@contextmanager
 def _signing_client(
     url: str, key_file: Path, keyid: str | None, log: NoteVerifier | None
-) -> Client:
+) -> Iterator[Client]:
     key = load_private_key(key_file.read_bytes())
-    return Client(url, fingerprint(key) if keyid is None else keyid, key, log=log)
+    with derived_keyid(keyid, key) as name, Client(url, name, key, log=log) as service:
+        yield service
+
+
+def _naming_the_earlier(error: ProblemError) -> ProblemError:
+    """Return a refusal with the reference of the earlier request, if it names one."""
+    ref = error.members.get("ref")
+    if not isinstance(ref, str):
+        return error
+    detail = f"{error.detail} (reference {_plain(ref)})"
+    return ProblemError(error.status, error.slug, error.title, detail, error.members)
 
 
 @request.command()
 @click.argument("request_id")
-@_url
+@service_url
 @click.option(
     "--token",
     envvar="LETHE_TOKEN",

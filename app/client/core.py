@@ -25,6 +25,7 @@ from app.client.answers import (
     parse_status,
 )
 from app.client.calls import Call
+from app.client.causes import cause_of
 from app.client.errors import (
     AnswerError,
     CredentialsError,
@@ -138,12 +139,10 @@ class Core:
                 response: httpx2.Response = yield Send(self.build(call))
             except RETRYABLE_ERRORS as error:
                 if last:
-                    raise UnreachableError(
-                        f"no answer after {attempt} attempts: {type(error).__name__}"
-                    ) from error
+                    raise self._unreachable(attempt, error) from error
                 pause = self._retry.pause(attempt, self._jitter)
             except httpx2.HTTPError as error:
-                raise UnreachableError(f"no answer: {type(error).__name__}") from error
+                raise self._unreachable(attempt, error) from error
             else:
                 if response.is_success:
                     return response
@@ -152,6 +151,15 @@ class Core:
                     raise parse_problem(response)
                 pause = wanted
             yield Pause(pause)
+
+    def _unreachable(self, attempts: int, error: Exception) -> UnreachableError:
+        # Host and port alone: the path may hold a request's id, the rest a password.
+        url = httpx2.URL(self._base)
+        count = f"{attempts} attempt" if attempts == 1 else f"{attempts} attempts"
+        return UnreachableError(
+            f"no answer from {url.scheme}://{url.netloc.decode('ascii')} after {count} "
+            f"({cause_of(error)}): check --url, and that the service runs"
+        )
 
     def submit(self, call: Call) -> Conversation[Receipt]:
         """Submit, and verify the receipt if the log's key is known."""

@@ -136,7 +136,8 @@ def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpo
         return note, open_checkpoint(note, verifier)
     except MissingFileError:
         raise UnreachableError(
-            "there is no log here: give the prefix that `checkpoint` lies under",
+            "there is no log here: give the prefix that `checkpoint` lies under, such as "
+            "URL/v1/log",
             path=CHECKPOINT,
         ) from None
     except UnicodeDecodeError:

@@ -49,7 +49,7 @@ SERVES_OR_COMPUTES = {
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
-    """A clean virtual environment with `pip install lethe`, as it were."""
+    """A clean virtual environment with `pip install .`."""
     sandbox = Sandbox(tmp_path_factory.mktemp("base"))
     sandbox.build(INSTALL)
     return sandbox
@@ -88,7 +88,7 @@ def test_what_is_missing_is_named_with_its_extra(
 ) -> None:
     done = installed.run(["lethe", command], PATH)
     assert done.returncode == 2
-    assert f"pip install 'lethe[{extra}]'" in done.stderr
+    assert f"pip install -c constraints.txt '.[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

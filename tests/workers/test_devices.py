@@ -61,7 +61,7 @@ def test_torch_that_is_not_installed_is_a_warning_that_names_the_extra(
     monkeypatch.setattr(devices, "_has_driver", lambda: True)
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     assert devices.choose(device) is None
-    assert "pip install 'lethe[torch]'" in caplog.text
+    assert "pip install -c constraints.txt '.[torch]'" in caplog.text
 
 
 @pytest.mark.parametrize("error", [DeviceError("planted"), RuntimeError("x"), OSError("x")])

@@ -3,10 +3,14 @@
 Features and statistics are computed here; what travels is a signed message of sums.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from app.options import service_url
 
 if TYPE_CHECKING:
     from app.client import Client
@@ -22,9 +26,7 @@ def _connection(command: Any) -> Any:
         click.option(
             "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
         ),
-        click.option(
-            "--url", envvar="LETHE_URL", required=True, help="The service's base URL."
-        ),
+        service_url,
     ):
         command = option(command)
     return command
@@ -152,9 +154,12 @@ def release(
         raise click.ClickException(f"{failed} releases could not be answered")
 
 
-def _client(url: str, key_file: Path, keyid: str | None) -> "Client":
+@contextmanager
+def _client(url: str, key_file: Path, keyid: str | None) -> "Iterator[Client]":
     from app.client import Client
-    from app.signing.keys import fingerprint, load_private_key
+    from app.client.keyids import derived_keyid
+    from app.signing.keys import load_private_key
 
     key = load_private_key(key_file.read_bytes())
-    return Client(url, keyid or fingerprint(key), key)
+    with derived_keyid(keyid, key) as name, Client(url, name, key) as service:
+        yield service

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app.options import service_url
 from workers.cli.features import extractor_options
 from workers.cli.model_network import register_network
 
@@ -31,7 +32,7 @@ model.add_command(register_network)
 
 
 @model.command()
-@click.option("--url", required=True, help="The service's base URL.")
+@service_url
 @click.option("--ref", required=True, help="The model's reference, such as support-intents.")
 @click.option(
     "--data",
@@ -132,7 +133,7 @@ def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
 
 
 @model.command("list")
-@click.option("--url", required=True, help="The service's base URL.")
+@service_url
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_models(url: str, as_json: bool) -> None:
     """List models with their state and current version."""

@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
+from app.options import service_url
+
 TRAIN_SECONDS = 24 * 3600
 NETWORKS = ("logistic", "mit-b0", "res-unet", "resnet18", "simple-cnn", "vit-lite")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("register-network")
-@click.option("--url", required=True, help="The service's base URL.")
+@service_url
 @click.option("--ref", required=True, help="The model's reference, such as x-rays.")
 @click.option(
     "--data",

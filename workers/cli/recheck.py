@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -35,12 +37,12 @@ def recheck(
     """Compute the verdict of a certificate FILE again, and compare it line by line.
 
     Signatures are not looked at: verify the certificate first. Exits with 0 if nothing
-    differs, 1 if something does, 2 if the files cannot be used. With --scores it needs
-    pip install 'lethe[recheck]'.
+    differs, 1 if something does, 2 if the files cannot be used. With --scores it needs the
+    extra recheck, in a clone of Lethe: pip install -c constraints.txt '.[recheck]'.
     """
     from app.certificates.bundle import MAX_BUNDLE, parse_bundle
     from app.certificates.statement import parse_statement
-    from workers.recheck.files import Given
+    from workers.recheck.files import Given, named_scores
     from workers.recheck.run import recheck as compute
 
     with file.open("rb") as opened:
@@ -48,7 +50,7 @@ def recheck(
     said = parse_statement(parse_bundle(bundle).payload).predicate
     given = Given(
         evidence.read_bytes(),
-        [path.read_bytes() for path in scores],
+        [_scores(path, named_scores(said)) for path in scores],
         None if model is None else model.read_bytes(),
         None if policy is None else _digest(policy),
     )
@@ -59,6 +61,17 @@ def recheck(
         _print(file.name, found)
     if found.result == "DIFFERS":
         sys.exit(1)
+
+
+def _scores(path: Path, named: Sequence[tuple[str, str]]) -> bytes:
+    """Read a scores file. Another certificate's would look like a verdict that is not so."""
+    data = path.read_bytes()
+    if sha256(data).hexdigest() not in {digest for _, digest in named}:
+        listed = ", ".join(f"{name} {digest}" for name, digest in named) or "no scores file"
+        raise click.UsageError(
+            f"{path.name}: this file is not named by the certificate; it names {listed}"
+        )
+    return data
 
 
 def _digest(policy: Path) -> str:
@@ -79,7 +92,9 @@ def _print(name: str, found: Recheck) -> None:
         click.echo(f"{head}  {_plain(line.certified)}")
         if line.status == "DIFFERS":
             click.echo(f"{'':{width + 11}}  recomputed: {_plain(line.recomputed)}")
-        if line.reason:
+        if line.status == "DIFFERS" and line.reason:
+            click.echo(f"{'':{width + 11}}  {_plain(line.reason)}")
+        elif line.reason:
             click.echo(f"{'':{width + 11}}  not recomputed: {_plain(line.reason)}")
     click.echo(f"\n{MEANING[found.result]}")
     click.echo("Signatures were not looked at: see lethe certificate verify.")

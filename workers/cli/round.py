@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.options import service_url
+
 if TYPE_CHECKING:
     from workers.rounds.service import RoundClient
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_url = click.option("--url", envvar="LETHE_URL", required=True, help="The service's base URL.")
 _token = click.option(
     "--token", envvar="LETHE_TOKEN", required=True, help="An operator's bearer token."
 )
@@ -23,7 +24,7 @@ def round_() -> None:
 
 
 @round_.command("open")
-@_url
+@service_url
 @_token
 @click.option("--model", required=True, help="Reference of a masked model.")
 @click.option("--member", "members", multiple=True, required=True, help="A keyid; repeat it.")
@@ -48,7 +49,7 @@ def open_(
 
 
 @round_.command()
-@_url
+@service_url
 @_token
 @click.argument("round_id")
 def status(url: str, token: str, round_id: str) -> None:
@@ -60,7 +61,7 @@ def status(url: str, token: str, round_id: str) -> None:
 
 
 @round_.command()
-@_url
+@service_url
 @_token
 @click.argument("round_id")
 def abort(url: str, token: str, round_id: str) -> None:
@@ -89,7 +90,7 @@ def roster(keys: tuple[str, ...]) -> None:
 
 
 @round_.command()
-@_url
+@service_url
 @click.option("--key", "key_file", type=_file, required=True, help="Your private key (PEM).")
 @click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
 @click.option(
@@ -126,7 +127,8 @@ def join(
     are released. Progress goes to standard error, the outcome to standard output. A process
     that ends before the round has dropped out of it.
     """
-    from app.signing.keys import fingerprint, load_private_key
+    from app.client.keyids import derived_keyid
+    from app.signing.keys import load_private_key
     from workers.cli.errors import shown
     from workers.federation.local import load_rows
     from workers.federation.signing import parse_roster
@@ -135,10 +137,9 @@ def join(
 
     with shown():
         key = load_private_key(key_file.read_bytes())
-        name = keyid or fingerprint(key)
         peers = parse_roster(_json(roster_file))
         rows = load_rows(data)
-        with RoundClient(url, name, key) as service:
+        with derived_keyid(keyid, key) as name, RoundClient(url, name, key) as service:
             chosen = round_id or find_round(service, model)
             joining = Joining(
                 service,

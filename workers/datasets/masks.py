@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers import install
 from workers.datasets.images import SegmentedImages
 from workers.errors import DatasetError
 
@@ -27,7 +28,7 @@ def load_masks(
     channels (grey 1, colour 3). Raises DatasetError for anything else, and without Pillow.
     """
     if find_spec("PIL") is None:
-        raise DatasetError("reading PNG needs Pillow: pip install 'lethe[vision]'")
+        raise DatasetError(f"reading PNG needs Pillow: {install.with_extra('vision')}")
     if values is not None and (len(values) != classes or len(set(values)) != classes):
         raise DatasetError("values: must be one distinct grey value for each class")
     root = folder / "images"

@@ -3,6 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
+from workers import install
 from workers.extractors.base import ExtractorError
 
 
@@ -14,5 +15,5 @@ def require(name: str, extra: str) -> ModuleType:
         # Not only missing: torchvision built for another torch ends in a RuntimeError.
         raise ExtractorError(
             f"{name} cannot be imported ({type(error).__name__}): "
-            f"run pip install 'lethe[{extra}]'"
+            f"run {install.with_extra(extra)}"
         ) from error

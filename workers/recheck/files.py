@@ -1,7 +1,7 @@
 """The files that a certificate names: are they these, and do their proofs hold?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from app.certificates.evidence import CLIMB_SCORES, SCORES, check_evidence
@@ -38,7 +38,11 @@ def compare_files(said: Predicate, given: Given) -> list[Line]:
     if given.model is None:
         lines.append(skipped("model file", published, "give it with --model"))
     else:
-        lines.append(compare("model file", published, _hex(given.model)))
+        found = compare("model file", published, _hex(given.model))
+        another = (
+            f"the file's SHA-256 is {found.recomputed}; this certificate is about {published}"
+        )
+        lines.append(found if found.status == "same" else replace(found, reason=another))
     registered = said.method.parameters.get(POLICY)
     if given.policy is not None:
         lines.append(compare("policy document", registered or "none named", given.policy))
@@ -49,6 +53,12 @@ def compare_files(said: Predicate, given: Given) -> list[Line]:
     return [*lines, *_scores(said, given)]
 
 
+def named_scores(said: Predicate) -> list[tuple[str, str]]:
+    """Return name and digest (hex SHA-256) of each scores file that the certificate names."""
+    listed = [(part.name, part.digest) for part in said.evidence]
+    return [(name, digest) for name, digest in listed if name in (SCORES, CLIMB_SCORES)]
+
+
 def scores_of(said: Predicate, given: Given, name: str) -> list[bytes]:
     """Return those of the given scores files that the certificate lists under a name."""
     listed = [part.digest for part in said.evidence if part.name == name]
@@ -57,8 +67,7 @@ def scores_of(said: Predicate, given: Given, name: str) -> list[bytes]:
 
 
 def _scores(said: Predicate, given: Given) -> list[Line]:
-    listed = [(part.name, part.digest) for part in said.evidence]
-    listed = [(name, digest) for name, digest in listed if name in (SCORES, CLIMB_SCORES)]
+    listed = named_scores(said)
     found = [_hex(file) for file in given.scores]
     lines = [
         compare(f"{name} file", digest, digest)

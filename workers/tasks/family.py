@@ -10,6 +10,7 @@ from app.errors import LetheError
 from app.service.context import Services
 from app.service.methods import is_network
 from models import Model, ModelVersion
+from workers import install
 from workers.tasks import ridge_update
 from workers.tasks.batch import Member
 from workers.tasks.case import Case, Judge
@@ -79,7 +80,7 @@ def of(model: Model) -> Family:
     if not is_network(model.config):
         return ridge_update
     if find_spec("torch") is None:
-        raise NoTorchError("run this model's workers with pip install 'lethe[torch]'")
+        raise NoTorchError(f"this model's workers need torch: {install.with_extra('torch')}")
     from workers.tasks import network_update
 
     return network_update

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
     encode_dss_signature,
 )
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app import canonical
-from app.certificates.bundle import build_bundle, hashedrekord_leaf
+from app.certificates.bundle import (
+    build_bundle,
+    hashedrekord_leaf,
+    issuer_named_by,
+    parse_bundle,
+)
 from app.certificates.dsse import check_envelope, sign_envelope
 from app.certificates.statement import Subject, build_statement
 from app.certificates.verify import STEP_NAMES, verify_certificate
@@ -273,6 +280,42 @@ def test_a_logged_envelope_without_a_valid_signature_fails_at_step_3() -> None:
 )
 def test_other_keys_and_files_fail_at_their_step(options: dict[str, Any], number: int) -> None:
     assert failed_at(CERTIFIED.bundle, **options) == number
+
+
+def test_another_issuer_key_is_told_from_a_forgery() -> None:
+    given, own = issuer_key(5).public_key(), CERTIFIED.issuer
+    short = [
+        sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+        for key in (own, given)
+    ]
+    failed = CERTIFIED.verify(issuer=given).failed
+    assert failed is not None
+    assert failed.detail == (
+        f"the certificate names issuer key SHA-256 {short[0][:16]}…, yours is "
+        f"{short[1][:16]}…: another key file, or another operator"
+    )
+    # Where more than the key differs, nothing is said of the key.
+    for change in (other_payload, malleate_envelope, respelled_leaf):
+        for key in (own, given):
+            failed = CERTIFIED.verify(changed(change), issuer=key).failed
+            assert failed is not None
+            assert failed.detail.startswith("the log entry is not this envelope's")
+
+
+LEAVES = [b"", b"{", b"[]", b"1", b"{}", b'{"spec":[]}', b'{"spec":{"hashedRekordV002":null}}']
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_a_leaf_that_names_no_key_names_none(leaf: bytes) -> None:
+    envelope = parse_bundle(CERTIFIED.bundle).dsse_envelope
+    assert issuer_named_by(leaf, envelope) is None
+
+
+def test_another_file_than_the_model_is_named_by_both_digests() -> None:
+    failed = CERTIFIED.verify(model=MODEL + b"\0").failed
+    assert failed is not None
+    file, model = sha256(MODEL + b"\0").hexdigest(), sha256(MODEL).hexdigest()
+    assert failed.detail == f"the file's SHA-256 is {file}; this certificate is about {model}"
 
 
 def test_the_model_before_the_erasure_is_named_as_such() -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.certificates.bundle import MAX_BUNDLE
 from app.certificates.statement import EvidencePart, Subject, build_statement
 from app.cli.certificate import DownloadError, certificate
 from app.errors import LetheError
-from app.signing.keys import public_pem
+from app.signing.keys import private_pem, public_pem
 from tests.app.certificates.build import (
     BEFORE,
     CERTIFICATE_ID,
@@ -27,6 +28,7 @@ from tests.app.certificates.build import (
     Office,
     contents,
     digest_of,
+    issuer_key,
     log_signer,
 )
 
@@ -157,10 +159,47 @@ def test_unusable_input_exits_2_with_the_remedy(
     assert "Error: " in result.output
 
 
-def test_an_issuer_key_that_is_no_key_is_a_named_error(files: Path) -> None:
-    # The `lethe` command prints it and exits with 2.
-    result = verify(files, "--issuer-key", files / "keys/log.vkey")
-    assert isinstance(result.exception, LetheError)
+AGAIN = "get it again from the operator, over a channel you trust"
+NO_ISSUERS: dict[str, tuple[str, str]] = {
+    "no key": ("a web page", f"issuer.pem is not a public key in PEM: {AGAIN}"),
+    "an Ed25519 key": (
+        public_pem(Ed25519PrivateKey.generate()),
+        f"issuer.pem is not an ECDSA P-256 key, and issuers use no other: {AGAIN}",
+    ),
+    "another curve": (
+        public_pem(generate_private_key(SECP384R1())),
+        f"issuer.pem is not an ECDSA P-256 key, and issuers use no other: {AGAIN}",
+    ),
+    "a private key": (
+        private_pem(issuer_key()),
+        "issuer.pem holds a private key: tell the operator, since whoever saw it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_ISSUERS)
+def test_a_file_that_is_no_issuers_key_is_named_with_the_remedy(files: Path, name: str) -> None:
+    text, said = NO_ISSUERS[name]
+    (files / "keys/issuer.pem").write_text(text)
+    result = verify(files)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+    assert "key new" not in result.output
+
+
+def test_a_missing_key_comes_from_the_operator(files: Path) -> None:
+    (files / "keys/log.vkey").unlink()
+    result = verify(files)
+    assert result.exit_code == 2
+    told = " ".join(result.output.split())
+    assert "has no log.vkey: the operator gives it to you (docs/auditor-guide.md)" in told
+
+
+def test_the_key_of_another_operator_is_named_and_no_forgery(files: Path) -> None:
+    (files / "keys/issuer.pem").write_text(public_pem(issuer_key(5)))
+    result = verify(files)
+    assert result.exit_code == 1
+    assert "another key file, or another operator" in result.output
 
 
 def test_show_says_what_the_file_says_and_that_nothing_was_verified(files: Path) -> None:
@@ -326,6 +365,15 @@ def test_a_service_that_cannot_be_reached_is_an_error(url: str) -> None:
     result = run("get", REQUEST_ID, "--url", url)
     assert isinstance(result.exception, DownloadError)
     assert "cannot be reached" in result.exception.detail
+
+
+def test_the_service_may_be_named_by_the_environment(
+    service: Service, certified: Certified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LETHE_URL", f"http://127.0.0.1:{service.server_port}")
+    service.answer = (200, certified.bundle)
+    assert run("get", CERTIFICATE_ID, "--out", tmp_path / "x.json").exit_code == 0
+    assert len(service.asked) == 1
 
 
 def test_an_id_that_is_none_is_refused_before_any_call(service: Service) -> None:

@@ -81,9 +81,27 @@ def test_no_file_is_replaced_and_no_half_pair_is_left(existing: str, tmp_path: P
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    result = run("new", "--out", f"{tmp_path}/absent/")
+    result = run("new", "--out", f"{tmp_path}/absent/me")
     assert isinstance(result.exception, KeyFileError)
     assert "cannot be written" in str(result.exception)
+
+
+def test_a_directory_is_made_where_out_ends_in_a_slash(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        for keyid in ("alice", "bob"):  # the second time it is there
+            make_in = run("new", "--out", f"{tmp_path}/keys/", "--keyid", keyid)
+            assert make_in.exit_code == 0, make_in.output
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
+    assert {path.name for path in (tmp_path / "keys").glob("*.pub.pem")} == {
+        "alice.pub.pem",
+        "bob.pub.pem",
+    }
+    result = run("new", "--out", f"{tmp_path}/keys/bob.pem/")
+    assert isinstance(result.exception, KeyFileError)
+    assert "bob.pem cannot be made" in str(result.exception)
 
 
 @pytest.mark.parametrize("keyid", ["", "two words", "../up", "é", "k" * 129])
@@ -123,6 +141,7 @@ def test_a_private_key_is_never_sent(service: FakeService, tmp_path: Path) -> No
     arguments = ("--public-key", str(tmp_path / "me.pem"))
     result = run("register", "--url", service.base, *arguments, token=TOKEN)
     assert isinstance(result.exception, KeyFormatError)
+    assert str(result.exception).startswith("me.pem: the text holds a private key")
     assert service.seen == []
 
 

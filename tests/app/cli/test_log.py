@@ -108,6 +108,8 @@ def test_no_log_is_an_error_and_not_a_verdict(tmp_path: Path) -> None:
         result = invoke("verify", str(place), "--vkey", VKEY, "--json")
         assert isinstance(result.exception, UnreachableError)
         assert result.output == ""
+    told = str(invoke("verify", str(tmp_path), "--vkey", VKEY).exception)
+    assert told.endswith("the prefix that `checkpoint` lies under, such as URL/v1/log")
 
 
 def test_mirror_copies_and_then_refuses_a_fork(directory: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -157,20 +158,26 @@ def test_a_missing_extra_is_named(
 ) -> None:
     error = invoke(*args).exception
     assert isinstance(error, LetheError)
-    expected = f"the package {package} is not installed: run pip install 'lethe[{extra}]'"
+    remedy = f"in a clone of Lethe: pip install -c constraints.txt '.[{extra}]'"
+    expected = f"the package {package} is not installed: run {remedy}"
     assert error.detail == expected
 
 
 def test_a_missing_extra_exits_with_2(installed: Path) -> None:
     done = lethe(installed, "serve", "--port", "80")
     assert done.returncode == 2
-    assert re.fullmatch(r"error: .* run pip install 'lethe\[server\]'\n", done.stderr)
+    assert re.fullmatch(
+        r"error: .* pip install -c constraints\.txt '\.\[server\]'\n", done.stderr
+    )
 
 
 def test_a_base_package_is_no_extra(installed: Path) -> None:
     error = invoke("half").exception
     assert isinstance(error, LetheError)
     assert "httpx2 is missing: the installation is incomplete" in error.detail
+    assert error.detail.endswith(
+        "clone of Lethe: pip install --force-reinstall -c constraints.txt ."
+    )
 
 
 def test_a_missing_module_of_our_own_is_a_bug(installed: Path) -> None:
@@ -257,6 +264,26 @@ def test_every_declared_subcommand_is_there(name: str) -> None:
     assert isinstance(command, click.Command)
     assert command.name == name
     assert command.get_short_help_str()  # what `lethe --help` says of it
+
+
+def _commands(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            yield from _commands(child)
+
+
+def test_every_command_that_calls_a_service_has_the_one_url_option() -> None:
+    points = (EntryPoint(name, DECLARED[name], cli.GROUP).load() for name in DECLARED)
+    found = {
+        (option.opts[0], option.envvar, option.help, option.required)
+        for point in points
+        for command in _commands(point)
+        for option in command.params
+        if isinstance(option, click.Option) and option.name == "url"
+    }
+    meaning = "The service, such as https://erasure.example (or LETHE_URL)."
+    assert found == {("--url", "LETHE_URL", meaning, True)}
 
 
 @pytest.mark.parametrize("name", ["certificate", "key", "log", "request"])

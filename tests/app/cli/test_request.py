@@ -14,7 +14,7 @@ from app.client import ProblemError, ReceiptError, ScopeError, WaitTimeoutError
 from app.ledger.note import NoteError
 from app.signing.errors import KeyFormatError
 from app.signing.keys import fingerprint, private_pem, public_of
-from tests.app.client.service import DUE, SIGNER, FakeService, Lost, serve
+from tests.app.client.service import DUE, SIGNER, FakeService, Lost, problem, serve
 from tests.app.client.test_receipts import STRANGER
 from tests.app.signing.signer import ED25519
 
@@ -187,6 +187,34 @@ def test_refusals_are_errors_with_a_name(
 ) -> None:
     assert isinstance(desk.submit(*arguments).exception, error)
     assert desk.service.requests == {}
+
+
+def test_a_keyid_that_nobody_typed_is_named_if_it_is_unknown(desk: Desk) -> None:
+    derived = fingerprint(ED25519)
+    del desk.service.keys[derived]
+    told = [
+        str(desk.submit("--record", "r1", *more).exception) for more in ((), ("--keyid", "me"))
+    ]
+    assert told[0].startswith("no key is registered under this keyid: ")
+    assert f"it was {derived}, the key's fingerprint" in told[0]
+    assert "give --keyid" in told[0]
+    assert told[1].startswith("no key is registered under this keyid: ")
+    assert derived not in told[1]
+
+
+def test_another_refusal_says_nothing_of_the_keyid(desk: Desk) -> None:
+    error = desk.submit("--record", "r1", "--model", "absent").exception
+    assert str(error) == "no model has this reference"
+
+
+def test_the_earlier_request_is_named_by_its_reference(desk: Desk) -> None:
+    said = "an earlier request covers this data: follow that one"
+    members = {"ref": "0190-ref\x1b[2J", "request": "0190-capability"}
+    desk.service.faults = deque([problem(409, "already-erased", said, **members)])
+    error = desk.submit("--record", "r1").exception
+    assert isinstance(error, ProblemError)
+    assert error.detail == f"{said} (reference 0190-ref\ufffd[2J)"
+    assert (error.slug, error.members["request"]) == ("already-erased", "0190-capability")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a vkey", b"\xff\xfe"])

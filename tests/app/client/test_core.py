@@ -1,5 +1,7 @@
 """Conversations played by hand: no socket, no clock, no pause."""
 
+import socket
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -115,9 +117,35 @@ def test_a_lost_connection_is_tried_again(error: Exception) -> None:
 
 def test_attempts_are_bounded_and_pauses_double() -> None:
     stage = Stage(LOST, LOST, LOST, LOST)
-    with pytest.raises(UnreachableError, match="4 attempts: ReadError"):
+    with pytest.raises(UnreachableError, match=r"after 4 attempts \(ReadError\): check --url"):
         stage.play(stage.core(attempts=4).exchange(GET))
     assert stage.pauses == [1.0, 2.0, 4.0]
+
+
+def _chained(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+REFUSED = _chained(httpx2.ConnectError("x"), _chained(OSError("y"), ConnectionRefusedError()))
+CAUSES = [
+    (REFUSED, "connection refused"),
+    (_chained(httpx2.ConnectError("x"), socket.gaierror()), "the host's name is not known"),
+    (_chained(httpx2.ConnectError("x"), ssl.SSLError()), "TLS failed"),
+    (httpx2.ReadTimeout("r-1041"), "timed out"),
+    (httpx2.DecodingError("r-1041"), "DecodingError"),
+]
+
+
+@pytest.mark.parametrize(("error", "words"), CAUSES, ids=[words for _, words in CAUSES])
+def test_no_answer_names_host_port_and_cause_and_no_more(error: Exception, words: str) -> None:
+    core = Core("https://me:secret@x.test:81/tenant", None, None, None, None, RetryPolicy(1))
+    with pytest.raises(UnreachableError) as raised:
+        Stage(error).play(core.exchange(calls.request("0190-a-capability")))
+    assert raised.value.detail == (
+        f"no answer from https://x.test:81 after 1 attempt ({words}): "
+        "check --url, and that the service runs"
+    )
 
 
 def test_the_last_refusal_is_what_the_caller_sees() -> None:

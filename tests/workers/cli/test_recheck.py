@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -70,6 +71,27 @@ def test_the_command_exits_with_1_if_anything_differs(tmp_path: Path) -> None:
         "PASS",
         "FAIL",
     )
+
+
+def test_another_scores_file_is_no_difference_and_exits_with_2(tmp_path: Path) -> None:
+    other = tmp_path / "other-scores"
+    other.write_bytes(CASE.scores + b" ")
+    done = run(CASE, tmp_path, "--scores", tmp_path / "s", "--scores", other)
+    assert done.exit_code == 2
+    assert "DIFFERS" not in done.output
+    told = " ".join(done.output.replace("│", " ").split())
+    named = f"scores {sha256(CASE.scores).hexdigest()}"
+    assert f"other-scores: this file is not named by the certificate; it names {named}" in told
+
+
+def test_another_model_file_is_named_by_both_digests(tmp_path: Path) -> None:
+    other = tmp_path / "other-model"
+    other.write_bytes(MODEL + b"x")
+    done = run(CASE, tmp_path, "--model", other)
+    assert done.exit_code == 1
+    file, model = sha256(MODEL + b"x").hexdigest(), sha256(MODEL).hexdigest()
+    assert f"the file's SHA-256 is {file}; this certificate is about {model}\n" in done.output
+    assert f"not recomputed: the file's SHA-256 is {file}" not in done.output
 
 
 def test_a_file_that_is_no_certificate_cannot_be_used(tmp_path: Path) -> None:

@@ -1,0 +1,11 @@
+"""Options that commands of `app.cli` and of `workers.cli` share, so that they mean the same."""
+
+import click
+
+# Every command that calls a service has it: what is exported once holds for all of them.
+service_url = click.option(
+    "--url",
+    envvar="LETHE_URL",
+    required=True,
+    help="The service, such as https://erasure.example (or LETHE_URL).",
+)
