@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from workers.cli.network_data import data_options, source_of
-from workers.cli.network_training import read_object, shape_of, training_of
+from workers.cli.network_training import check_manifest, read_object, shape_of, training_of
 
 TRAIN_SECONDS = 24 * 3600
 NETWORKS = ("logistic", "mit-b0", "res-unet", "resnet18", "simple-cnn", "vit-lite")
@@ -86,6 +86,7 @@ def register_network(
             canary=read_object(canary),
         )
         prepared = prepare(source_of(rest, trained["seed"]), ref=ref, options=options)
+    check_manifest(prepared.manifest)
     with connect(url) as operator:
         operator.register_model(prepared.manifest, prepared.npz)
         click.echo(f"registered {len(prepared.records)} records, training …")

@@ -7,10 +7,13 @@ them would go stale unseen.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 # Where each option's value stands in the manifest's `training`.
 PLACES = {
@@ -81,9 +84,7 @@ def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
     try:
         full = Training.model_validate(training).model_dump()
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        member = ".".join(str(part) for part in first["loc"])
-        raise click.ClickException(f"{where}: {member}: {first['msg']}") from None
+        raise click.ClickException(f"{where}: {_first(error)}") from None
     rest = dict(full)
     try:
         local, server = LocalConfig(**rest.pop("local")), ServerConfig(**rest.pop("server"))
@@ -91,6 +92,25 @@ def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
     except RefusedError as error:
         raise click.ClickException(f"{where}: {error}") from None
     return full
+
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raise ClickException for what the service's schema refuses, before rows are sent."""
+    from pydantic import ValidationError
+
+    from app.schemas.networks import NewNetwork
+
+    try:
+        NewNetwork.model_validate(manifest)
+    except ValidationError as error:
+        raise click.ClickException(_first(error)) from None
+
+
+def _first(error: "ValidationError") -> str:
+    """Return the first thing that a schema found, without the values it found it in."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), message])
 
 
 def shape_of(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:

@@ -53,6 +53,9 @@ def test_a_file_of_the_training_has_the_last_word_on_the_loss(
     words = [*WORDS, "--format", "masks", "--training", file]
     assert register(folder, *words).exit_code == 0
     assert service.manifest["training"]["local"]["loss"] == "cross-entropy"
+    # The images would be cropped, and their masks would not.
+    file.write_text(json.dumps({"local": {"augment": "crop-flip"}}))
+    assert "local.augment: for networks that label" in said(register(folder, *words))
 
 
 def test_masks_and_labels_go_to_networks_that_learn_them(

@@ -62,6 +62,8 @@ def test_every_member_reaches_the_service(rows: Path, service: Service) -> None:
     assert service.manifest["training"] == EVERYTHING
     every = Training.model_fields
     assert set(EVERYTHING) == set(every)  # or this file is behind the schema
+    assert "classes: " in said(register(rows, "--class", "x"))
+    assert "name each once" in said(register(rows, "--class", "x", "--class", "x"))
 
 
 def test_options_fill_what_the_file_leaves_out(rows: Path, service: Service) -> None:
