@@ -8,7 +8,8 @@ from pydantic_core import PydanticUndefined
 
 from app.schemas.networks import Training
 from tests.docs.markdown import read
-from workers.cli.network_data import FORMATS
+from workers.cli import network_data
+from workers.datasets.formats import FORMATS
 
 
 def members(wire: type[BaseModel], before: str = "") -> dict[str, Any]:
@@ -46,3 +47,4 @@ def test_every_member_of_a_training_is_documented_with_its_default() -> None:
 
 def test_every_format_is_documented() -> None:
     assert {row[0].strip("`") for row in documented("Its rows")} == set(FORMATS)
+    assert network_data.FORMATS == FORMATS
