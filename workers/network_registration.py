@@ -1,22 +1,20 @@
-"""From labelled images on disk to what POST /v1/models takes for a network."""
+"""From rows and whose they are to what POST /v1/models takes for a network."""
 
 import io
-import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.datasets.images import LabelledImages
+from workers.datasets.images import LabelledImages, SegmentedImages
+from workers.datasets.owners import dealt_names
 from workers.datasets.partition import dirichlet
-from workers.errors import DatasetError, RefusedError
+from workers.errors import RefusedError
 from workers.verifier.policy import Policy, default, to_document
 
-KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names")
+PIXELS = "res-unet"  # as app.api.models: the network whose labels are masks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +23,8 @@ class NetworkOptions:
 
     training, settings: as the manifest has them. policy None: the default for the largest
     client, which may ask for more rows than there are; then approximate erasures climb to
-    retraining. canary: as the manifest has it, empty for none.
+    retraining. canary: as the manifest has it, empty for none. shape: of the network, beside
+    what the rows say of it.
     """
 
     network: str = "simple-cnn"
@@ -35,6 +34,7 @@ class NetworkOptions:
     held_out: float = 0.2
     policy: Policy | None = None
     canary: Mapping[str, Any] | None = None
+    shape: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +49,7 @@ class PreparedNetwork:
 
 def deal_out(images: LabelledImages, clients: int, alpha: float, seed: int) -> NDArray[np.str_]:
     """Return an owner for each row, by Dirichlet(alpha) over labels (Hsu et al., 2019)."""
-    owners = dirichlet(images.labels, clients, alpha, seed)
-    return np.array([f"client-{owner:02d}" for owner in owners])
+    return dealt_names(dirichlet(images.labels, clients, alpha, seed))
 
 
 def prepare_network(
@@ -70,57 +69,93 @@ def prepare_network(
     """
     if clients.shape != images.labels.shape:
         raise RefusedError("clients: must hold exactly one entry for each row")
+    learned = learned_rows(images)
+    return prepare_images(images, learned, clients[learned], ref=ref, options=options)
+
+
+def learned_rows(images: LabelledImages) -> NDArray[np.int64]:
+    """Return the rows that the data set does not hold out. Raises RefusedError for none."""
     learned = np.flatnonzero(~images.is_test)
     if not len(learned):
         raise RefusedError("the data hold every row out: there is nothing to train on")
-    planes: NDArray[Any] = np.ascontiguousarray(images.images[learned].transpose(0, 3, 1, 2))
+    return learned
+
+
+def prepare_images(
+    images: LabelledImages,
+    rows: NDArray[np.int64],
+    clients: NDArray[np.str_],
+    *,
+    ref: str,
+    options: NetworkOptions,
+) -> PreparedNetwork:
+    """Pack these rows (m,) of images with their clients (m,), as `prepare_network`."""
+    planes: NDArray[Any] = _planes(images.images[rows])
     if options.network == "logistic":
         half = np.float32(0.5)
         flat = planes.reshape(len(planes), -1).astype(np.float32)
         planes = (flat / np.float32(255) - half) / half
-    return _packed(
-        {
-            "inputs": planes,
-            "labels": images.labels[learned].astype(np.int64),
-            "clients": clients[learned].astype(np.str_),
-            "records": np.array([f"record-{row}" for row in learned.tolist()]),
-        },
-        [str(name) for name in images.label_names],
-        ref,
-        options,
-    )
+    arrays = {
+        "inputs": planes,
+        "labels": images.labels[rows].astype(np.int64),
+        "clients": clients.astype(np.str_),
+        "records": np.array([f"record-{row}" for row in rows.tolist()]),
+    }
+    return pack(arrays, [str(name) for name in images.label_names], ref=ref, options=options)
 
 
-def prepare_rows(path: Path, *, ref: str, options: NetworkOptions) -> PreparedNetwork:
-    """Pack an .npz with inputs (n, ...), labels and clients; records, subjects, label_names.
+def prepare_masks(
+    images: SegmentedImages,
+    rows: NDArray[np.int64],
+    clients: NDArray[np.str_],
+    classes: Sequence[str],
+    *,
+    ref: str,
+    options: NetworkOptions,
+) -> PreparedNetwork:
+    """Pack these rows (m,) of images with their masks and clients (m,); names are the ids.
 
     Raises:
-        DatasetError: The file is no such .npz. What the arrays must be, the service says.
+        RefusedError: As `pack`.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if name in KNOWN}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
-        raise DatasetError("the file is not a readable .npz: save it again") from None
-    for name in ("inputs", "labels", "clients"):
-        if name not in arrays or arrays[name].ndim < 1 or not len(arrays[name]):
-            raise DatasetError(f"{name}: missing or empty")
-    if arrays["inputs"].ndim not in (2, 4) or arrays["labels"].dtype.kind not in "iu":
-        raise DatasetError("inputs must be (n, features) or (n, c, h, w), labels integers")
-    names = arrays.pop("label_names", None)
-    known = range(int(arrays["labels"].max()) + 1) if names is None else names.tolist()
-    arrays.setdefault("records", np.arange(len(arrays["inputs"])).astype(np.str_))
-    return _packed(arrays, [str(name) for name in known], ref, options)
+    arrays = {
+        "inputs": _planes(images.images[rows]),
+        "labels": images.masks[rows].astype(np.uint8),  # grey values: an eighth of the upload
+        "clients": clients.astype(np.str_),
+        "records": images.names[rows],
+    }
+    return pack(arrays, list(classes), ref=ref, options=options)
 
 
-def _packed(
-    arrays: dict[str, NDArray[Any]], classes: list[str], ref: str, options: NetworkOptions
+def _planes(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return images (n, h, w, c) as the planes (n, c, h, w) that the service scales."""
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def pack(
+    arrays: Mapping[str, NDArray[Any]],
+    classes: list[str],
+    *,
+    ref: str,
+    options: NetworkOptions,
 ) -> PreparedNetwork:
+    """Pack arrays that POST /v1/models takes, with the manifest for them.
+
+    Raises:
+        RefusedError: Masks are for another network, or the shape names what the rows say.
+    """
+    if arrays["labels"].ndim == 3 and options.network != PIXELS:
+        raise RefusedError(f"masks are learned by {PIXELS} alone: choose it with --network")
+    if arrays["labels"].ndim == 1 and options.network == PIXELS:
+        raise RefusedError(f"{PIXELS} learns masks: choose another network for labels of rows")
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     input_shape = [int(size) for size in arrays["inputs"].shape[1:]]
     sides = ("channels", "height", "width") if len(input_shape) == 3 else ("features",)
     shape = {**dict(zip(sides, input_shape, strict=True)), "classes": len(classes)}
+    extra = dict(options.shape or {})
+    if shape.keys() & extra.keys():
+        raise RefusedError(f"shape: leave out {', '.join(shape)}: the data say them")
     owners = arrays["clients"].astype(np.str_)
     largest = int(np.unique(owners, return_counts=True)[1].max())
     erased = int(largest * min(options.held_out, 0.5))
@@ -130,7 +165,7 @@ def _packed(
         "ref": ref,
         "method": options.method,
         "classes": classes,
-        "network": {"id": options.network, "parameters": shape},
+        "network": {"id": options.network, "parameters": {**shape, **extra}},
         "input_shape": input_shape,
         "training": dict(options.training or {"rounds": 10}),
         "held_out": options.held_out,

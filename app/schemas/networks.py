@@ -225,6 +225,9 @@ class NewNetwork(Wire):
             raise ValueError(f"{self.method} lacks here what it needs: choose another default")
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
+        if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):
+            # Masks would stay where they are while their images move.
+            raise ValueError("training.local.augment: for networks that label whole images")
         check_canary(self.canary, self.policy.canary_limit, self.input_shape, self.classes)
         if self.method == METHOD or METHOD in self.settings:
             training = self.training.model_dump()

@@ -11,7 +11,8 @@ import torch
 from app.schemas.networks import NewNetwork
 from tests.docs.markdown import read
 from workers.fedavg.base import ClientData
-from workers.network_registration import NetworkOptions, prepare_rows
+from workers.network_registration import NetworkOptions
+from workers.network_source import Source, prepare
 from workers.replay.canary import read_canary
 from workers.verifier.policy import Policy
 
@@ -41,11 +42,11 @@ def test_the_manifest_of_the_command_is_a_registration(tmp_path: Path) -> None:
     policy = Policy(("shokri", "yeom"), 0.1, 310, canary_limit=0.3)
     assert said["policy"]["canary_limit"] == "0.3"
     options = NetworkOptions(policy=policy, canary=said["canary"])
-    prepared = prepare_rows(tmp_path / "rows.npz", ref="x-rays", options=options)
+    prepared = prepare(Source(tmp_path / "rows.npz"), ref="x-rays", options=options)
     wanted = NewNetwork.model_validate(prepared.manifest)
     assert wanted.canary is not None
     assert wanted.canary.model_dump(mode="json") == said["canary"]
-    bare = prepare_rows(tmp_path / "rows.npz", ref="x", options=NetworkOptions(canary={}))
+    bare = prepare(Source(tmp_path / "rows.npz"), ref="x", options=NetworkOptions(canary={}))
     assert "canary" not in bare.manifest
 
 

@@ -1,12 +1,13 @@
 """`lethe model register-network`: a deep model with its rows, its training and its policy."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from app.options import service_url
+from workers.cli.network_data import data_options, source_of
+from workers.cli.network_training import check_manifest, read_object, shape_of, training_of
 
 TRAIN_SECONDS = 24 * 3600
 NETWORKS = ("logistic", "mit-b0", "res-unet", "resnet18", "simple-cnn", "vit-lite")
@@ -16,20 +17,21 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("register-network")
 @service_url
 @click.option("--ref", required=True, help="The model's reference, such as x-rays.")
-@click.option(
-    "--data",
-    required=True,
-    type=FILE,
-    help="An .npz: inputs, labels, clients (and records, subjects); or images with --deal.",
-)
-@click.option(
-    "--deal",
-    nargs=2,
-    type=(click.IntRange(min=2), float),
-    help="Deal images to so many clients by Dirichlet of this alpha: for experiments.",
-)
+@data_options
 @click.option("--network", type=click.Choice(NETWORKS), default="simple-cnn", show_default=True)
+@click.option(
+    "--shape",
+    multiple=True,
+    callback=shape_of,
+    metavar="NAME=VALUE",
+    help="Of the network beside what the data say: vit-lite's layers, res-unet's features …",
+)
 @click.option("--method", default="puf-special", show_default=True, help="The default method.")
+@click.option(
+    "--training",
+    type=FILE,
+    help="JSON: the manifest's training, all that the options below have and more.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option("--epochs", type=float, default=1.0, show_default=True, help="Local, per round.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
@@ -45,24 +47,21 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--settings", type=FILE, help="JSON: settings of methods by name.")
 @click.option("--canary", type=FILE, help="JSON: a trigger and its target class.")
+@click.pass_context
 def register_network(
+    context: click.Context,
+    /,
     url: str,
     ref: str,
-    data: Path,
-    deal: tuple[int, float] | None,
     network: str,
+    shape: dict[str, int],
     method: str,
-    rounds: int,
-    epochs: float,
-    batch_size: int,
-    learning_rate: float,
-    momentum: float,
-    weight_decay: float,
-    seed: int,
+    training: Path | None,
     held_out: float,
     policy: Path | None,
     settings: Path | None,
     canary: Path | None,
+    **rest: Any,
 ) -> None:
     """Register a network over the rows in DATA and wait until it is trained.
 
@@ -72,50 +71,24 @@ def register_network(
     from workers.cli.errors import shown
     from workers.cli.model import connect, wait_until_ready
     from workers.cli.policy_file import load
-    from workers.datasets.image_npz import load_image_npz
-    from workers.network_registration import (
-        NetworkOptions,
-        deal_out,
-        prepare_network,
-        prepare_rows,
-    )
+    from workers.network_registration import NetworkOptions
+    from workers.network_source import prepare
 
-    local = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "momentum": momentum,
-        "weight_decay": weight_decay,
-    }
+    trained = training_of(context, training, network, rest)
     with shown():
         options = NetworkOptions(
             network=network,
+            shape=shape,
             method=method,
-            training={"rounds": rounds, "seed": seed, "local": local},
-            settings=_object(settings),
+            training=trained,
+            settings=read_object(settings),
             held_out=held_out,
             policy=None if policy is None else load(policy),
-            canary=_object(canary),
+            canary=read_object(canary),
         )
-        if deal is None:
-            prepared = prepare_rows(data, ref=ref, options=options)
-        else:
-            images = load_image_npz(data)
-            owners = deal_out(images, *deal, seed)
-            prepared = prepare_network(images, owners, ref=ref, options=options)
+        prepared = prepare(source_of(rest, trained["seed"]), ref=ref, options=options)
+    check_manifest(prepared.manifest)
     with connect(url) as operator:
         operator.register_model(prepared.manifest, prepared.npz)
         click.echo(f"registered {len(prepared.records)} records, training …")
         wait_until_ready(operator, ref, TRAIN_SECONDS)
-
-
-def _object(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        read = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise click.ClickException(f"{file}: not JSON") from None
-    if not isinstance(read, dict):
-        raise click.ClickException(f"{file}: must be one JSON object")
-    return read

@@ -1,0 +1,67 @@
+"""A service that takes what `lethe model register-network` sends, checked as the API does."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from numpy.typing import NDArray
+
+from app.api.input_uploads import parse_inputs
+from app.schemas.networks import NewNetwork
+from workers.cli import model
+
+
+class Service:
+    """Takes a registration, and has trained it by the next question."""
+
+    def __init__(self) -> None:
+        self.manifest: dict[str, Any] = {}
+        self.rows: dict[str, NDArray[Any]] = {}
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+        wanted = NewNetwork.model_validate(manifest)
+        parse_inputs(
+            data,
+            shape=wanted.input_shape,
+            classes=len(wanted.classes),
+            pixels=wanted.network.id == "res-unet",
+            max_bytes=1 << 24,
+        )
+        self.manifest = manifest
+        with np.load(io.BytesIO(data)) as arrays:
+            self.rows = {name: arrays[name] for name in arrays.files}
+
+    def model(self, ref: str) -> dict[str, Any]:
+        return {"state": "ready", "current_version": 1}
+
+    def owners(self) -> dict[str, list[str]]:
+        """Return the records of each client."""
+        clients, records = self.rows["clients"], self.rows["records"]
+        return {name: records[clients == name].tolist() for name in sorted(set(clients))}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    found = Service()
+    monkeypatch.setattr(model, "connect", lambda url: found)
+    return found
+
+
+def register(data: Path, *words: object) -> Result:
+    arguments = ["register-network", "--url", "http://x", "--ref", "m", "--data", data, *words]
+    return CliRunner().invoke(model.model, [str(word) for word in arguments])
+
+
+def said(result: Result) -> str:
+    """Return what a refused command tells its user."""
+    assert result.exit_code != 0, result.output
+    return f"{result.output} {getattr(result.exception, 'detail', '')}"

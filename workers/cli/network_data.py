@@ -1,0 +1,99 @@
+"""The options that say where a network's rows are and whose each of them is."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from workers.network_source import Source
+
+# As in workers.datasets.formats, which would load the numerics before they are needed.
+FORMATS = ("npz", "idx", "cifar", "leaf", "masks")
+PATH = click.Path(exists=True, path_type=Path)
+
+_CLIENTS = (
+    click.option(
+        "--deal",
+        type=click.IntRange(min=2),
+        metavar="CLIENTS",
+        help="Deal the rows of data that name no clients to so many: for experiments.",
+    ),
+    click.option(
+        "--alpha",
+        type=click.FloatRange(min=0, min_open=True),
+        help="With --deal: skewed by Dirichlet of this over labels. Default: at random.",
+    ),
+    click.option(
+        "--at-least",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="ROWS",
+        help="Leave out clients that the data give fewer rows.",
+    ),
+    click.option(
+        "--draw",
+        type=click.IntRange(min=1),
+        metavar="CLIENTS",
+        help="Draw so many of the clients that the data name, by the seed. Default: all.",
+    ),
+)
+_DATA = (
+    click.option(
+        "--data", required=True, type=PATH, help="The rows: a file or folder, see --format."
+    ),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        help="npz: inputs, labels, clients (records, subjects), or train_images and "
+        "train_labels. idx: MNIST's files. cifar: folder of pickles. leaf: FEMNIST's JSON. "
+        "masks: images/SITE/NAME.png, masks/SITE/NAME.png. Default: told from DATA.",
+    ),
+    *_CLIENTS,
+    click.option(
+        "--class",
+        "classes",
+        multiple=True,
+        metavar="NAME",
+        help="A class's name, in order from 0, for data without names; masks need them.",
+    ),
+    click.option(
+        "--mask-value",
+        "mask_values",
+        multiple=True,
+        type=click.IntRange(0, 255),
+        help="The grey of each --class in masks. Default: the grey is the class's number.",
+    ),
+    click.option("--coarse", is_flag=True, help="CIFAR-100's 20 superclasses."),
+)
+
+
+def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a network's rows, in the order in which help shows them."""
+    for option in reversed(_DATA):
+        command = option(command)
+    return command
+
+
+def source_of(options: Mapping[str, Any], seed: int) -> "Source":
+    """Return where the rows are by the options' values; clients are dealt and drawn by seed."""
+    from workers.datasets.owners import Ownership
+    from workers.network_source import Source
+
+    return Source(
+        path=options["data"],
+        form=options["form"],
+        owners=Ownership(
+            deal=options["deal"],
+            alpha=options["alpha"],
+            at_least=options["at_least"],
+            draw=options["draw"],
+            seed=seed,
+        ),
+        classes=options["classes"],
+        mask_values=options["mask_values"],
+        coarse=options["coarse"],
+    )
