@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     )
     device: Literal["auto", "cpu", "cuda", "torch-cpu"] = Field(
         default="auto",
-        description="Where methods sum over rows; auto: a GPU that passes its self-test.",
+        description="Where rows are summed, networks train; auto: a GPU passing its self-test.",
     )
     max_body_bytes: int = Field(
         default=1_048_576, gt=0, description="Largest JSON request body, in bytes."

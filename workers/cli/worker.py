@@ -20,7 +20,7 @@ DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics l
 @click.option(
     "--device",
     type=click.Choice(DEVICES),
-    help="Where sums over rows are computed; default: LETHE_DEVICE, else auto.",
+    help="Where rows are summed and networks train; default: LETHE_DEVICE, else auto.",
 )
 @click.option(
     "--silo",
@@ -39,8 +39,8 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
 
     services = runtime.services()  # a missing log or key is named now, not at the first task
     if silos:
-        _prepare(silos, services.settings)
-    devices.choose(device or services.settings.device)
+        _prepare(silos, services.settings, device)
+    devices.choose("cpu" if silos else device or services.settings.device)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if beat:
@@ -56,7 +56,14 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
     )
 
 
-def _prepare(silos: tuple[int, ...], settings: "Settings") -> None:
+def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -> None:
+    if device == "cuda":
+        raise click.UsageError(
+            "silos compute on the processor: leave --device out. To train on a GPU, leave out "
+            "--silo and, for all processes, LETHE_SILOS"
+        )
+    if device is None and settings.device == "cuda":  # of all processes, so no refusal
+        click.echo("LETHE_DEVICE is cuda, but silos compute on the processor", err=True)
     if max(silos) >= settings.silos:
         raise click.UsageError(
             f"LETHE_SILOS is {settings.silos}, and silos are counted from 0: nothing would "

@@ -65,7 +65,7 @@ def retrained_digest(
     clients: dict[str, ClientData] = {
         client: data.only(torch.tensor(own)) for client, own in places.items()
     }
-    trained = train(named, sizes(clients), config, InProcess(clients, threads=1))
+    trained = train(named, sizes(clients), config, InProcess(clients, "auto", threads=1))
     file = encode_weights(named.id, named.parameters, trained.weights)
     return sha256(file).hexdigest()
 

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 Load = Callable[[Services, Session, int, str, Positions], ClientData]
 Score = Callable[[Services, ScoreTask], tuple[SiloScores, int]]
+# Not LETHE_DEVICE: whoever judges or repeats a round could not tell a silo's GPU from another.
 DEVICE = "cpu"
 THREADS = 1  # as the in-process engine: another number would change the last bits
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from app.service.context import Services
+from workers import devices
 from workers.fedavg.base import ClientData, Engine
 from workers.fedavg.in_process import InProcess
-from workers.silos.answer import DEVICE, THREADS
+from workers.silos.answer import THREADS
 from workers.silos.engine import SiloEngine
 from workers.silos.message import Positions
 
@@ -17,11 +18,13 @@ def engine_for(
     clients: Mapping[str, ClientData],
     selection: Mapping[str, Positions],
 ) -> Engine:
-    """Return the engine for a job's rounds; both give the same bits.
+    """Return the engine for a job's rounds; on processors both give the same bits.
+
+    In this process it computes where `devices` says, as the verifier's repetition will.
 
     `clients` are one side's rows in memory, `selection` the same as positions among each
     client's training rows (None: all). Only one of the two is used.
     """
     if services.settings.silos == 0:
-        return InProcess(clients, DEVICE, THREADS)
+        return InProcess(clients, devices.for_training(), THREADS)
     return SiloEngine(services, job_id, model_id, selection)

@@ -15,7 +15,7 @@ from workers.fedavg.accounting import cost_notes
 from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import sizes
 from workers.networks.files import decode_weights, digest_of
-from workers.silos.answer import DEVICE, THREADS
+from workers.silos.answer import THREADS
 from workers.tasks import draft, network_before
 from workers.tasks.draft import Draft
 from workers.tasks.lease import Lease
@@ -29,6 +29,7 @@ from workers.tasks.network_training import (
     RETRAIN,
     data_of,
     described,
+    device_of,
     encoded,
     resumed,
     retrained,
@@ -160,7 +161,7 @@ def _case(
         config=config.training_of(stay.stays),
         retained=stays(services, lease, stay),
         # They have left their blocks, so no silo holds them: they are asked here.
-        targets=Side(InProcess(go, DEVICE, THREADS), sizes(go)),
+        targets=Side(InProcess(go, device_of(services), THREADS), sizes(go)),
         data=data_of(rows, salted),
         validation=validation(config, rows),
     )

@@ -118,8 +118,13 @@ _REMEDIES: Mapping[Need, str] = {
 }
 
 
-def check_needs(needs: frozenset[Need], case: Case) -> None:
-    """Raise UnmetNeedError, naming the remedy, unless the case has all that is needed."""
+def check_needs(
+    needs: frozenset[Need], case: Case, remedies: Mapping[Need, str] = MappingProxyType({})
+) -> None:
+    """Raise UnmetNeedError, naming the remedy, unless the case has all that is needed.
+
+    remedies: what the method itself says, where the common remedy would not help it.
+    """
     has: Mapping[Need, bool] = {
         "history": bool(case.history),
         "proxy": case.proxy is not None,
@@ -128,7 +133,7 @@ def check_needs(needs: frozenset[Need], case: Case) -> None:
     }
     for need in sorted(needs):
         if not has[need]:
-            raise UnmetNeedError(_REMEDIES[need])
+            raise UnmetNeedError({**_REMEDIES, **remedies}[need])
 
 
 @dataclass(frozen=True, slots=True)

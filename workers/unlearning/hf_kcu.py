@@ -60,7 +60,8 @@ class HfKcu(Settings):
         Raises UnmetNeedError, TargetError, NobodyAnsweredError, CurvatureError,
         BreakdownError, NoSafeStepError, DivergedError; the model is then as it was.
         """
-        check_needs(self.needs, case)
+        offline = f"a target client is offline: {self.without_targets()}"
+        check_needs(self.needs, case, {"targets": offline})
         spelled = f"{self.id}/{self.version} {self!r}"
         cycles = Cycles(self.cycles, self.guard, self.recovery)
         return step_in_cycles(case, spelled, self._step, cycles, hooks)

@@ -230,14 +230,13 @@ def _leaving(
     must = settings.form == "influence"
     if case.targets is None:
         if must:
-            raise UnmetNeedError("a target client is offline: use the form newton or retrain")
+            raise UnmetNeedError(f"a target client is offline: {settings.without_targets()}")
         return "a target is offline"
     answers = asking.gradients(case.targets)
     if len(answers) < len(case.targets.rows):
         if must:
-            raise TargetError(
-                "a target client did not answer usably: use the form newton or retrain"
-            )
+            remedy = settings.without_targets()
+            raise TargetError(f"a target client did not answer usably: {remedy}")
         return "a target did not answer usably"
     rows = {client: update.samples for client, update in answers.items()}
     parts = {client: to_vector(u.delta).double() + decay for client, u in answers.items()}

@@ -28,7 +28,8 @@ def as_printed(case: Case, settings: Settings, asking: Asking) -> Direction:
         raise RefusedError("as-printed: needs the targets, and forgets whole clients only")
     leaving = asking.gradients(case.targets)
     if len(leaving) < len(case.targets.rows):
-        raise TargetError("a target client did not answer usably: use corrected or retrain")
+        remedy = settings.without_targets()
+        raise TargetError(f"a target client did not answer usably: {remedy}")
     rows = {client: update.samples for client, update in leaving.items()}
     alpha = causal_weights(
         settings.causal, rows, {c: norm(update.delta) for c, update in leaving.items()}

@@ -98,6 +98,22 @@ class Settings:
         if self.step is not None and not (isfinite(self.step) and self.step > 0):
             raise RefusedError("step: must be a positive number, 1 is the whole step")
 
+    def without_targets(self) -> str:
+        """Return what a refusal advises where a client who leaves does not answer.
+
+        Every setting that asks them is named: with one of them left, the next attempt would be
+        refused as well. The form auto is none of them, for it falls back by itself.
+        """
+        changes = []
+        if self.variant == "as-printed":
+            changes.append("the variant corrected")
+        if self.form == "influence":
+            skips = self.drift == "skip"
+            changes.append("the form newton" + (" with the drift asked" if skips else ""))
+        if self.guard is not None and self.guard.forget is not None:
+            changes.append("a guard without `forget`")
+        return f"use {' and '.join(changes)}, or retrain" if changes else "use retrain"
+
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:

@@ -29,13 +29,21 @@ def three(data_dir: Path) -> Settings:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, three: Settings) -> list[list[str]]:
+def chosen() -> list[str]:
+    """The devices that were chosen."""
+    return []
+
+
+@pytest.fixture
+def started(
+    monkeypatch: pytest.MonkeyPatch, three: Settings, chosen: list[str]
+) -> list[list[str]]:
     """What Celery was started with."""
     from workers.celery_app import app
 
     calls: list[list[str]] = []
     monkeypatch.setattr(runtime, "services", lambda: Opened(three))
-    monkeypatch.setattr(devices, "choose", lambda device: None)
+    monkeypatch.setattr(devices, "choose", chosen.append)
     monkeypatch.setattr(EmbeddedService(app, thread=True).__class__, "start", lambda _: None)
     monkeypatch.setattr(app, "worker_main", calls.append)
     return calls
@@ -88,3 +96,31 @@ def test_a_silo_that_nothing_is_sent_to_is_refused(started: Any, silo: str) -> N
     assert not started
     if silo == "3":
         assert "LETHE_SILOS is 3" in done.output
+
+
+def test_a_silo_does_not_take_a_gpu_that_it_would_not_use(
+    started: list[list[str]], chosen: list[str]
+) -> None:
+    done = CliRunner().invoke(worker, ["--silo", "0", "--device", "cuda"])
+    assert done.exit_code == 2
+    assert "silos compute on the processor: leave --device out" in done.output
+    assert not started
+    assert not chosen
+    assert CliRunner().invoke(worker, ["--device", "cuda"]).exit_code == 0
+    assert chosen == ["cuda"]
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_device_set_for_all_processes_is_not_a_silos(
+    started: list[list[str]],
+    chosen: list[str],
+    three: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+) -> None:
+    elsewhere = three.model_copy(update={"device": device})
+    monkeypatch.setattr(runtime, "services", lambda: Opened(elsewhere))
+    done = CliRunner().invoke(worker, ["--silo", "0"])
+    assert done.exit_code == 0, done.output
+    assert chosen == ["cpu"]
+    assert ("silos compute on the processor" in done.output) == (device == "cuda")

@@ -8,8 +8,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from workers.cli.demo import NETWORK
 from workers.cli.demo_federated import demo_federated
 from workers.datasets.digit_images import load_digit_images
+from workers.demo import federated as demonstration
 from workers.demo.federated import Teller, table
 from workers.demo.forgetting import CLIENTS, Measured, federate, learn, measure, unlearn
 from workers.errors import RefusedError
@@ -80,6 +82,20 @@ def test_the_teller_ends_each_phase(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_from_end_to_end() -> None:
     done = CliRunner().invoke(demo_federated, ["--rounds", "1"])
     assert done.exit_code == 0, done.output
-    for word in ("original", "natural", "puf-special", "puf-regular", "retrained"):
+    # Spelled out: a method that is dropped from the demonstration is missed here.
+    shown = ["original", "natural", "puf-special", "puf-regular", "hf-kcu", "retrained"]
+    for word in shown:
         assert f"\n{word} " in done.stdout
     assert "No certificate is issued" in done.stdout
+    assert "lethe demo --method puf-special" in done.stdout
+    assert "puf-special" in NETWORK  # such a command there is
+    assert "not run deep" not in done.stdout
+
+
+def test_a_method_that_nobody_knows_is_no_gap_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demonstration, "METHODS", ("no-such-method",))
+    with pytest.raises(RefusedError, match="unknown method"):
+        demonstration.run(None, seed=0, rounds=1)
+    assert capsys.readouterr() == ("", "")  # nothing was trained in vain

@@ -148,10 +148,28 @@ def test_targets_that_are_gone_are_not_needed() -> None:
     found = EXACT.direction(gone)
     assert (found.form, found.why, found.drift) == ("newton", "a target is offline", None)
     assert relative(np.asarray(found.delta), delta_of(EXACT, case)) < 1e-3
-    with pytest.raises(UnmetNeedError, match="newton or retrain"):
+    with pytest.raises(UnmetNeedError, match="use the form newton, or retrain"):
         replace(EXACT, form="influence").direction(gone)
-    with pytest.raises(UnmetNeedError):
+    with pytest.raises(UnmetNeedError, match="use the variant corrected, or retrain"):
         PRINTED.run(gone)
+
+
+# As docs/federated.md recommends it, and then what is left after each part of the advice.
+ASKING_TARGETS = {
+    "the form newton with the drift asked and a guard without `forget`": HfKcu(
+        form="influence", drift="skip", guard=StepGuard(forget=2.25)
+    ),
+    "a guard without `forget`": HfKcu(form="newton", guard=StepGuard(forget=2.25)),
+}
+
+
+@pytest.mark.parametrize("advice", ASKING_TARGETS)
+def test_a_refusal_for_a_target_names_every_setting_that_asks_it(advice: str) -> None:
+    gone = replace(case_of("ben"), targets=None)
+    with pytest.raises(UnmetNeedError, match=f": use {advice}, or retrain$"):
+        ASKING_TARGETS[advice].run(gone)
+    followed = HfKcu(form="newton", guard=StepGuard(rise=5.0))
+    assert followed.run(gone).notes["hf-kcu.form"] == "newton"
 
 
 def test_the_drift_can_be_skipped_and_nobody_who_stays_is_asked_for_a_gradient() -> None:

@@ -1,0 +1,51 @@
+"""Where a job's rounds are computed: the certificate, the verifier and the engine agree."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from app.settings import Settings
+from tests.workers.fedavg.small import CLIENTS
+from workers import devices
+from workers.fedavg import device
+from workers.fedavg.in_process import InProcess
+from workers.silos.choose import engine_for
+from workers.silos.engine import SiloEngine
+from workers.tasks.network_training import device_of
+
+
+def installation(silos: int) -> Any:
+    return SimpleNamespace(settings=Settings(silos=silos))
+
+
+@pytest.fixture
+def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that passed its self-test, and that nothing here is computed on."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(device, "_check_once", lambda found: None)
+
+
+@pytest.mark.parametrize("told", ["auto", "cpu", "cuda", "torch-cpu"])
+@pytest.mark.usefixtures("with_gpu")
+def test_a_worker_trains_where_its_verifier_repeats(
+    monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    monkeypatch.setattr(devices, "_chosen", told)
+    services = installation(silos=0)
+    engine = engine_for(services, "job", 1, CLIENTS, {})
+    assert isinstance(engine, InProcess)
+    assert engine.device == device_of(services)
+    assert engine.device.type == ("cuda" if told in ("auto", "cuda") else "cpu")
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_silos_compute_on_processors_whatever_the_worker_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "_chosen", "cuda")
+    services = installation(silos=2)
+    engine = engine_for(services, "job", 1, CLIENTS, {})
+    assert isinstance(engine, SiloEngine)
+    assert engine.environment["device"] == device_of(services).type == "cpu"
