@@ -17,7 +17,6 @@ from app.errors import LetheError
 from app.options import service_url
 
 if TYPE_CHECKING:
-
     from app.certificates.verify import Verdict
     from app.ledger.note import NoteVerifier
 

@@ -258,7 +258,8 @@ def test_formulas_are_table_viii_by_hand() -> None:
     assert regular is not None
     assert regular.communication == 2 * size * 4 * (4 + 3 * 3)
     assert regular.computation == pytest.approx(each * (1 * 1 + 3 * 2 + 3 * 3 * 1))
-    settings = {"curvature_rows": 0.5, "iterations": 5, "cycles": 2, "recovery": {"rounds": 0}}
+    settings: dict[str, Any] = {"curvature_rows": 0.5, "iterations": 5, "cycles": 2}
+    settings["recovery"] = {"rounds": 0}
     kcu = contender("hf-kcu", **settings)
     asking = contender("hf-kcu", **settings, drift="ask")
     for which, gradients in ((kcu, 1), (asking, 4)):
