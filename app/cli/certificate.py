@@ -74,8 +74,8 @@ def verify(
 ) -> None:
     """Verify a certificate file offline, in nine numbered steps.
 
-    Give --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if it does not,
-    2 if the keys or files cannot be used.
+    Give --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if it does not or
+    is an authentic certificate of a removal that failed, 2 if the keys or files cannot be used.
     """
     from app.certificates.bundle import MAX_BUNDLE
     from app.certificates.verify import verify_certificate
@@ -103,6 +103,9 @@ def verify(
         click.echo(json.dumps(verdict.to_json()))
     else:
         _print_verdict(file.name, verdict)
+    if verdict.statement is not None and verdict.statement.predicate.result != "PASS":
+        click.echo("authentic, but the removal did not pass", err=True)
+        sys.exit(1)
     if verdict.result != "PASS":
         sys.exit(1)
 

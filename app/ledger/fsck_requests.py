@@ -11,10 +11,12 @@ from sqlmodel import Session, col, select
 from app import canonical
 from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import check_envelope
+from app.certificates.statement import Predicate, parse_statement
 from app.errors import LetheError
 from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from app.ledger.findings import FsckReport
 from app.ledger.journal import opening
+from app.ledger.judgement import Event, contradiction
 from app.ledger.spelling import parse_base64
 from models import Certificate, ErasureRequest, LogEntry, RequestEvent
 
@@ -98,7 +100,7 @@ def check_requests(session: Session, report: FsckReport) -> None:
 def check_certificates(
     session: Session, issuers: Mapping[str, EllipticCurvePublicKey], report: FsckReport
 ) -> None:
-    """Each certificate has its own leaf, and each such leaf its certificate."""
+    """Each certificate has its own leaf and a judgement before it, each such leaf its row."""
     query = (
         select(Certificate, LogEntry.leaf)
         .join(LogEntry, col(LogEntry.index) == col(Certificate.log_index), isouter=True)
@@ -106,7 +108,7 @@ def check_certificates(
         .execution_options(yield_per=FETCH)
     )
     for certificate, leaf in session.exec(query):
-        problem = _certificate_problem(certificate, leaf, issuers)
+        problem = _certificate_problem(session, certificate, leaf, issuers)
         if problem is not None:
             report.add("certificate", problem, certificate.log_index)
     # A second run that logged its own envelope would show here, as would a deleted row.
@@ -121,7 +123,10 @@ def check_certificates(
 
 
 def _certificate_problem(
-    row: Certificate, leaf: bytes | None, issuers: Mapping[str, EllipticCurvePublicKey]
+    session: Session,
+    row: Certificate,
+    leaf: bytes | None,
+    issuers: Mapping[str, EllipticCurvePublicKey],
 ) -> str | None:
     if leaf is None:
         return "a certificate's entry is not in the log"
@@ -130,12 +135,36 @@ def _certificate_problem(
         return "a certificate's entry is not a certificate's leaf"
     expected = issuers.get(row.issuer_keyid, key)
     try:
-        check_envelope(row.envelope, expected, row.issuer_keyid)
+        payload = check_envelope(row.envelope, expected, row.issuer_keyid)
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
+        return _judgement_problem(session, row, parse_statement(payload).predicate)
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"
-    return None
+
+
+def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> str | None:
+    """Return why the request's events before a certificate do not allow it.
+
+    They are believed here as they are stored: `check_openings` compares each with its leaf.
+    """
+    request = session.get(ErasureRequest, row.request_id)
+    if request is None:  # the end of retention: nobody can open its events any more
+        return None
+    if said.request_ref != request.ref:
+        return "the certificate is of another request than its row says"
+    if said.result != "PASS":
+        return "the certificate's own result is no PASS"
+    query = (
+        select(RequestEvent)
+        .where(
+            RequestEvent.request_id == request.id,
+            col(RequestEvent.log_index) < row.log_index,
+        )
+        .order_by(col(RequestEvent.log_index))
+    )
+    events = [Event(one.log_index, one.event, one.payload) for one in session.exec(query)]
+    return contradiction(events, said.retained_set.removal_proof, said.guarantee.class_)
 
 
 def _issuer_in(leaf: bytes) -> EllipticCurvePublicKey | None:

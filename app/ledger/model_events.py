@@ -1,4 +1,4 @@
-"""What the log says of a model: every entry, from leaves that hash to what was signed.
+"""What the log says of a model or of an open request, from leaves that hash to what was signed.
 
 The columns beside a leaf are for queries of history. Whoever can write the database can change
 them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
 
-from app.ledger.entries import MODEL_EVENT, Leaf, parse_leaf
+from app.ledger.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
@@ -22,16 +22,21 @@ from models.session import reading
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
-COUNTED = "model."  # the events that are kept; contributions and audits are not
+COUNTED = ("model.", "audit.reported")  # the events that are kept; contributions are not
+REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
+REF = slice(-39, -3)  # the ref of a request in its leaf, which ends with it and `"}}`
+ENDS = ("certified", "failed", "refused", "withdrawn")  # after these a request is closed
+CLOSED = tuple(f'"event":"request.{end}"'.encode() for end in ENDS)
 
 
 class _Read:
-    """The entries of models up to some size of one log."""
+    """The entries of models and of open requests up to some size of one log."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.peaks = Peaks()
         self.found: dict[str, list[tuple[int, Leaf]]] = defaultdict(list)
+        self.open: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)  # leaves as stored
 
 
 _known: WeakKeyDictionary[Ledger, _Read] = WeakKeyDictionary()
@@ -39,7 +44,7 @@ _first = threading.Lock()
 
 
 def model_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
-    """Return (index, leaf) of every signed entry `model.*` of a model, in their order.
+    """Return (index, leaf) of the signed entries of a model that are COUNTED, in their order.
 
     Raises:
         ForkedError: The stored entries are not those that were signed.
@@ -53,11 +58,28 @@ def model_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
         return list(read.found.get(ref, ()))
 
 
+def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
+    """Return (index, leaf) of every signed entry of an open request, in their order.
+
+    None of a request that the log has as closed: what is kept in memory is bounded by that.
+
+    Raises:
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        found = list(read.open.get(ref.encode(), ()))
+    return [(index, parse_leaf(data)) for index, data in found]
+
+
 def _read_on(ledger: Ledger, read: _Read) -> None:
     signed = ledger.guard.read()  # first: what was signed before a snapshot is within it
     if signed.size < read.peaks.size:  # log and guard were restored: what was read is no more
         read.peaks = Peaks()
         read.found.clear()
+        read.open.clear()
     size, start = signed.size, read.peaks.size
     if size == start:
         return
@@ -68,14 +90,21 @@ def _read_on(ledger: Ledger, read: _Read) -> None:
             for index, data in enumerate(leaves, begin):
                 for _ in peaks.append(leaf_hash(data)):
                     pass  # the nodes are not compared here: the root tells of all leaves
-                if KIND in data:
+                if KIND in data or REQUEST in data:
                     found.append((index, data))
     if peaks.root() != signed.root:
         raise ForkedError(
             f"the first {size} log entries in the database are not those that were signed: "
             "restore its newest backup, then run `lethe log fsck`"
         )
-    for index, leaf in [(index, parse_leaf(data)) for index, data in found]:
+    requests = [(index, data) for index, data in found if REQUEST in data]
+    models = [(index, parse_leaf(data)) for index, data in found if KIND in data]
+    for index, leaf in models:
         if leaf.ref is not None and leaf.event is not None and leaf.event.startswith(COUNTED):
             read.found[leaf.ref].append((index, leaf))
+    for index, data in requests:
+        if any(end in data for end in CLOSED):
+            read.open.pop(data[REF], None)
+        else:
+            read.open[data[REF]].append((index, data))
     read.peaks = peaks

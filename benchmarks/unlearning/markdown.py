@@ -47,7 +47,7 @@ def times(value: Interval) -> str:
     """Return how many times less, with its interval."""
     if isnan(value.mean):
         return NONE
-    half = "" if isnan(value.half) else f" ± {value.half:.1f}"
+    half = f" ± {value.half:.1f}" if value.half >= 0.05 else ""  # counts often do not vary
     return f"{value.mean:.1f}{half}×" if isfinite(value.mean) else "∞"
 
 

@@ -1,17 +1,35 @@
-"""Which audit of its algorithm a certificate may cite."""
+"""Which audit of its algorithm a certificate may cite: a report that the log commits to."""
+
+import base64
+import hashlib
 
 from sqlmodel import Session, col, select
 
+from app import canonical
+from app.certificates.audit_report import AuditPredicate, parse_report
+from app.certificates.errors import CertificateError
+from app.ledger.model_events import model_events
+from app.service.context import Services
+from app.vault.errors import NotStoredError, ShreddedError
 from models import Audit, Model
 from workers.provenance import code_digest
-from workers.tasks.audit_report import ROOMS
+from workers.tasks.audit_report import ROOMS, in_short
+
+REPORTED = "audit.reported"
+ODD = (CertificateError, canonical.NotCanonicalError, LookupError, TypeError, ValueError)
 
 
-def citation(session: Session, model: Model, method: str, version: str) -> dict[str, str]:
+def citation(
+    services: Services, session: Session, model: Model, method: str, version: str
+) -> dict[str, str]:
     """Return the parameters that name the newest report of a model's method, if there is one.
 
     Of the same version and code as the certificate's: what was measured of other code says
-    nothing of this. A report of a leak is cited like any other.
+    nothing of this. A report of a leak is cited like any other. Everything is said by the
+    report; the table only finds it. Where the log has no such report, none is cited, and the
+    parameter `audit.missing` says why.
+
+    Raises SealError where the report's file is damaged.
     """
     query = (
         select(Audit)
@@ -28,11 +46,35 @@ def citation(session: Session, model: Model, method: str, version: str) -> dict[
     audit = session.exec(query).first()
     if audit is None:
         return {}
-    assert audit.report_digest is not None
-    assert audit.reported_at is not None
-    assert audit.found is not None
-    return {
-        "audit": audit.report_digest,
-        "audit.day": audit.reported_at.date().isoformat(),
-        "audit.found": audit.found,
+    try:
+        file = services.artifacts.get(session, audit.report_id or "")
+    except (NotStoredError, ShreddedError):
+        return _missing("the report of an audit is not stored")
+    digest = hashlib.sha256(file).hexdigest()
+    logged = {
+        leaf.digests.get("report")
+        for _, leaf in model_events(services.ledger, model.ref)
+        if leaf.event == REPORTED
     }
+    if digest not in logged:
+        return _missing("the log has no such report of an audit of this model")
+    try:
+        said = _read(file)
+    except ODD:  # the log commits to it, so another version of Lethe wrote it
+        return _missing("the report of an audit is of another form")
+    told = said.method.id, said.method.version, said.method.code_digest
+    if told != (method, version, code_digest(*ROOMS)):
+        return _missing("the report of an audit is of another method or code")
+    return {
+        "audit": digest,
+        "audit.day": said.reported_at.date().isoformat(),
+        "audit.found": in_short(said),
+    }
+
+
+def _read(file: bytes) -> AuditPredicate:
+    return parse_report(base64.b64decode(canonical.decode(file)["payload"])).predicate
+
+
+def _missing(why: str) -> dict[str, str]:
+    return {"audit.missing": why}

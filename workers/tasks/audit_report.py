@@ -10,6 +10,7 @@ from app.certificates.audit_report import (
     AuditPredicate,
     BoundPart,
     build_report,
+    parse_report,
     words,
 )
 from app.certificates.dsse import sign_envelope
@@ -54,7 +55,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
             return False  # another worker was faster, or it was stopped
         row.report_id = services.artifacts.put(tx.session, "audit-report", file).id
         row.report_digest, row.reported_at, row.state = digest, tx.now, "reported"
-        row.result, row.found = found.result, in_short(audit, found)
+        row.result, row.found = found.result, in_short(parse_report(payload).predicate)
         digests = {"report": digest, "config": audit.config_digest}
         record_model_event(tx, model.ref, "audit.reported", digests)
         tx.session.flush()
@@ -113,12 +114,13 @@ def report(
     return build_report(hashlib.sha256(statistics).hexdigest(), predicate)
 
 
-def in_short(audit: Audit, found: Finding) -> str:
+def in_short(report: AuditPredicate) -> str:
     """Return a report in one line, as certificates repeat it."""
+    asked = report.configuration
     return (
-        f"{found.result}: epsilon at least {spell(found.after.epsilon)} "
-        f"(delta {audit.config['delta']}) at confidence {audit.config['confidence']}; "
-        f"{found.after.trials} trials can show {spell(found.resolution)} at most"
+        f"{report.result}: epsilon at least {report.after.epsilon} "
+        f"(delta {asked['delta']}) at confidence {asked['confidence']}; "
+        f"{report.after.trials} trials can show {report.resolution} at most"
     )
 
 

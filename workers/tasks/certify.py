@@ -1,4 +1,4 @@
-"""Certify: sign what the verifier found and put it into the log, once."""
+"""Certify: sign what the verifier found, if the log has it, and put it into the log, once."""
 
 import uuid
 
@@ -7,7 +7,7 @@ from sqlmodel import Session, select
 from app import canonical
 from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import sign_envelope
-from app.certificates.evidence import evidence_part, parse_evidence
+from app.certificates.evidence import evidence_part
 from app.certificates.statement import (
     MethodPart,
     ModelPart,
@@ -19,31 +19,24 @@ from app.certificates.statement import (
     VersionPart,
     build_statement,
 )
-from app.ledger.entries import parse_leaf
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
 from app.service.context import Services
 from app.service.methods import is_network
 from app.steps import reached
-from models import (
-    Certificate,
-    ErasureRequest,
-    Job,
-    LogEntry,
-    Model,
-    ModelVersion,
-    Verification,
-)
+from models import Certificate, ErasureRequest, Job, Model
 from models.types import utcnow
+from workers.errors import RefusedError
 from workers.provenance import code_digest, environment
-from workers.tasks import draft, round_end, score_files
+from workers.tasks import repair, round_end, score_files
 from workers.tasks.audit_citation import citation
 from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
-from workers.tasks.draft import sha256_hex
+from workers.tasks.draft import Draft, sha256_hex
 from workers.tasks.guarantees import guarantee
-from workers.tasks.lease import Lease, advance, leased
+from workers.tasks.judged import Passed, passed
+from workers.tasks.lease import advance, leased
 from workers.tasks.sweep import nudge_next
 
 
@@ -52,13 +45,21 @@ def run(services: Services, job_id: str) -> None:
 
     The envelope, its leaf, the certificate row and the closing event commit together; the
     row's primary key is the request, so there is one certificate however often this runs.
+    Where tables and log contradict each other nothing is signed: the model is taken out of
+    service, and the request waits for an operator with the reason.
     """
     with leased(services, job_id, "certify") as lease:
         if lease is None:
             return
         certificate_id = str(uuid.uuid4())
-        with services.reading() as session:
-            payload = _statement(services, session, lease, certificate_id)
+        try:
+            with services.reading() as session:
+                judgement = passed(services, session, lease)
+                payload = _statement(services, session, judgement, certificate_id)
+        except RefusedError as refusal:
+            repair.give_up(services, lease, f"not certified: {refusal}")
+            return
+        result = judgement.evidence.report.result
         key, keyid = load_issuer(services.settings)
         envelope = sign_envelope(payload, key, keyid)
         leaf = hashedrekord_leaf(envelope, key.public_key())
@@ -67,7 +68,6 @@ def run(services: Services, job_id: str) -> None:
         def effect(tx: Transaction) -> None:
             assert lease.request_id is not None
             request = tx.session.get_one(ErasureRequest, lease.request_id)
-            verification = tx.session.get_one(Verification, lease.request_id)
             index = tx.append(leaf)
             tx.session.add(
                 Certificate(
@@ -75,7 +75,7 @@ def run(services: Services, job_id: str) -> None:
                     id=certificate_id,
                     envelope=envelope,
                     issuer_keyid=keyid,
-                    result=verification.result,
+                    result=result,
                     log_index=index,
                     issued_at=tx.now,
                 )
@@ -85,7 +85,7 @@ def run(services: Services, job_id: str) -> None:
                 tx,
                 request,
                 "request.certified",
-                {"certificate": index, "result": verification.result},
+                {"certificate": index, "result": result},
             )
             job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
             if job.draft_id is not None:
@@ -102,21 +102,13 @@ def run(services: Services, job_id: str) -> None:
 
 
 def _statement(
-    services: Services, session: Session, lease: Lease, certificate_id: str
+    services: Services, session: Session, judgement: Passed, certificate_id: str
 ) -> bytes:
-    assert lease.request_id is not None
-    request = session.get_one(ErasureRequest, lease.request_id)
-    verification = session.get_one(Verification, lease.request_id)
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    plan = draft.load(services, session, job)
-    model = session.get_one(Model, lease.model_id)
-    after = session.get_one(ModelVersion, verification.version_id)
-    evidence_bytes = services.artifacts.get(session, verification.evidence_id)
-    evidence = parse_evidence(evidence_bytes)
-    received = parse_leaf(session.get_one(LogEntry, request.log_index).leaf)
+    request, model, plan = judgement.request, judgement.model, judgement.plan
+    after, evidence, received = judgement.after, judgement.evidence, judgement.received
     assert received.commitment is not None
     removal = evidence.removal
-    part = evidence_part("erasure-evidence", evidence_bytes)
+    part = evidence_part("erasure-evidence", judgement.evidence_file)
     predicate = Predicate(
         certificate_id=certificate_id,
         request_ref=request.ref,
@@ -139,7 +131,7 @@ def _statement(
             parameters={
                 **plan.parameters,
                 **_registered(model),
-                **_cited(session, model, plan),
+                **_cited(services, session, model, plan),
             },
             code_digest=code_digest(*_rooms(model)),
             environment=environment(),
@@ -154,7 +146,7 @@ def _statement(
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),
-        evidence=(part, *score_files.parts(session, request.id, plan.claim)),
+        evidence=(part, *score_files.parts(judgement.events, plan.claim)),
         verifier=evidence.report.verifier,
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
@@ -168,11 +160,11 @@ def _registered(model: Model) -> dict[str, str]:
     return {"extractor": model.extractor["digest"]}
 
 
-def _cited(session: Session, model: Model, plan: draft.Draft) -> dict[str, str]:
+def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:
     # Audits run the registered settings; a rung that differs from them was never audited.
     if not is_network(model.config) or plan.parameters.get("rung", plan.method) != plan.method:
         return {}
-    return citation(session, model, plan.method, plan.method_version)
+    return citation(services, session, model, plan.method, plan.method_version)
 
 
 def _rooms(model: Model) -> tuple[str, ...]:

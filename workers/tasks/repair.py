@@ -194,7 +194,9 @@ def _let_before_go(services: Services, session: Session, lease: Lease) -> None:
 
 
 def give_up(services: Services, lease: Lease, reason: str) -> None:
-    """End a request whose refit was refused, and quarantine its model.
+    """Have a request wait for a decision, and quarantine its model.
+
+    Its refit was refused, or the log contradicts what would be certified.
 
     Raises:
         LeaseLostError: Another worker holds the job now.

@@ -4,12 +4,14 @@ They outlive the climb: the evidence of a refuted rung is destroyed, and its sco
 can still say whether it was refuted rightly. The log's event of the judgement commits to them.
 """
 
-from sqlmodel import Session, col, select
+from collections.abc import Sequence
+
+from sqlmodel import Session
 
 from app.certificates.evidence import scores_part
 from app.certificates.statement import EvidencePart
+from app.ledger.judgement import VERIFIED, Event
 from app.service.context import Services
-from models import RequestEvent
 
 KIND = "scores"
 BY_SAMPLES = "empirical-approximate"
@@ -22,18 +24,13 @@ def keep(services: Services, session: Session, scores: bytes | None) -> dict[str
     return {KIND: services.artifacts.put(session, KIND, scores).digest}
 
 
-def parts(session: Session, request_id: str, claim: str) -> list[EvidencePart]:
+def parts(events: Sequence[Event], claim: str) -> list[EvidencePart]:
     """Return what the certificate of a claim says of all scores of its request, in order.
 
-    The last are of the verdict that is certified, if it is one by samples; all others are of
-    the rungs before it.
+    events: the request's, as the log has them. The last scores are of the verdict that is
+    certified, if it is one by samples; all others are of the rungs before it.
     """
-    query = (
-        select(RequestEvent.payload)
-        .where(RequestEvent.request_id == request_id, RequestEvent.event == "request.verified")
-        .order_by(col(RequestEvent.log_index))
-    )
-    digests = [said.get(KIND) for said in session.exec(query)]
+    digests = [event.payload.get(KIND) for event in events if event.event == VERIFIED]
     own = len(digests) - 1 if claim == BY_SAMPLES else None
     return [
         scores_part(digest, certified=place == own)

@@ -102,6 +102,19 @@ def test_a_forged_certificate_exits_1_and_names_the_step(files: Path) -> None:
     assert verdict["steps"][4]["passed"] is False
 
 
+@pytest.mark.parametrize("result", ["FAIL", "INCONCLUSIVE"])
+def test_an_authentic_certificate_of_a_removal_that_failed_exits_1(
+    tmp_path: Path, result: Any
+) -> None:
+    Office().certify(result=result).write(tmp_path)
+    words = "authentic, but the removal did not pass\n"
+    shown, told = verify(tmp_path), verify(tmp_path, "--json")
+    assert (shown.exit_code, told.exit_code) == (1, 1)
+    assert shown.stderr == told.stderr == words
+    assert all(step["passed"] for step in json.loads(told.stdout)["steps"])
+    assert json.loads(told.stdout)["result"] == "PASS"  # of the certificate, not of the removal
+
+
 def test_another_model_exits_1(files: Path) -> None:
     path = files / "models/before.safetensors"
     path.write_bytes(BEFORE)

@@ -3,7 +3,9 @@
 import secrets
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from sqlalchemy import text
@@ -12,11 +14,14 @@ from sqlmodel import Session, col, select
 
 from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import sign_envelope
+from app.certificates.statement import Subject, build_statement
 from app.ledger.entries import model_leaf
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from models import Certificate, ErasureRequest, LogEntry, Model, RequesterKey
+from tests.app.certificates.build import contents
 
+PREDICATE = contents()[1]
 LOG_TABLES = ("log_entries", "log_nodes", "log_checkpoints")
 
 
@@ -84,12 +89,29 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
     return ledger.transact(effect)
 
 
-def certify(ledger: Ledger, issuer: EllipticCurvePrivateKey, request_id: str) -> int:
-    """Issue a certificate and return the index of its leaf."""
+def judge(ledger: Ledger, *requests: str, **changes: str) -> None:
+    """Log a PASS of each request, all in one transaction; `changes` replace what it says."""
+    evidence = PREDICATE.retained_set.removal_proof
+    said = {"result": "PASS", "evidence": evidence, "class": "exact", **changes}
+
+    def effect(tx: Transaction) -> None:
+        for request_id in requests:
+            request = tx.session.get_one(ErasureRequest, request_id)
+            record_request_event(tx, request, "request.verified", said)
+
+    ledger.transact(effect)
+
+
+def certify(
+    ledger: Ledger, issuer: EllipticCurvePrivateKey, request_id: str, **changes: Any
+) -> int:
+    """Issue a certificate and return the index of its leaf; `changes` are of its predicate."""
 
     def effect(tx: Transaction) -> int:
         request = tx.session.get_one(ErasureRequest, request_id)
-        envelope = sign_envelope(f'{{"of":"{request.ref}"}}'.encode(), issuer, "issuer-1")
+        said = replace(PREDICATE, **{"request_ref": request.ref, **changes})
+        payload = build_statement([Subject("m/1", said.model.version_after.digest)], said)
+        envelope = sign_envelope(payload, issuer, "issuer-1")
         index = tx.append(hashedrekord_leaf(envelope, issuer.public_key()))
         certificate = Certificate(
             request_id=request.id,

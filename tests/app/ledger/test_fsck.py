@@ -12,12 +12,14 @@ from app.ledger import fsck_tree
 from app.ledger.entries import event_leaf, model_leaf
 from app.ledger.findings import MOST
 from app.ledger.fsck import fsck
-from app.ledger.sequencer import Ledger
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
 from app.settings import Settings
 from app.signing.keys import generate_key
 from models import Certificate, ErasureRequest, LogCheckpoint, LogEntry, RequestEvent
-from tests.app.ledger.samples import append, certify, entry, rewind, submit, tamper
+from tests.app.certificates.build import REQUEST_REF
+from tests.app.ledger.samples import append, certify, entry, judge, rewind, submit, tamper
 
 
 @dataclass
@@ -57,7 +59,8 @@ class Log:
 def log(ledger: Ledger, settings: Settings) -> Log:
     issuer, _ = load_issuer(settings)
     requests = [submit(ledger) for _ in range(4)]  # entries 0 to 3
-    append(ledger, *(entry(i) for i in range(5)))  # 4 to 8
+    append(ledger, entry(0), entry(1), checkpoint=False)  # 4 and 5
+    judge(ledger, *requests[:2], requests[3])  # 6 to 8
     for request in requests[:2]:
         certify(ledger, issuer, request)  # 9 and 11 certificates, 10 and 12 their events
     append(ledger, entry(5))  # 13
@@ -364,10 +367,66 @@ def test_a_leaf_logged_twice_is_found(log: Log) -> None:
 
 
 def test_a_certificate_signed_by_a_stranger_is_found(log: Log) -> None:
-    certify(log.ledger, generate_key("ecdsa-p256-sha256"), log.requests[2])  # type: ignore[arg-type]
+    certify(log.ledger, generate_key("ecdsa-p256-sha256"), log.requests[3])  # type: ignore[arg-type]
     (finding,) = log.check()
     assert finding.startswith("certificate 14: the envelope does not hold")
     assert fsck(log.ledger).ok  # by its own leaf alone it is consistent
+
+
+ALLOWS_NOTHING: dict[str, tuple[dict[str, str] | str | None, dict[str, str], str]] = {
+    "no-judgement": (None, {}, "the log has no judgement of this request"),
+    "a-failure": ({"result": "FAIL"}, {}, "the last judgement of this request in the log is"),
+    "of-other-evidence": ({"evidence": "0" * 64}, {}, "the evidence is not that of"),
+    "of-another-class": (
+        {"class": "exact-retrained"},
+        {},
+        "the last judgement in the log is of",
+    ),
+    "executed-since": ("request.executed", {}, "the log has more of this request after"),
+    "escalated-since": ("request.escalated", {}, "the log has more of this request after"),
+    "no-pass-itself": ({}, {"result": "FAIL"}, "the certificate's own result is no PASS"),
+    "of-a-stranger": (
+        {},
+        {"request_ref": REQUEST_REF},
+        "the certificate is of another request",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALLOWS_NOTHING)
+def test_a_certificate_that_the_log_allows_not_is_found(log: Log, case: str) -> None:
+    said, changes, why = ALLOWS_NOTHING[case]
+    request_id = log.requests[2]
+    if isinstance(said, dict):
+        judge(log.ledger, request_id)  # an earlier one, which counts no more
+        judge(log.ledger, request_id, **said)
+    elif said is not None:
+        judge(log.ledger, request_id)
+        happens(log, request_id, said)
+    issuer, _ = load_issuer(log.settings)
+    certify(log.ledger, issuer, request_id, **changes)
+    (finding,) = log.check()
+    assert finding.partition(": ")[2].startswith(why)
+
+
+def test_a_wait_between_judgement_and_certificate_is_no_finding(log: Log) -> None:
+    judge(log.ledger, log.requests[2], result="FAIL")
+    judge(log.ledger, log.requests[2])
+    for event in ("request.needs-decision", "request.decided"):
+        happens(log, log.requests[2], event)
+    issuer, _ = load_issuer(log.settings)
+    certify(log.ledger, issuer, log.requests[2])
+    assert log.check() == []
+
+
+def happens(log: Log, request_id: str, event: str) -> None:
+    """Log an event of a request."""
+
+    def effect(tx: Transaction) -> None:
+        request = tx.session.get_one(ErasureRequest, request_id)
+        record_request_event(tx, request, event, {})
+
+    log.ledger.transact(effect)
 
 
 def test_a_request_erased_at_the_end_of_retention_is_no_finding(log: Log) -> None:

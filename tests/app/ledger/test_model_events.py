@@ -3,11 +3,13 @@
 import pytest
 
 from app.ledger.guard import ForkedError
-from app.ledger.model_events import PAGE, model_events
-from app.ledger.sequencer import Ledger
+from app.ledger.journal import record_request_event
+from app.ledger.model_events import ENDS, PAGE, model_events, request_events
+from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LogDamagedError
 from app.settings import Settings
+from models import ErasureRequest
 from tests.app.ledger.samples import append, entry, submit, tamper
 
 
@@ -67,3 +69,50 @@ def test_other_leaves_are_no_log(
     with pytest.raises(error):
         heads(other)
     assert len(heads(ledger)) == 3  # what was read and hashed once stays read
+
+
+def happens(ledger: Ledger, request_id: str, *events: str) -> str:
+    """Log events of a request; return its reference."""
+
+    def effect(tx: Transaction) -> str:
+        request = tx.session.get_one(ErasureRequest, request_id)
+        for event in events:
+            record_request_event(tx, request, event, {})
+        return request.ref
+
+    return ledger.transact(effect)
+
+
+def test_an_open_request_is_found_whole_and_a_closed_one_not_at_all(ledger: Ledger) -> None:
+    first, second = submit(ledger), submit(ledger)
+    refs = [happens(ledger, one, "request.executed") for one in (first, second)]
+    append(ledger, entry(1))
+    happens(ledger, first, "request.verified")
+    found = request_events(ledger, refs[0])
+    assert [(index, leaf.event) for index, leaf in found] == [
+        (0, "request.received"),
+        (2, "request.executed"),
+        (5, "request.verified"),
+    ]
+    assert {leaf.ref for _, leaf in found} == {refs[0]}
+    assert request_events(ledger, "of nobody") == []
+    happens(ledger, first, "request.certified")
+    assert request_events(ledger, refs[0]) == []
+    happens(ledger, first, "request.verified")  # which the log of an honest service never has
+    assert [index for index, _ in request_events(ledger, refs[0])] == [7]
+    assert len(request_events(ledger, refs[1])) == 2
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_request_ends_in_several_ways(ledger: Ledger, end: str) -> None:
+    request_id = submit(ledger)
+    ref = happens(ledger, request_id, f"request.{end}-not")
+    assert len(request_events(ledger, ref)) == 2
+    happens(ledger, request_id, f"request.{end}")
+    assert request_events(ledger, ref) == []
+
+
+def test_hiding_an_entry_of_a_request_hides_nothing(settings: Settings, ledger: Ledger) -> None:
+    ref = happens(ledger, submit(ledger), "request.verified", "request.escalated")
+    tamper(ledger.engine, COLUMNS)
+    assert len(request_events(load_ledger(settings, ledger.engine), ref)) == 3

@@ -16,7 +16,7 @@ from app import canonical
 from app.certificates.audit_check import check_report
 from app.cli.certificate import show
 from app.service import certificates
-from models import Model, Record
+from models import Artifact, Audit, Model, Record
 from tests import small_network
 from tests.installation import Installation, make_token
 from tests.workers.audit.small import DoNothing
@@ -265,9 +265,68 @@ def test_a_certificate_cites_the_newest_report_of_its_own_method_and_code(
     assert audits.row(ready, other).report_digest != shown["report_digest"]
     with ready.services.reading() as session:
         model = session.exec(select(Model)).one()
-        assert audit_citation.citation(session, model, "retrain", "of another version") == {}
+        named = ready.services, session, model, "retrain"
+        assert audit_citation.citation(*named, "of another version") == {}
     monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)
     assert cited("r3") == {}
+
+
+def forged(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    """Store a report like the one that is logged, with another finding."""
+    file = canonical.decode(ready.services.artifacts.get(session, row.report_id or ""))
+    file["signatures"] = []
+    row.report_id = ready.services.artifacts.put(
+        session, "audit-report", canonical.encode(file)
+    ).id
+    row.report_digest = session.get_one(Artifact, row.report_id).digest
+
+
+def of_another(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    row.report_id, row.report_digest = other.report_id, other.report_digest
+
+
+def shredded(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    ready.services.artifacts.shred(session, row.report_id or "")
+
+
+def told_otherwise(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    row.found, row.report_digest, row.result = "NOTHING-FOUND: all is well", "0" * 64, "LEAK"
+    assert row.reported_at is not None
+    row.reported_at += timedelta(days=400)
+
+
+FORGED = {
+    forged: "the log has no such report of an audit of this model",
+    of_another: "the report of an audit is of another method or code",
+    shredded: "the report of an audit is not stored",
+    told_otherwise: None,
+}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
+    quick: Quick,
+) -> None:
+    ready = quick.installation
+    ids = [audits.start(ready, method=method) for method in ("retrain", "natural")]
+    ready.drain()
+    shown = audits.get(ready, ids[0])
+    honest = {
+        "audit": shown["report_digest"],
+        "audit.day": shown["reported_at"][:10],
+        "audit.found": shown["found"],
+    }
+    for change, why in FORGED.items():
+        with Session(ready.services.engine) as session:
+            row, other = (session.get_one(Audit, one) for one in ids)
+            change(ready, session, row, other)
+            session.flush()
+            model = session.exec(select(Model)).one()
+            cited = audit_citation.citation(
+                ready.services, session, model, "retrain", Retrain().version
+            )
+            session.rollback()
+        assert cited == (honest if why is None else {"audit.missing": why})
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -1,0 +1,73 @@
+"""What the log must say of a request before a certificate of it, to who signs and to fsck.
+
+Tables name the evidence, the verdict and the stage of a job. Whoever can write them can name
+another's. The log's entries commit to what was judged when it was judged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.ledger.entries import CommitmentError, Leaf, check_commitment
+from app.ledger.journal import opening
+from models import ErasureRequest, RequestEvent
+
+VERIFIED, EXECUTED = "request.verified", "request.executed"
+# What may come between a judgement and its certificate: the wait for a key or a disk.
+WAITS = ("request.needs-decision", "request.decided")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of a request with what the log's entry at `index` commits to."""
+
+    index: int
+    event: str
+    payload: Mapping[str, Any]
+
+
+def opened(
+    session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
+) -> list[Event]:
+    """Return a request's events, `leaves` of the log with their index, opened.
+
+    Raises:
+        CommitmentError: What is stored does not open all of them.
+        EntryError: The stored key or event is not of the shape that a leaf commits to.
+    """
+    query = select(RequestEvent).where(
+        col(RequestEvent.log_index).in_([index for index, _ in leaves])
+    )
+    stored = {event.log_index: event for event in session.exec(query)}
+    found = []
+    for index, leaf in leaves:
+        event = stored.get(index)
+        if event is None or leaf.event is None or leaf.commitment is None:
+            raise CommitmentError("the opening of an event is missing")
+        said = opening(request.ref, leaf.event, event.at, event.payload)
+        check_commitment(bytes(request.event_key), said, leaf.commitment)
+        found.append(Event(index, leaf.event, event.payload))
+    return found
+
+
+def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:
+    """Return why a request's events allow no certificate, None where they do.
+
+    The last judgement must be PASS, of this evidence (hex SHA-256) and this claim, and
+    nothing may have happened to the request since but a wait.
+    """
+    places = [place for place, event in enumerate(events) if event.event == VERIFIED]
+    if not places:
+        return "the log has no judgement of this request"
+    judged = events[places[-1]].payload
+    if judged.get("result") != "PASS":
+        return "the last judgement of this request in the log is no PASS"
+    if judged.get("evidence") != evidence:
+        return "the evidence is not that of the request's last judgement in the log"
+    if judged.get("class") != claim:
+        return "the last judgement in the log is of another class"
+    if any(event.event not in WAITS for event in events[places[-1] + 1 :]):
+        return "the log has more of this request after its last judgement"
+    return None

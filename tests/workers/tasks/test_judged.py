@@ -1,0 +1,338 @@
+"""Who can write every table, but has no key, gets nothing certified that the log does not have."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlmodel import Session, col, select
+
+from app.settings import Settings
+from app.signing.keys import PrivateKey
+from models import (
+    Artifact,
+    ErasureRequest,
+    Job,
+    Model,
+    ModelVersion,
+    RequestEvent,
+    Verification,
+)
+from tests.installation import Installation, install
+from tests.workers.tasks import networks
+from tests.workers.tasks.test_decisions import decide, history, state
+from tests.workers.tasks.test_dishonest_provider import nothing_done, rows_kept_in_storage
+from tests.workers.tasks.test_waits import absent, shown, soon_due
+from workers.errors import RefusedError
+from workers.tasks import certify, execute, verify
+from workers.tasks.judged import passed
+from workers.tasks.lease import Lease
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: what the log says does not depend on it."""
+    return sqlite_url
+
+
+def job_of(session: Session, request: str) -> Job:
+    return session.exec(select(Job).where(Job.request_id == request)).one()
+
+
+def step(ready: Installation, request: str, *stages: Callable[..., None]) -> None:
+    """Run stages of a request's job, and nothing that follows them."""
+    with Session(ready.services.engine) as session:
+        job_id = job_of(session, request).id
+    for stage in stages:
+        stage(ready.services, job_id)
+    ready.dispatcher.nudges.clear()
+
+
+def judged(ready: Installation, *records: str) -> str:
+    """Erase records up to their judgement; return the request's id."""
+    request = str(ready.caller.erase_records(*records).json()["id"])
+    step(ready, request, execute.run, verify.run)
+    return request
+
+
+def refused(ready: Installation, request: str, reason: str) -> None:
+    """Insist that a request waits for an operator with this reason, and has no certificate."""
+    told = shown(ready, request)
+    assert (told["state"], told["certificate"]) == ("needs-decision", None)
+    assert told["reason"] == f"not certified: {reason}"
+    assert ready.caller.http.get(f"/v1/requests/{request}/certificate").status_code == 404
+    with Session(ready.services.engine) as session:
+        assert session.exec(select(Model)).one().state == "quarantined"
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["flip", "swap"])
+def test_a_failure_whose_job_is_moved_on_is_not_certified(
+    ready: Installation, monkeypatch: Patch, swapped: bool
+) -> None:
+    first = str(ready.caller.erase_records("r2").json()["id"])
+    ready.drain()
+    with monkeypatch.context() as patch:
+        rows_kept_in_storage(patch)
+        second = str(ready.caller.erase_records("r1", "r6").json()["id"])
+        ready.drain()
+    with Session(ready.services.engine) as session:
+        job = job_of(session, second)
+        job.stage, job.lease_until, job.attempt = "certify", None, 0
+        session.exec(select(Model)).one().state = "ready"
+        found = session.get_one(Verification, second)
+        assert found.result == "FAIL"
+        found.result = "PASS"
+        if swapped:
+            found.evidence_id = session.get_one(Verification, first).evidence_id
+        session.commit()
+    step(ready, second, certify.run)
+    refused(ready, second, "the last judgement of this request in the log is no PASS")
+    assert ready.caller.http.get(f"/v1/requests/{second}/evidence").status_code == 404
+    ready.check()
+
+
+def a_later_head(session: Session, request: str, _: str) -> None:
+    version = session.get_one(Verification, request).version_id
+    session.get_one(ModelVersion, version).head_digest = "0" * 64
+
+
+def an_earlier_head(session: Session, *_: str) -> None:
+    before = session.exec(select(ModelVersion).where(ModelVersion.number == 2)).one()
+    before.head_digest = "0" * 64
+
+
+def another_version(session: Session, request: str, _: str) -> None:
+    first = session.exec(select(ModelVersion).where(ModelVersion.number == 1)).one()
+    assert first.id is not None
+    session.get_one(Verification, request).version_id = first.id
+
+
+def another_scope(session: Session, request: str, _: str) -> None:
+    session.get_one(ErasureRequest, request).scope = {"level": "client", "client": "c1"}
+
+
+def another_entry(session: Session, request: str, _: str) -> None:
+    session.get_one(ErasureRequest, request).log_index += 1
+
+
+def another_reference(session: Session, request: str, certified: str) -> None:
+    mine, other = (session.get_one(ErasureRequest, one) for one in (request, certified))
+    mine.event_key, mine.log_index = other.event_key, other.log_index
+    reference, other.ref = other.ref, "-"
+    session.flush()
+    mine.ref = reference
+
+
+def another_key(session: Session, request: str, _: str) -> None:
+    session.get_one(ErasureRequest, request).event_key = bytes(32)
+
+
+def another_judgement(session: Session, request: str, certified: str) -> None:
+    mine, other = (session.get_one(Verification, one) for one in (request, certified))
+    mine.evidence_id = other.evidence_id
+
+
+def another_event(session: Session, request: str, certified: str) -> None:
+    another_judgement(session, request, certified)
+    mine, other = (
+        session.exec(
+            select(RequestEvent).where(
+                RequestEvent.request_id == one, RequestEvent.event == "request.verified"
+            )
+        ).one()
+        for one in (request, certified)
+    )
+    mine.payload = other.payload
+
+
+def no_event(session: Session, request: str, _: str) -> None:
+    query = select(RequestEvent).where(RequestEvent.request_id == request)
+    last = session.exec(query.order_by(col(RequestEvent.log_index).desc())).first()
+    session.delete(last)
+
+
+def no_judgement(session: Session, request: str, _: str) -> None:
+    session.delete(session.get_one(Verification, request))
+
+
+def no_draft(session: Session, request: str, _: str) -> None:
+    job_of(session, request).draft_id = None
+
+
+def a_draft_of_another_kind(session: Session, request: str, _: str) -> None:
+    job_of(session, request).draft_id = session.get_one(Verification, request).evidence_id
+
+
+def a_shredded_draft(session: Session, request: str, certified: str) -> None:
+    job_of(session, request).draft_id = job_of(session, certified).draft_id
+
+
+def another_configuration(session: Session, *_: str) -> None:
+    model = session.exec(select(Model)).one()
+    model.extractor = {**model.extractor, "digest": "0" * 64}
+
+
+def another_model(session: Session, *_: str) -> None:
+    session.exec(select(Model)).one().ref = "other"
+
+
+UNREADABLE = "what is stored of the judgement cannot be read"
+TAMPERED: list[tuple[Callable[[Session, str, str], None], str]] = [
+    (a_later_head, "the tables say otherwise of a version than the log"),
+    (an_earlier_head, "the tables say otherwise of a version than the log"),
+    (another_version, "the version that was judged is not the one that was executed"),
+    (another_scope, "the request is about something else than what was received"),
+    (another_entry, "the request points at another entry than the one it has"),
+    (another_reference, "the log has no open request of this reference"),
+    (another_key, f"{UNREADABLE}: The commitment does not open"),
+    (another_judgement, "the evidence is not that of the request's last judgement in the log"),
+    (another_event, f"{UNREADABLE}: The commitment does not open"),
+    (no_event, f"{UNREADABLE}: The commitment does not open"),
+    (no_judgement, "nothing is stored of this request's judgement"),
+    (no_draft, "nothing is stored of this request's judgement"),
+    (a_draft_of_another_kind, f"{UNREADABLE}: KeyError"),
+    (a_shredded_draft, f"{UNREADABLE}: Erased"),
+    (another_configuration, "the model is not as it was registered"),
+    (another_model, "the request is about something else than what was received"),
+]
+
+
+def test_each_table_that_says_otherwise_stops_the_certificate(ready: Installation) -> None:
+    certified = str(ready.caller.erase_records("r2").json()["id"])
+    ready.drain()
+    request = judged(ready, "r1", "r6")
+    for change, reason in [(None, None), *TAMPERED]:
+        assert told(ready, request, certified, change) == reason, change
+    # A certificate is issued once: its request is closed in the log, whatever its job says.
+    assert told(ready, certified, request) == "the log has no open request of this reference"
+    step(ready, request, certify.run)
+    assert state(ready, request) == "certified"
+
+
+def told(
+    ready: Installation,
+    request: str,
+    other: str,
+    change: Callable[[Session, str, str], None] | None = None,
+) -> str | None:
+    """Return why a request is not certified after a change, which is undone again."""
+    with Session(ready.services.engine) as session:
+        if change is not None:
+            change(session, request, other)
+            session.flush()
+        job = job_of(session, request)
+        lease = Lease(job.id, 1, "certify", 0, "erase", job.model_id, request, None, 1)
+        try:
+            found = passed(ready.services, session, lease)
+        except RefusedError as refusal:
+            return str(refusal)
+        finally:
+            session.rollback()
+    assert found.evidence.report.result == "PASS"
+    return None
+
+
+def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> None:
+    request = judged(ready, "r1", "r6")
+    with Session(ready.services.engine) as session:
+        a_later_head(session, request, "")
+        session.commit()
+    step(ready, request, certify.run)
+    refused(ready, request, "the tables say otherwise of a version than the log")
+    assert decide(ready, request, "retry") == 200
+    ready.drain()
+    assert state(ready, request) == "certified"
+    assert networks.statement(ready, request).predicate.method.id == "ridge-exact-refit"
+    ready.check()
+
+
+def test_evidence_and_draft_of_a_refuted_rung_are_not_certified(
+    ready: Installation, monkeypatch: Patch
+) -> None:
+    request = str(ready.caller.erase_records("r1", "r6").json()["id"])
+    store = ready.services.artifacts
+    with monkeypatch.context() as patch:
+        nothing_done(patch)
+        step(ready, request, execute.run, verify.run)
+        with Session(ready.services.engine) as session:
+            refuted = session.get_one(Verification, request).evidence_id
+            draft = job_of(session, request).draft_id
+            assert draft is not None
+            # As who keeps backups has it: the sealed files and their wrapped keys.
+            kept = {
+                one: (session.get_one(Artifact, one).wrapped_key, store._path(one).read_bytes())
+                for one in (refuted, draft)
+            }
+        step(ready, request, execute.run, verify.run)
+    events = history(ready, request)
+    assert events[-3:] == ["request.escalated", "request.executed", "request.verified"]
+
+    def restore(session: Session, artifact: str) -> None:
+        session.get_one(Artifact, artifact).wrapped_key = kept[artifact][0]
+        store._path(artifact).write_bytes(kept[artifact][1])
+
+    def evidence(session: Session, *_: str) -> None:
+        restore(session, refuted)
+        session.get_one(Verification, request).evidence_id = refuted
+
+    def earlier(session: Session, *_: str) -> None:
+        restore(session, draft)
+        job_of(session, request).draft_id = draft
+
+    why = "the evidence is not that of the request's last judgement in the log"
+    assert told(ready, request, "", evidence) == why
+    assert told(ready, request, "", earlier) == (
+        "the evidence is of another removal than was executed"
+    )
+    assert told(ready, request, "") is None
+
+
+def test_a_wait_for_the_key_does_not_take_the_judgement_away(
+    settings: Settings, fitted: PrivateKey, monkeypatch: Patch
+) -> None:
+    with install(settings.model_copy(update={"max_attempts": 1})) as patient:
+        patient.caller.key = fitted
+        with monkeypatch.context() as patch:
+            patch.setattr(certify, "load_issuer", absent)
+            request = str(patient.caller.erase_records("r1", "r6").json()["id"])
+            patient.drain()
+            soon_due(patient)
+            patient.recover()
+        assert history(patient, request)[-1] == "request.needs-decision"
+        assert decide(patient, request, "retry") == 200
+        patient.recover()
+        assert state(patient, request) == "certified"
+        patient.check()
+
+
+def test_a_rung_that_ends_with_the_same_bits_is_another_execution(
+    ready: Installation, monkeypatch: Patch
+) -> None:
+    """An operator has it made anew: the refit's draft is certified, not the one before it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(certify, "passed", _refuse)
+        request = judged(ready, "r1", "r6")
+        with Session(ready.services.engine) as session:
+            draft = job_of(session, request).draft_id
+            assert draft is not None
+            key = session.get_one(Artifact, draft).wrapped_key
+            file = ready.services.artifacts._path(draft).read_bytes()
+        step(ready, request, certify.run)
+        assert decide(ready, request, "retry") == 200
+        step(ready, request, execute.run, verify.run)
+
+    def earlier(session: Session, *_: str) -> None:
+        session.get_one(Artifact, draft).wrapped_key = key
+        ready.services.artifacts._path(draft).write_bytes(file)
+        job_of(session, request).draft_id = draft
+        old = session.exec(select(ModelVersion).where(ModelVersion.number == 2)).one()
+        assert old.id is not None
+        session.get_one(Verification, request).version_id = old.id
+
+    assert told(ready, request, "", earlier) == "the request was executed in another version"
+    assert told(ready, request, "") is None
+
+
+def _refuse(*_: Any) -> None:
+    raise RefusedError("of nothing")
