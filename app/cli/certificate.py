@@ -103,10 +103,10 @@ def verify(
         click.echo(json.dumps(verdict.to_json()))
     else:
         _print_verdict(file.name, verdict)
-    if verdict.statement is not None and verdict.statement.predicate.result != "PASS":
-        click.echo("authentic, but the removal did not pass", err=True)
-        sys.exit(1)
     if verdict.result != "PASS":
+        sys.exit(1)
+    if verdict.statement is None or verdict.statement.predicate.result != "PASS":
+        click.echo("authentic, but the removal did not pass", err=True)
         sys.exit(1)
 
 
