@@ -33,8 +33,8 @@ HEADS: dict[Kind, str] = {
 TRAINED: dict[Trained, str] = {
     "exact-retrained": "The model is, bit for bit, the one that the registered training gives "
     "from its initial weights on the retained records alone: the training was "
-    "repeated{left_out}. Not tested: copies of the data or of earlier models elsewhere, and the "
-    "training's own code, which both ran.",
+    "repeated{left_out}. Not tested: copies of the data or of earlier models elsewhere, and "
+    "the training's own code, which both ran.",
     "empirical-approximate": "The tests that were registered beforehand found no difference "
     "between the erased records and matched records that were never trained on, beyond the "
     "stated margins and at the stated confidence. That is evidence, not a proof: a stronger "
