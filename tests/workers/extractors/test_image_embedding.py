@@ -163,5 +163,7 @@ def test_without_the_library_the_extra_is_named(
         raise RuntimeError("operator torchvision::nms does not exist")
 
     monkeypatch.setattr("workers.extractors.libraries.import_module", broken)
-    with pytest.raises(ExtractorError, match=r"RuntimeError.*pip install 'lethe\[vision\]'"):
+    with pytest.raises(
+        ExtractorError, match=r"RuntimeError.*in a clone of Lethe: .*\[vision\]"
+    ):
         load(tmp_path)

@@ -150,5 +150,5 @@ def test_without_the_library_the_extra_is_named(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr("workers.extractors.libraries.import_module", missing)
-    with pytest.raises(ExtractorError, match=r"pip install 'lethe\[text\]'"):
+    with pytest.raises(ExtractorError, match=r"in a clone of Lethe: .*\[text\]"):
         load(tmp_path)
