@@ -156,7 +156,7 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     if plan == "masks":
         return (*main[:-1], again, contender("pga"), contender("not"))
     if plan == "backdoor":
-        return (*main, *one_step(), PRINTED)
+        return (*main, again, *one_step(), PRINTED)
     if plan == "scale":
-        return main
+        return (*main, again)
     return (*main, again, *one_step())
