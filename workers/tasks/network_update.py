@@ -43,8 +43,18 @@ from workers.tasks.removal import owned_by_subject
 from workers.tasks.update import Made, Update
 from workers.unlearning.base import Case
 from workers.unlearning.guard import NoSafeStepError
+from workers.unlearning.hf_kcu_cg import BreakdownError
+from workers.unlearning.hf_kcu_direction import CurvatureError
+from workers.unlearning.memory import OutOfMemoryError, named_out_of_memory
+from workers.unlearning.recovery import LastingDamageError
 
 EMPIRICAL = "empirical-approximate"
+# A method that ends so found no model to publish, by nobody's fault: a retraining takes over.
+ENDS_WITHOUT = (
+    *(DivergedError, NoSafeStepError, LastingDamageError, OutOfMemoryError),
+    *(BreakdownError, CurvatureError),
+    *GIVES_WAY,
+)
 
 __all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
 
@@ -94,8 +104,8 @@ def forget(
 ) -> Update:
     """Make the model forget the members' records by the method they ask for.
 
-    A step that diverges, or that the guard finds no safe length for, gives way to a
-    retraining. Raises RefusedError where the method lacks what it needs.
+    A method that ends without a model to publish (ENDS_WITHOUT) gives way to a retraining.
+    Raises RefusedError where the method lacks what it needs.
     """
     config = network_config(model)
     leaving = {record for member in members for record in member.salts}
@@ -158,8 +168,11 @@ def _forgotten(
     )
     try:
         terms = load_terms(services, model, config, sides.stays)
-        carried = resumed(services, lease, lambda hooks: carry_out(method, terms, case, hooks))
-    except (DivergedError, NoSafeStepError, *GIVES_WAY) as error:
+        with named_out_of_memory():
+            carried = resumed(
+                services, lease, lambda hooks: carry_out(method, terms, case, hooks)
+            )
+    except ENDS_WITHOUT as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
         return retrained(services, lease, config, rows, salted, leaving, why)
     found = carried.found

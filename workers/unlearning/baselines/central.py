@@ -10,8 +10,7 @@ same way in which the in-process engine counts messages that never leave the pro
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -31,6 +30,7 @@ from workers.unlearning.base import (
     UnmetNeedError,
     check_needs,
 )
+from workers.unlearning.memory import named_out_of_memory
 from workers.unlearning.recovery import Recovery, Step, step_and_recover
 
 Pool = Literal["forget", "retained"]
@@ -39,10 +39,6 @@ Tell = Callable[[int, int, float], None]  # epochs done, of how many, mean loss 
 
 class RowsElsewhereError(UnmetNeedError):
     """The rows that a central baseline needs are not in this process."""
-
-
-class OutOfMemoryError(RefusedError):
-    """The memory did not suffice. The model that was to be unlearned is as it was."""
 
 
 @runtime_checkable
@@ -212,19 +208,3 @@ def told(hooks: Hooks | None) -> Tell:
             hooks.tell(Tick("step", done, total, loss))
 
     return tell
-
-
-@contextmanager
-def named_out_of_memory() -> Iterator[None]:
-    """Turn every way in which torch runs out of memory into OutOfMemoryError."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        # torch has no class of its own for the CPU: its allocator names itself.
-        of_cpu = "DefaultCPUAllocator" in str(error)
-        if not of_cpu and not isinstance(error, MemoryError | torch.OutOfMemoryError):
-            raise
-        raise OutOfMemoryError(
-            "the memory did not suffice for the rows or the steps: lower batch_size (or "
-            "samples), or use puf-special or retrain"
-        ) from None

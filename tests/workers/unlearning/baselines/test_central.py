@@ -32,6 +32,7 @@ from workers.unlearning.baselines.central import RowsElsewhereError, gather
 from workers.unlearning.baselines.finetune import Finetune
 from workers.unlearning.baselines.neg_grad import NegGrad
 from workers.unlearning.local_case import local_case
+from workers.unlearning.memory import OutOfMemoryError
 from workers.unlearning.recovery import Recovery
 
 ALL = sorted(METHODS)
@@ -240,11 +241,11 @@ class _Failing(dict[str, ClientData]):
 @pytest.mark.parametrize(
     ("error", "named"),
     [
-        (MemoryError(), central.OutOfMemoryError),
-        (torch.OutOfMemoryError("CUDA out of memory"), central.OutOfMemoryError),
+        (MemoryError(), OutOfMemoryError),
+        (torch.OutOfMemoryError("CUDA out of memory"), OutOfMemoryError),
         (
             RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"),
-            central.OutOfMemoryError,
+            OutOfMemoryError,
         ),
         (RuntimeError("a bug of another kind"), RuntimeError),
     ],
@@ -254,11 +255,6 @@ def test_only_a_lack_of_memory_is_named_so(error: Exception, named: type[Excepti
     with pytest.raises(named) as caught:
         Finetune().run(replace(case, retained=Side(_Exhausted(error), case.retained.rows)))
     assert type(caught.value) is named
-
-
-def test_torch_itself_runs_out_of_memory_by_that_name() -> None:
-    with pytest.raises(central.OutOfMemoryError), central.named_out_of_memory():
-        torch.empty(1 << 60)
 
 
 @pytest.mark.parametrize(
