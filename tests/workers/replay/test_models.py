@@ -1,11 +1,16 @@
 """Models that a judge trains: as registered, on the rows drawn, and scored row by row."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 
 from tests import small_network
 from tests.workers.tasks import networks
-from workers.fedavg.base import ClientData
+from workers.fedavg import in_process
+from workers.fedavg.base import ClientData, ClientUpdate, RoundTask
+from workers.fedavg.errors import RoundFailedError
 from workers.networks.registry import network
 from workers.replay.models import ScoredRows, answers, reference_clients, train_file
 from workers.replay.scores import scorer
@@ -52,6 +57,22 @@ def test_the_training_is_the_registered_one() -> None:
              for name, data in clients.items()}  # fmt: skip
     assert train_file(NETWORK, twice, config)[1] == 2 * flops
     assert train_file(NETWORK, {}, config) == (networks.retrained(ROWS, set(), 0), 0)
+
+
+def test_a_client_that_cannot_be_trained_on_is_not_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, clients, _ = networks.federated(ROWS, set())
+    honest, first = in_process.respond, min(clients)
+
+    def respond(task: RoundTask, *more: Any) -> ClientUpdate:
+        if (task.client, task.round) == (first, 2):
+            raise torch.OutOfMemoryError("planted")
+        return honest(task, *more)
+
+    monkeypatch.setattr(in_process, "respond", respond)
+    with pytest.raises(RoundFailedError, match="could not be trained on"):
+        train_file(NETWORK, clients, config)
 
 
 def test_answers_are_in_the_order_of_the_tested_rows() -> None:
