@@ -14,15 +14,14 @@ from workers.audit.draw import Drawn, Plan, StoredRows, draw
 from workers.errors import RefusedError
 from workers.fedavg.base import ClientData
 from workers.fedavg.config import TrainingConfig
-from workers.fedavg.errors import DivergedError
 from workers.fedavg.evaluate import logits_of
 from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
+from workers.fedavg.rounds import complete, sizes, train
 from workers.fedavg.seeds import derive
 from workers.networks.registry import Network
 from workers.networks.weights import Weights
 from workers.unlearning.base import UnlearningMethod
-from workers.unlearning.guard import NoSafeStepError
+from workers.unlearning.endings import WITHOUT_A_MODEL
 from workers.unlearning.judges import held_out
 from workers.unlearning.local_case import local_case
 from workers.verifier.attacks.outputs import Outputs, log_odds
@@ -85,7 +84,7 @@ def _trained(
     device: torch.device | str,
 ) -> Weights:
     engine = InProcess(clients, device, THREADS)
-    return train(network, sizes(clients), _among(config, clients), engine).weights
+    return complete(train(network, sizes(clients), _among(config, clients), engine)).weights
 
 
 def _among(config: TrainingConfig, clients: Mapping[str, ClientData]) -> TrainingConfig:
@@ -114,7 +113,7 @@ def _unlearned(
     )
     try:
         found = method.run(case)
-    except (DivergedError, NoSafeStepError):
+    except WITHOUT_A_MODEL:
         return None
     if found.claim not in CLAIMS:
         raise RefusedError(f"{method.id}: its promise is proven for each model, not audited")

@@ -64,6 +64,18 @@ def sizes(clients: Clients) -> dict[str, int]:
     return {client: len(clients[client]) for client in sorted(clients)}
 
 
+def complete(trained: Trained) -> Trained:
+    """Return a training in which everybody answered whenever they were asked.
+
+    Raises RoundFailedError where a client could not (its device was out of memory): a model
+    without its rows is another one. An answer that was screened out was given.
+    """
+    for record in trained.records:
+        if any(fault.reason in ("no-answer", "client-error") for fault in record.faults):
+            raise RoundFailedError(f"round {record.round}: a client could not answer")
+    return trained
+
+
 def make_tasks(
     network: Network,
     weights: Weights,

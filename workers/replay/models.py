@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 
 from workers.fedavg.base import ClientData
 from workers.fedavg.config import TrainingConfig
-from workers.fedavg.errors import RoundFailedError
 from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
+from workers.fedavg.rounds import complete, sizes, train
 from workers.networks.files import encode_weights
 from workers.networks.registry import Network
 from workers.networks.weights import initial_weights
 from workers.replay.scores import Scores, scorer
 
 Places = NDArray[np.int64]
-ABSENT = ("no-answer", "client-error")  # an answer that the training screens out was given
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,17 +39,14 @@ def train_file(
 ) -> tuple[bytes, int]:
     """Return the file of a model trained in this process, and the operations that it took.
 
-    clients may be none: then it ends where it began. Raises what `fedavg.rounds.train` does,
-    and RoundFailedError where a client could not answer (its device was out of memory): a
-    model without its rows is not the one that was asked for.
+    clients may be none: then it ends where it began. Raises what `fedavg.rounds.train` and
+    `complete` do.
     """
     named = network.id, network.parameters
     if not clients:
         return encode_weights(*named, initial_weights(network, config.seed)), 0
     engine = InProcess(clients, device, threads=1)
-    done = train(network, sizes(clients), replace(config, timeout=0.0), engine)
-    if any(fault.reason in ABSENT for record in done.records for fault in record.faults):
-        raise RoundFailedError("a client of this process could not be trained on")
+    done = complete(train(network, sizes(clients), replace(config, timeout=0.0), engine))
     return encode_weights(*named, done.weights), done.work.flops
 
 

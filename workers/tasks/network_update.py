@@ -7,7 +7,6 @@ from app.service.context import Services
 from app.service.noise_key import METHOD as CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
 from workers.fedavg.accounting import cost_notes
-from workers.fedavg.errors import DivergedError
 from workers.networks.files import decode_weights, digest_of
 from workers.tasks import network_before, network_rung
 from workers.tasks.batch import Member
@@ -42,19 +41,10 @@ from workers.tasks.network_training import (
 from workers.tasks.removal import owned_by_subject
 from workers.tasks.update import Made, Update
 from workers.unlearning.base import Case
-from workers.unlearning.guard import NoSafeStepError
-from workers.unlearning.hf_kcu_cg import BreakdownError
-from workers.unlearning.hf_kcu_direction import CurvatureError
-from workers.unlearning.memory import OutOfMemoryError, named_out_of_memory
-from workers.unlearning.recovery import LastingDamageError
+from workers.unlearning.endings import WITHOUT_A_MODEL
+from workers.unlearning.memory import named_out_of_memory
 
 EMPIRICAL = "empirical-approximate"
-# A method that ends so found no model to publish, by nobody's fault: a retraining takes over.
-ENDS_WITHOUT = (
-    *(DivergedError, NoSafeStepError, LastingDamageError, OutOfMemoryError),
-    *(BreakdownError, CurvatureError),
-    *GIVES_WAY,
-)
 
 __all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
 
@@ -104,7 +94,7 @@ def forget(
 ) -> Update:
     """Make the model forget the members' records by the method they ask for.
 
-    A method that ends without a model to publish (ENDS_WITHOUT) gives way to a retraining.
+    A method that ends without a model to publish (WITHOUT_A_MODEL) gives way to a retraining.
     Raises RefusedError where the method lacks what it needs.
     """
     config = network_config(model)
@@ -172,7 +162,7 @@ def _forgotten(
             carried = resumed(
                 services, lease, lambda hooks: carry_out(method, terms, case, hooks)
             )
-    except ENDS_WITHOUT as error:
+    except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
         return retrained(services, lease, config, rows, salted, leaving, why)
     found = carried.found

@@ -10,6 +10,7 @@ from workers.audit.pair import Pair, run_pair
 from workers.errors import RefusedError
 from workers.networks.registry import network
 from workers.unlearning.base import Case, Hooks, Unlearned, UnlearningMethod
+from workers.unlearning.endings import WITHOUT_A_MODEL
 from workers.unlearning.guard import NoSafeStepError
 from workers.unlearning.retrain import Retrain
 from workers.verifier.algorithm_audit import Finding, judge
@@ -56,12 +57,17 @@ def test_equal_numbers_give_equal_bits_and_others_other_models() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Raising(small.DoNothing):
+    error: type[Exception] = NoSafeStepError
+
     def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
-        raise NoSafeStepError("no step is safe")
+        raise self.error("planted")
 
 
-def test_a_method_without_a_usable_step_gives_way_to_a_retraining_as_in_the_service() -> None:
-    one = pair(0, _Raising())
+@pytest.mark.parametrize("error", WITHOUT_A_MODEL)
+def test_a_method_without_a_model_gives_way_to_a_retraining_as_in_the_service(
+    error: type[Exception],
+) -> None:
+    one = pair(0, _Raising(error=error))
     assert one.gave_way
     assert one.after == one.retrained
 

@@ -8,9 +8,9 @@ import torch
 
 from tests import small_network
 from tests.workers.tasks import networks
-from workers.fedavg import in_process
 from workers.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.fedavg.errors import RoundFailedError
+from workers.fedavg.respond import respond
 from workers.networks.registry import network
 from workers.replay.models import ScoredRows, answers, reference_clients, train_file
 from workers.replay.scores import scorer
@@ -63,15 +63,15 @@ def test_a_client_that_cannot_be_trained_on_is_not_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config, clients, _ = networks.federated(ROWS, set())
-    honest, first = in_process.respond, min(clients)
+    honest, first = respond, min(clients)
 
-    def respond(task: RoundTask, *more: Any) -> ClientUpdate:
+    def out_of_memory(task: RoundTask, *more: Any) -> ClientUpdate:
         if (task.client, task.round) == (first, 2):
             raise torch.OutOfMemoryError("planted")
         return honest(task, *more)
 
-    monkeypatch.setattr(in_process, "respond", respond)
-    with pytest.raises(RoundFailedError, match="could not be trained on"):
+    monkeypatch.setattr("workers.fedavg.in_process.respond", out_of_memory)
+    with pytest.raises(RoundFailedError, match="round 2: a client could not answer"):
         train_file(NETWORK, clients, config)
 
 
