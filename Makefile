@@ -34,12 +34,12 @@ benchmarks-ridge: $(STAMPS)/benchmarks
 	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Renew docs/benchmarks/unlearning.* and soundness.*: hours. Without DATA, on digits and what needs
-# no data; with it, on images too (unlearning: a folder of .npz files; soundness: one file).
+# no data; with it, on images too (unlearning: a folder of .npz files; soundness: files).
 benchmarks-unlearning: $(STAMPS)/dev
 	$(BIN)/python -m benchmarks.unlearning --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 
 benchmarks-soundness: $(STAMPS)/dev
-	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
+	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(DATA:%=--data %) $(ARGS)
 
 # Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
 flower-check:

@@ -52,7 +52,7 @@ QUICK = Amount(150, 20, 6, 20, 20, 1, 8, 3, 1, 40)
     "--data",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz file of colour images: train_images (n, 32, 32, 3), train_labels.",
+    help="An .npz file: train_images (n, 32, 32, 3) or (n, 28, 28), train_labels.",
 )
 @click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--cache", default=CACHE, type=click.Path(file_okay=False, path_type=Path))

@@ -151,11 +151,11 @@ def digits() -> Setting:
 
 
 def pictures(path: Path) -> Setting:
-    """Return the setting of colour images (n, 32, 32, 3) uint8 of an .npz file.
+    """Return the setting of the images of an .npz file: colour has power, grey has none.
 
-    It has train_images and train_labels, and may have test_images and test_labels. All are
-    pooled and dealt anew, at half their size (means of 2 × 2 pixels). Raises RefusedError
-    for other arrays or too few rows.
+    It has train_images, (n, 32, 32, 3) or (n, 28, 28) uint8, and train_labels, and may have
+    test_images and test_labels. All are pooled and dealt anew, at half their size (means of
+    2 × 2 pixels). Raises RefusedError for other arrays or too few rows.
     """
     with np.load(path) as file:
         kinds = [kind for kind in ("train", "test") if f"{kind}_images" in file]
@@ -163,16 +163,21 @@ def pictures(path: Path) -> Setting:
             raise RefusedError("the file has no train_images: see docs/benchmarks/soundness.md")
         images = np.concatenate([file[f"{kind}_images"] for kind in kinds])
         labels = np.concatenate([file[f"{kind}_labels"] for kind in kinds]).astype(np.int64)
-    if images.ndim != 4 or images.shape[1:] != (32, 32, 3) or len(images) < LEAST:
-        raise RefusedError(f"colour images must be (n, 32, 32, 3), at least {LEAST:,} of them")
-    small = images.reshape(-1, 16, 2, 16, 2, 3).astype(np.float32).mean(axis=(2, 4)) / 255
+    if images.shape[1:] not in ((32, 32, 3), (28, 28)) or len(images) < LEAST:
+        raise RefusedError(
+            f"images must be (n, 32, 32, 3) or (n, 28, 28), at least {LEAST:,} of them"
+        )
+    side, colour = images.shape[1] // 2, images.ndim == 4
+    pixels = images.reshape(len(images), side, 2, side, 2, -1).astype(np.float32)
+    small = pixels.mean(axis=(2, 4)) / 255
     inputs = torch.from_numpy((small - small.mean()) / small.std()).permute(0, 3, 1, 2)
-    shape = {"channels": 3, "height": 16, "width": 16, "classes": int(labels.max()) + 1}
-    cnn = network("simple-cnn", shape)
+    shape = {"channels": inputs.shape[1], "height": side, "width": side}
+    cnn = network("simple-cnn", {**shape, "classes": int(labels.max()) + 1})
+    epochs = 30 if colour else 10
     return Setting(
         path.stem,
-        f"{path.stem}, halved to 16 × 16; simple-cnn, 30 epochs",
-        True, 3000, 600, 3000, 600, 500, 2400, 2, 30, 1e-3,
+        f"{path.stem}, halved to {side} × {side}; simple-cnn, {epochs} epochs",
+        colour, 3000, 600, 3000, 600, 500, 2400, 2, epochs, 1e-3,
         given(inputs.contiguous(), torch.from_numpy(labels)),
         cnn.build,
     )  # fmt: skip

@@ -196,6 +196,25 @@ def test_pictures_are_halved_and_dealt_without_a_row_twice(tmp_path: Path) -> No
         worlds.pictures(path)
 
 
+def test_grey_pictures_are_a_setting_without_power(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (worlds.LEAST, 28, 28)).astype(np.uint8)
+    path = tmp_path / "greys.npz"
+    np.savez(path, train_images=images, train_labels=np.arange(worlds.LEAST) % 7)
+    setting = worlds.pictures(path)
+    inputs, labels = setting.draw(np.random.default_rng(1), worlds.LEAST)
+    assert (setting.name, setting.powerful) == ("greys", False)
+    assert setting.build(0)(inputs[:2]).shape == (2, 7)
+    # Each row is its picture's means of four pixels, whatever was taken off and divided by.
+    means = images.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)) / 255
+    order = np.random.default_rng(1).choice(worlds.LEAST, worlds.LEAST, replace=False)
+    wanted = (means - means.mean()) / means.std()
+    assert np.allclose(inputs[:, 0], wanted[order], atol=1e-4)
+    assert labels.tolist() == (order % 7).tolist()
+    np.savez(path, train_images=images[:, :20], train_labels=np.zeros(worlds.LEAST))
+    with pytest.raises(RefusedError, match="28, 28"):
+        worlds.pictures(path)
+
+
 def test_the_program_writes_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
