@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from scipy.stats import t
 
 from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN
+from benchmarks.unlearning.machines import comparable
 from benchmarks.unlearning.records import Record, Records
 
 CONFIDENCE = 0.95
@@ -105,7 +106,12 @@ def gap(one: Record, truth: Record, name: str) -> float:
 
 
 def ratio(one: Record, truth: Record, name: str) -> float:
-    """Return the retraining's cost over the method's; infinite where that costs nothing."""
+    """Return the retraining's cost over the method's; infinite where that costs nothing.
+
+    NaN for seconds of two machines.
+    """
+    if name == "seconds" and not comparable(one.machine, truth.machine):
+        return nan
     mine, theirs = one.cost.get(name, nan), truth.cost.get(name, nan)
     if mine == 0:
         return inf
