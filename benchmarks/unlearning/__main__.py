@@ -109,14 +109,18 @@ def _measure(
         return
     contenders: tuple[Contender, ...] = planned(setting.plan)
     if methods is not None:
-        contenders = _wanted(contenders, methods.split(","), name)
+        contenders = wanted(contenders, methods.split(","), name)
     known = read([cache / f"{name}.jsonl"])
     Campaign(cache, Teller(), known).seed(make_task(setting, images, seed, device), contenders)
 
 
-def _wanted(
+def wanted(
     contenders: tuple[Contender, ...], patterns: list[str], setting: str
 ) -> tuple[Contender, ...]:
+    """Return the contenders whose label a pattern fits, in their order.
+
+    Raises BadParameter for a pattern that fits none; `setting` is for the message.
+    """
     labels = {part.label for part in contenders}
     for pattern in patterns:
         if not fnmatch.filter(labels, pattern):

@@ -73,8 +73,8 @@ def hf_kcu(known: Known) -> str:
         if name in known
     ]
     if clients:
-        found = kcu_tables.sweep("clients", clients)
-        text += f"## HF-KCU, Table 7: clients\n\n{found}\n{NOISE}\n"
+        swept = kcu_tables.sweep("clients", clients)
+        text += f"## HF-KCU, Table 7: clients\n\n{swept}\n{NOISE}\n"
     sized = [
         (title, _size(name, shape), known[name])
         for name, title, shape in SIZES

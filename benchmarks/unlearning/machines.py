@@ -62,11 +62,6 @@ def render(records: Records) -> str:
 def _named(machine: Mapping[str, str]) -> str:
     if not machine:
         return UNTOLD
-    said = {
-        "device": "{}",
-        "processor": "{}",
-        "threads": "{} thread(s)",
-        "torch": "torch {}",
-        "python": "Python {}",
-    }
-    return ", ".join(said[name].format(machine[name]) for name in PARTS if name in machine)
+    threads = f"{machine['threads']} {'thread' if machine['threads'] == '1' else 'threads'}"
+    versions = f"torch {machine['torch']}, Python {machine['python']}"
+    return f"{machine['device']}, {machine['processor']}, {threads}, {versions}"

@@ -6,6 +6,7 @@ both models know the same rows, and what a seed makes easy or hard cancels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, isfinite, nan, sqrt
 from statistics import fmean, stdev
 
@@ -33,8 +34,13 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(nan, nan, 0)
     if len(values) == 1:
         return Interval(values[0], nan, 1)
-    quantile = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
-    return Interval(fmean(values), quantile * stdev(values) / sqrt(len(values)), len(values))
+    half = _quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return Interval(fmean(values), half, len(values))
+
+
+@cache
+def _quantile(freedom: int) -> float:
+    return float(t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 @dataclass(frozen=True, slots=True)

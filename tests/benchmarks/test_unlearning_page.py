@@ -1,5 +1,6 @@
 """The committed page is what its results say, and names where they were measured."""
 
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import torch
 
 from benchmarks.unlearning import machines, report
 from benchmarks.unlearning.records import Record, line_of, parse_lines, parse_results
-from benchmarks.unlearning.summary import ratio
+from benchmarks.unlearning.settings import FULL
+from benchmarks.unlearning.summary import of, ratio
 
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 MACHINE = {
@@ -40,7 +42,7 @@ def test_the_figures_of_the_page_are_there() -> None:
     text = (DOCS / "unlearning.md").read_text()
     records = parse_results((DOCS / "unlearning.json").read_text())
     _, between, _ = report.parts(text, "unlearning.md")
-    drawn = {f"unlearning-{name}.png" for name in report.FULL if report.of(records, name).seeds}
+    drawn = {f"unlearning-{name}.png" for name in FULL if of(records, name).seeds}
     assert drawn
     assert {name for name in drawn if f"({name})" in between} == drawn
     assert all((DOCS / name).exists() for name in drawn)
@@ -52,7 +54,7 @@ def test_a_line_says_on_what_it_was_measured_and_nothing_of_the_host() -> None:
     assert found["device"] == "cpu"
     assert found["torch"] == torch.__version__.partition("+")[0]
     assert found["threads"] == str(torch.get_num_threads())
-    assert not any(machines.platform.node() in value for value in found.values())
+    assert not any(platform.node() in value for value in found.values())
     record = Record("x", 0, "pga", "p", {"test": 0.5}, machine=found)
     assert parse_lines([line_of(record)]) == {record.key: record}
 
@@ -65,7 +67,7 @@ def test_a_line_from_before_stays_valid_and_is_told_as_such() -> None:
     new = replace(record, seed=1, setting="y", machine=MACHINE)
     text = machines.render({part.key: part for part in (record, new)})
     assert text.splitlines()[:2] == [
-        "- cpu, A, 2 cores, 1 thread(s), torch 2, Python 3.11: 1 of 2 lines (`y`).",
+        "- cpu, A, 2 cores, 1 thread, torch 2, Python 3.11: 1 of 2 lines (`y`).",
         "- not recorded: 1 of 2 lines (`x`).",
     ]
     assert '"Not recorded" are lines from before' in text

@@ -28,7 +28,7 @@ PUF = {
         CLIENT,
         (
             "Original", "Retrain", NOISE, "Natural", "FedEraser", "PGA", "MoDe", "FedAU", "NoT",
-            "PUF-Special", "PUF-Regular", "PUF-Special, one step",
+            "PUF-Special", "PUF-Regular", "PUF-Special in one step",
         ),
     ),
     "## PUF, Table IV: half of the rows go, IID": (
@@ -65,7 +65,7 @@ HF_KCU = {
         ("test acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", *SPEEDUP),
         (
             "FedAvg (trained)", "Retrain", NOISE, "NaiveGA", "FedEraser", "SISA", "HF-KCU",
-            "HF-KCU, one step",
+            "HF-KCU in one step",
         ),
     ),
     "## HF-KCU, Table 2: data sets and networks": (
@@ -187,8 +187,8 @@ def test_every_setting_has_every_measure_of_every_method_and_its_seed_noise(
 def test_a_missing_row_is_told() -> None:
     assert missing(["a", "c"], ["a", "b", "c"]) == []
     assert missing(["a", "c"], ["c", "a"]) == ["c"]
-    assert "nan" not in report.render(made_up())
 
 
 def test_parameters_are_those_of_the_networks(page: str) -> None:
+    assert "nan" not in page
     assert "| ResNet-18 | 11,173,962 | 2.0 ± 0.0 | 2.0 ± 0.0 | 1.0× | 1.0× |" in page
