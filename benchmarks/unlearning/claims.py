@@ -195,6 +195,11 @@ TRENDS = (
         growing("hf-kcu", CLIENTS),
     ),
 )
+ABOUT = """\
+Gaps are in points. A figure of a paper is held to the mean; of two models the difference is
+taken seed by seed, and "not told apart" means that its 95 % interval holds both signs. Neither
+data nor schedules are the papers': a claim that is not reproduced here may hold there.
+"""
 VERDICTS = {True: "reproduced", False: "**not reproduced**", None: "not told apart"}
 
 
@@ -214,4 +219,4 @@ def render(known: Mapping[str, Seeds]) -> str:
             over = ", ".join(trend.settings)
             body.append((trend.paper, trend.says, over, measured, VERDICTS[borne]))
     head = ("paper and table", "claim", "setting", "measured", "verdict")
-    return table(head, body)
+    return f"{ABOUT}\n{table(head, body)}"

@@ -6,7 +6,6 @@ from math import hypot, pi
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
@@ -42,12 +41,9 @@ def write(
     avoids, but rather than stand far away it lies on them. A name for which there is no room
     within 300 pixels stands where it covers least.
     """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    renderer = FigureCanvasAgg(figure).get_renderer()
     points = [tuple(axes.transData.transform((name.x, name.y))) for name in names]
     boxes = [*taken, *(_around(x, y, MARKER, MARKER) for x, y in points)]
-    room = axes.get_window_extent(renderer)
+    room = axes.get_window_extent()
     written = []
     for name, (x, y) in zip(names, points, strict=True):
         note = axes.annotate(
@@ -63,7 +59,7 @@ def write(
             arrowprops={"arrowstyle": "-", "color": name.color, "linewidth": 0.4, "alpha": 0.7},
             path_effects=[withStroke(linewidth=HALO, foreground="#ffffff")],
         )
-        size = note.get_window_extent(renderer)
+        size = note.get_window_extent()
         half = (size.width / 2 + GAP, size.height / 2)
         best = _best((x, y), half, boxes, lines, room)
         note.set_position((best[0] - x, best[1] - y))

@@ -27,8 +27,7 @@ def draw(seeds: Seeds, title: str, file: Path) -> list[Annotation]:
 
     Returns the names that were written.
     """
-    style = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    with mpl.rc_context(style):
+    with mpl.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=PANEL, dpi=DOTS, layout="constrained")
         axes = figure.subplots()
     found, left = places(seeds), nothing(seeds)

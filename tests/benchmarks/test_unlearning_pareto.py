@@ -4,7 +4,6 @@ from itertools import combinations
 from math import nan
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from benchmarks.unlearning import pareto
@@ -70,8 +69,7 @@ def test_no_name_lies_on_another(tmp_path: Path) -> None:
     notes = draw(of(measured(**places), "x"), "x", tmp_path / "x.png")
     figure = notes[0].get_figure(root=True)
     assert figure is not None
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    boxes = [Text.get_window_extent(note, renderer) for note in notes]
+    boxes = [Text.get_window_extent(note) for note in notes]
     assert len(boxes) == len(crowd) + 1
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     room = figure.bbox

@@ -154,7 +154,7 @@ def test_the_page_keeps_its_prose(tmp_path: Path) -> None:
     text = page.read_text()
     assert text.startswith(f"# Title\n\nprose\n\n{report.BEGIN}\n\n## Settings measured")
     assert text.endswith(f"{report.END}\nmore\n")
-    assert "old" not in text
+    assert "\nold\n" not in text
     assert (tmp_path / "unlearning-quick.png").read_bytes()[:4] == b"\x89PNG"
     page.write_text("no markers")
     with pytest.raises(ValueError, match="no markers"):
