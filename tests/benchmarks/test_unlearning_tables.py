@@ -98,7 +98,7 @@ def test_targets_are_judged_seed_by_seed() -> None:
     )
     text = targets.render(of(records, "x"))
     assert "all three in 1 of 2 seeds (compute 1, forgetting 1, test 1)" in text
-    assert "| `puf-special` | 1 | refused |" in text
+    assert "| PUF-Special | 1 | refused |" in text
     noisy = targets.render(of(hand_made(**{AGAIN: (0.82, 0.45, 100.0)}), "x"))
     assert "their seed alone are 5.0 ± 0.0 points apart there, and 2.0 ± 0.0 in test" in noisy
 
