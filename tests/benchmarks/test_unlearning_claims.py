@@ -65,7 +65,7 @@ def seeds(costs: Values | None = None, **own: Sequence[float]) -> Seeds:
 def test_a_difference_is_told_by_its_interval(
     check: Check, mine: Sequence[float], borne: bool | None
 ) -> None:
-    found = check(seeds(mine=mine, other=(0.7, 0.7, 0.7), **{AGAIN: (0.52, 0.48, 0.52)}))
+    found = check(seeds(None, mine=mine, other=(0.7, 0.7, 0.7), **{AGAIN: (0.52, 0.48, 0.52)}))
     assert found is not None
     assert found[1] is borne
 
