@@ -1,7 +1,6 @@
 """Measure, keep each result as one line, draw the figures, renew the page."""
 
-import os
-import platform
+import fnmatch
 from pathlib import Path
 
 import click
@@ -30,7 +29,7 @@ FILE = "unlearning.json"
 )
 @click.option("--seeds", default=5, show_default=True)
 @click.option("--first-seed", default=0, show_default=True)
-@click.option("--methods", help="Labels to measure, by commas; without it all of the plan.")
+@click.option("--methods", help="Labels of the plan by commas, * as in file names.")
 @click.option("--quick", is_flag=True, help="2 seeds of a short training; into the cache only.")
 @click.option("--large", is_flag=True, help="Settings too large for an hour of a CPU, too.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
@@ -86,8 +85,8 @@ def main(
             f"{len(records) - len(valid)} lines are of other settings or versions", err=True
         )
     records = valid
-    (out / FILE).write_text(format_results(records, machine()))
-    click.echo(f"{', '.join(write_page(records, machine(), out))} and {FILE} in {out}")
+    (out / FILE).write_text(format_results(records))
+    click.echo(f"{', '.join(write_page(records, out))} and {FILE} in {out}")
 
 
 def _measure(
@@ -110,21 +109,24 @@ def _measure(
         return
     contenders: tuple[Contender, ...] = planned(setting.plan)
     if methods is not None:
-        wanted = methods.split(",")
-        if unknown := set(wanted) - {part.label for part in contenders}:
-            raise click.BadParameter(f"{min(unknown)} is not in the plan of {name}")
-        contenders = tuple(part for part in contenders if part.label in wanted)
+        contenders = wanted(contenders, methods.split(","), name)
     known = read([cache / f"{name}.jsonl"])
     Campaign(cache, Teller(), known).seed(make_task(setting, images, seed, device), contenders)
 
 
-def machine() -> dict[str, str]:
-    """Return what the times depend on."""
-    return {
-        "processor": f"{platform.machine()}, {os.cpu_count()} cores, one thread",
-        "python": platform.python_version(),
-        "torch": torch.__version__.partition("+")[0],
-    }
+def wanted(
+    contenders: tuple[Contender, ...], patterns: list[str], setting: str
+) -> tuple[Contender, ...]:
+    """Return the contenders whose label a pattern fits, in their order.
+
+    Raises BadParameter for a pattern that fits none; `setting` is for the message.
+    """
+    labels = {part.label for part in contenders}
+    for pattern in patterns:
+        if not fnmatch.filter(labels, pattern):
+            raise click.BadParameter(f"{pattern} is not in the plan of {setting}")
+    found = {label for pattern in patterns for label in fnmatch.filter(labels, pattern)}
+    return tuple(part for part in contenders if part.label in found)
 
 
 if __name__ == "__main__":

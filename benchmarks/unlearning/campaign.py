@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.unlearning.contenders import (
     AGAIN,
@@ -13,6 +14,7 @@ from benchmarks.unlearning.contenders import (
     Contender,
 )
 from benchmarks.unlearning.formulas import formula
+from benchmarks.unlearning.machines import measured_on
 from benchmarks.unlearning.outcome import Answers, answer, outcome
 from benchmarks.unlearning.own_training import Made, run, train_and_run
 from benchmarks.unlearning.records import Record, Records, append, pin_of
@@ -142,7 +144,8 @@ class Campaign:
 
     def _keep(self, task: Task, contender: Contender, **parts: object) -> None:
         pin = pin_of(task.setting, contender)
-        record = Record(task.setting.name, task.seed, contender.label, pin, **parts)  # type: ignore[arg-type]
+        made: dict[str, Any] = {**parts, "machine": measured_on(task.device)}
+        record = Record(task.setting.name, task.seed, contender.label, pin, **made)
         self.known[record.key] = record
         append(self.folder / f"{task.setting.name}.jsonl", record)
 

@@ -17,6 +17,8 @@ OWN_TRAINING = ("exact-fun", "fats", "sisa")  # of a training of their own, not 
 MAIN = ("natural", "puf-special", "puf-regular", "hf-kcu")
 RECOVERING = ("natural", "puf-special", "puf-regular", "hf-kcu", "not", "fed-au", "pga")
 
+DAMPINGS = (0.1, 0.01, 0.001)  # HF-KCU, table 5
+
 RECOVERY = {"rounds": 3, "epochs": 1.0}
 ONE_STEP: Mapping[str, Mapping[str, Any]] = {
     "puf-special": {
@@ -99,8 +101,7 @@ def ablations() -> tuple[Contender, ...]:
         PRINTED,
     ]
     found += [
-        contender("hf-kcu", f"hf-kcu damping={value:g}", damping=value)
-        for value in (0.1, 0.01, 0.001)
+        contender("hf-kcu", f"hf-kcu damping={value:g}", damping=value) for value in DAMPINGS
     ]
     found += [
         contender(
@@ -136,10 +137,45 @@ PRINTED = Contender(
 
 def one_step() -> tuple[Contender, ...]:
     """Return PUF-Special and HF-KCU as their papers have them: one step, then recovery."""
-    return tuple(
-        Contender(f"{method} one step", method, {"recovery": RECOVERY, **ONE_STEP[method]})
-        for method in ("puf-special", "hf-kcu")
+    return tuple(_one_step(method) for method in ("puf-special", "hf-kcu"))
+
+
+def one_step_ablations() -> tuple[Contender, ...]:
+    """Return HF-KCU's components and damping where no ceiling on the forget set ends a step.
+
+    Of causal weights there is nothing to tell with one client who goes: `causal`.
+    """
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("scaling=0.01", {"scaling": 0.01}),
+        ("newton", {"form": "newton"}),
+        ("hessian", {"product": "hessian"}),
+        ("k=10", {"iterations": 10}),
+        ("all rows", {"curvature_rows": 1.0}),
+        ("no recovery", {"recovery": {"rounds": 0}}),
+        *((f"damping={value:g}", {"damping": value}) for value in DAMPINGS),
+    ]
+    return tuple(_one_step("hf-kcu", name, change) for name, change in changes)
+
+
+def ablated(label: str) -> bool:
+    """Return whether a label is a variant that only the tables of components are about."""
+    variants = (*ablations(), *one_step_ablations(), *causal())
+    return label != PRINTED.label and label in {part.label for part in variants}
+
+
+def causal() -> tuple[Contender, ...]:
+    """Return equation 7's causal weights, which differ from rows where several clients go."""
+    return (
+        contender("hf-kcu", "hf-kcu causal=gradient", causal="gradient"),
+        _one_step("hf-kcu", "causal=gradient", {"causal": "gradient"}),
     )
+
+
+def _one_step(
+    method: str, name: str = "", change: Mapping[str, Any] | None = None
+) -> Contender:
+    settings = {"recovery": RECOVERY, **ONE_STEP[method], **(change or {})}
+    return Contender(f"{method} one step {name}".rstrip(), method, settings)
 
 
 def planned(plan: Plan) -> tuple[Contender, ...]:
@@ -148,11 +184,14 @@ def planned(plan: Plan) -> tuple[Contender, ...]:
     main = tuple(contender(method) for method in MAIN)
     others = registered()[len(MAIN) :]
     if plan == "everything":
-        return (*main, again, *one_step(), *others, *ablations())
+        return (*main, again, *one_step(), *others, *ablations(), *one_step_ablations())
+    if plan == "components":
+        return (*main, again, *one_step(), *others, *one_step_ablations())
     if plan == "all":
         return (*main, again, *one_step(), *others)
-    if plan == "puf":
-        return (*main, again, *one_step(), contender("fed-au"), contender("not"))
+    if plan in ("puf", "pair"):
+        several = causal() if plan == "pair" else ()
+        return (*main, again, *one_step(), contender("fed-au"), contender("not"), *several)
     if plan == "masks":
         return (*main[:-1], again, contender("pga"), contender("not"))
     if plan == "backdoor":

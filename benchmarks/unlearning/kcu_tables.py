@@ -2,7 +2,8 @@
 
 "Lower is better" is not used for the attack: a model that never saw the rows is attacked with
 some success too, and the column is |MIA - MIA of the retrained model|. Speed-ups are of counted
-operations first, because seconds of a shared machine wander; Table 8 has seconds.
+operations first, because seconds of a shared machine wander, and of seconds as in the paper.
+Seed noise is the same gap between two retrainings that differ in their seed alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,16 @@ from math import isnan, nan
 from statistics import fmean
 
 from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
-from benchmarks.unlearning.markdown import NONE, plain, points, seconds, table, times
-from benchmarks.unlearning.puf_tables import counted, name_of
-from benchmarks.unlearning.summary import Seeds
+from benchmarks.unlearning.markdown import (
+    NONE,
+    points,
+    refused,
+    seconds,
+    table,
+    times,
+)
+from benchmarks.unlearning.names import counted, name_of
+from benchmarks.unlearning.summary import Seeds, interval
 
 TABLE1 = (
     ORIGINAL,
@@ -33,21 +41,8 @@ TABLE3 = (
     "hf-kcu one step",
     "hf-kcu as printed",
     RETRAIN,
+    AGAIN,
 )
-TABLE4: Mapping[str, str] = {
-    "hf-kcu": "the benchmark's setting",
-    "hf-kcu causal=gradient": "causal weights by gradient norm (equation 7)",
-    "hf-kcu scaling=0.01": "with adaptive scaling, β 0.01",
-    "hf-kcu asking for the drift": "asking for the drift",
-    "hf-kcu newton": "full Newton step",
-    "hf-kcu hessian": "Hessian in place of Gauss–Newton",
-    "hf-kcu k=10": "10 iterations",
-    "hf-kcu all rows": "curvature of all retained rows",
-    "hf-kcu no recovery": "without recovery",
-    "hf-kcu as printed": "Algorithm 1 as printed",
-}
-TABLE5 = ("hf-kcu damping=0.1", "hf-kcu damping=0.01", "hf-kcu damping=0.001")
-Group = Mapping[str, Seeds]
 
 
 def faithfulness(seeds: Seeds, label: str) -> float | None:
@@ -65,11 +60,13 @@ def faithfulness(seeds: Seeds, label: str) -> float | None:
 
 def table1(seeds: Seeds) -> str:
     """Return the main results: accuracy, CF, attack, speed-up, and what forgetting left."""
-    head = ("method", "acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", "FLOPs ×", "time ×")
+    head = (
+        "method", "test acc.", "CF", "MIA Song", "MIA Δ", "forget acc. Δ", "FLOPs ×", "time ×",
+    )  # fmt: skip
     body = []
     for label in _present(seeds, TABLE1):
         if refusal := seeds.refusal(label):
-            body.append((name_of(label), f"refused: {refusal}", *[""] * (len(head) - 2)))
+            body.append(refused(name_of(label), refusal, len(head)))
             continue
         own = label == ORIGINAL
         body.append(
@@ -80,8 +77,8 @@ def table1(seeds: Seeds) -> str:
                 points(seeds.mean(label, "song")),
                 points(seeds.gap(label, "song")),
                 points(seeds.gap(label, "forget")),
-                "" if own else times(seeds.ratio(label, "flops")),
-                "" if own else times(seeds.ratio(label, "seconds")),
+                NONE if own else times(seeds.ratio(label, "flops")),
+                NONE if own else times(seeds.ratio(label, "seconds")),
             )
         )
     return table(head, body)
@@ -89,14 +86,16 @@ def table1(seeds: Seeds) -> str:
 
 def table2(settings: Sequence[tuple[str, Seeds]]) -> str:
     """Return accuracies, CF and speed-up by data set and network."""
-    head = ("setting", "acc. after", "acc. retrain", "CF", "FLOPs ×", "time ×", "seeds")
+    head = (
+        "setting", "acc. after", "acc. retrain", "acc. Δ", "seed noise", "CF", "FLOPs ×",
+        "time ×", "seeds",
+    )  # fmt: skip
     return table(
         head,
         (
             (
                 about,
-                points(seeds.mean("hf-kcu", "test")),
-                points(seeds.mean(RETRAIN, "test")),
+                *_accuracies(seeds),
                 _faith(seeds, "hf-kcu"),
                 times(seeds.ratio("hf-kcu", "flops")),
                 times(seeds.ratio("hf-kcu", "seconds")),
@@ -109,84 +108,50 @@ def table2(settings: Sequence[tuple[str, Seeds]]) -> str:
 
 
 def table3(seeds: Seeds) -> str:
-    """Return the backdoor: clean accuracy, attack success, its reduction, time."""
-    head = ("method", "clean acc.", "ASR", "ASR reduction", "time (s)", "FLOPs ×")
+    """Return the backdoor: clean accuracy and its loss, attack success, reduction, time."""
+    head = (
+        "method", "clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)",
+        "time ×", "FLOPs ×",
+    )  # fmt: skip
     before = seeds.mean(ORIGINAL, "asr").mean
     body = []
     for label in _present(seeds, TABLE3):
         success, own = seeds.mean(label, "asr"), label == ORIGINAL
         less = 100 * (1 - success.mean / before) if before else nan
+        named = {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}
         body.append(
             (
-                {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}.get(
-                    label, counted(seeds, label)
-                ),
+                named.get(label) or counted(seeds, label),
                 points(seeds.mean(label, "test")),
+                NONE if own else points(interval(_lost(seeds, label))),
                 points(success),
+                points(seeds.gap(label, "asr")),
                 NONE if own or isnan(less) else f"{less:.1f} %",
                 NONE if own else seconds(seeds.cost(label, "seconds")),
+                NONE if own else times(seeds.ratio(label, "seconds")),
                 NONE if own else times(seeds.ratio(label, "flops")),
             )
         )
     return table(head, body)
 
 
-def table4(seeds: Seeds) -> str:
-    """Return the components one by one."""
-    head = ("variant", "acc.", "parameter gap", "MIA Song", "MIA Δ", "forget acc. Δ", "FLOPs ×")
-    body = []
-    for label in _present(seeds, tuple(TABLE4)):
-        if refusal := seeds.refusal(label):
-            body.append((TABLE4[label], f"refused: {refusal}", *[""] * (len(head) - 2)))
-            continue
-        body.append(
-            (
-                counted(seeds, label, TABLE4[label]),
-                points(seeds.mean(label, "test")),
-                plain(seeds.mean(label, "distance")),
-                points(seeds.mean(label, "song")),
-                points(seeds.gap(label, "song")),
-                points(seeds.gap(label, "forget")),
-                times(seeds.ratio(label, "flops")),
-            )
-        )
-    return table(head, body)
-
-
-def table5(seeds: Seeds) -> str:
-    """Return the damping."""
-    head = ("λ", "acc.", "CF", "forget acc. Δ", "FLOPs ×", "time ×")
-    return table(
-        head,
-        (
-            (
-                label.partition("=")[2],
-                points(seeds.mean(label, "test")),
-                _faith(seeds, label),
-                points(seeds.gap(label, "forget")),
-                times(seeds.ratio(label, "flops")),
-                times(seeds.ratio(label, "seconds")),
-            )
-            for label in _present(seeds, TABLE5)
-        ),
-    )
-
-
 def sweep(name: str, settings: Sequence[tuple[str, Seeds]]) -> str:
     """Return Tables 6 and 7: accuracies and speed-up along one quantity."""
-    head = (name, "unlearned acc.", "retrained", "forget acc. Δ", "of original", "FLOPs ×")
+    head = (
+        name, "unlearned acc.", "retrained acc.", "acc. Δ", "seed noise", "forget acc. Δ",
+        "seed noise", "of the original", "FLOPs ×", "time ×",
+    )  # fmt: skip
     return table(
         head,
         (
             (
-                about,
-                points(seeds.mean("hf-kcu", "test")),
-                points(seeds.mean(RETRAIN, "test")),
-                points(seeds.gap("hf-kcu", "forget")),
-                points(seeds.gap(ORIGINAL, "forget")),
+                value,
+                *_accuracies(seeds),
+                *(points(seeds.gap(label, "forget")) for label in ("hf-kcu", AGAIN, ORIGINAL)),
                 times(seeds.ratio("hf-kcu", "flops")),
+                times(seeds.ratio("hf-kcu", "seconds")),
             )
-            for about, seeds in settings
+            for value, seeds in settings
             if "hf-kcu" in seeds.labels
         ),
     )
@@ -194,7 +159,7 @@ def sweep(name: str, settings: Sequence[tuple[str, Seeds]]) -> str:
 
 def table8(settings: Sequence[tuple[str, int, Seeds]]) -> str:
     """Return seconds by size of the model."""
-    head = ("model", "parameters", "HF-KCU (s)", "retrain (s)", "time ×")
+    head = ("model", "parameters", "HF-KCU (s)", "retrain (s)", "time ×", "FLOPs ×")
     return table(
         head,
         (
@@ -204,11 +169,32 @@ def table8(settings: Sequence[tuple[str, int, Seeds]]) -> str:
                 seconds(seeds.cost("hf-kcu", "seconds")),
                 seconds(seeds.cost(RETRAIN, "seconds")),
                 times(seeds.ratio("hf-kcu", "seconds")),
+                times(seeds.ratio("hf-kcu", "flops")),
             )
             for about, size, seeds in settings
             if "hf-kcu" in seeds.labels
         ),
     )
+
+
+def _accuracies(seeds: Seeds) -> tuple[str, ...]:
+    """Return HF-KCU's test accuracy, the retrained model's, their gap, and its seed noise."""
+    return (
+        points(seeds.mean("hf-kcu", "test")),
+        points(seeds.mean(RETRAIN, "test")),
+        points(seeds.gap("hf-kcu", "test")),
+        points(seeds.gap(AGAIN, "test")),
+    )
+
+
+def _lost(seeds: Seeds, label: str) -> list[float]:
+    """Return the original model's test accuracy minus a method's, by seed."""
+    found = []
+    for seed in seeds.seeds:
+        first, one = seeds.at(seed, ORIGINAL), seeds.at(seed, label)
+        if first is not None and one is not None and one.values:
+            found.append(first.values["test"] - one.values["test"])
+    return found
 
 
 def _apart(one: Mapping[str, float], truth: Mapping[str, float]) -> float:

@@ -15,6 +15,11 @@ def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def refused(name: str, reason: str, columns: int) -> tuple[str, ...]:
+    """Return the line of a method that refused, filled up to so many columns."""
+    return (name, f"refused: {reason}", *[""] * (columns - 2))
+
+
 def points(value: Interval) -> str:
     """Return a share in percent, with its interval."""
     if isnan(value.mean):
@@ -38,9 +43,12 @@ def plain(value: Interval, digits: int = 3) -> str:
     return f"{value.mean:.{digits}g}{half}"
 
 
-def amount(value: Interval) -> str:
-    """Return a large number as 1.23e+09."""
-    return NONE if isnan(value.mean) else f"{value.mean:.2e}"
+def amount(value: Interval, *, interval: bool = False) -> str:
+    """Return a large number as 1.23e+09, where asked with its interval if it varies."""
+    if isnan(value.mean):
+        return NONE
+    half = f" ± {value.half:.1e}" if interval and value.half > 0 else ""
+    return f"{value.mean:.2e}{half}"
 
 
 def times(value: Interval) -> str:

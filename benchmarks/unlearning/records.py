@@ -26,6 +26,7 @@ class Record:
     values are `outcome`'s. cost: flops, bytes, storage and seconds as counted, and
     formula_flops, formula_bytes, formula_storage where a paper has a formula. refused is the
     reason where a method refused; all else is empty then. notes: a few of the method's.
+    machine: where it was measured, `machines.measured_on`; lines from before that have none.
     """
 
     setting: str
@@ -36,6 +37,7 @@ class Record:
     cost: Mapping[str, float] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     refused: str = ""
+    machine: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -130,10 +132,10 @@ def append(file: Path, record: Record) -> None:
         stream.write(("" if whole else "\n") + line_of(record) + "\n")
 
 
-def format_results(records: Records, machine: Mapping[str, str]) -> str:
+def format_results(records: Records) -> str:
     """Return the JSON text of everything measured, one record on each line."""
     lines = ",\n".join(line_of(records[key]) for key in sorted(records))
-    return f'{{"machine": {json.dumps(dict(machine))},\n"records": [\n{lines}\n]}}\n'
+    return f'{{"records": [\n{lines}\n]}}\n'
 
 
 def parse_results(text: str) -> Records:

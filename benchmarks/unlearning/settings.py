@@ -4,7 +4,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 Request = Literal["client", "typical-client", "two-clients", "half-of-each"]
-Plan = Literal["everything", "all", "main", "puf", "scale", "backdoor", "masks"]
+Plan = Literal[
+    "everything", "components", "all", "main", "puf", "pair", "scale", "backdoor", "masks"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,14 @@ CIFAR = Setting(
     name="cifar",
     data="cifar10",
     about="1,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5 epochs",
-    plan="all",
+    plan="components",
     rows=1000,
 )
 CIFAR_6000 = replace(
     CIFAR,
     name="cifar-6000",
     about="6,000 rows of CIFAR-10, Dirichlet 0.5, SimpleCNN, 20 rounds of 5, a typical client",
+    plan="all",
     rows=6000,
     request="typical-client",
     spare=True,
@@ -147,7 +150,7 @@ _ALL = (
         DIGITS,
         name="two",
         about="400 digits, Dirichlet 0.1, the two largest clients go",
-        plan="puf",
+        plan="pair",
         request="two-clients",
     ),
     Setting(
@@ -210,3 +213,5 @@ _ALL = (
     ),
 )
 SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _ALL}
+# Judged, drawn and listed in full, the main setting first.
+FULL = ("cifar-full", "cifar-6000", "cifar", "mnist", "digits", "quick")

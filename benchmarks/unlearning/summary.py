@@ -6,12 +6,14 @@ both models know the same rows, and what a seed makes easy or hard cancels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, isfinite, nan, sqrt
 from statistics import fmean, stdev
 
 from scipy.stats import t
 
 from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN
+from benchmarks.unlearning.machines import comparable
 from benchmarks.unlearning.records import Record, Records
 
 CONFIDENCE = 0.95
@@ -32,8 +34,13 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(nan, nan, 0)
     if len(values) == 1:
         return Interval(values[0], nan, 1)
-    quantile = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
-    return Interval(fmean(values), quantile * stdev(values) / sqrt(len(values)), len(values))
+    half = _quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return Interval(fmean(values), half, len(values))
+
+
+@cache
+def _quantile(freedom: int) -> float:
+    return float(t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,12 @@ def gap(one: Record, truth: Record, name: str) -> float:
 
 
 def ratio(one: Record, truth: Record, name: str) -> float:
-    """Return the retraining's cost over the method's; infinite where that costs nothing."""
+    """Return the retraining's cost over the method's; infinite where that costs nothing.
+
+    NaN for seconds of two machines.
+    """
+    if name == "seconds" and not comparable(one.machine, truth.machine):
+        return nan
     mine, theirs = one.cost.get(name, nan), truth.cost.get(name, nan)
     if mine == 0:
         return inf

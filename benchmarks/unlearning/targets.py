@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
 from benchmarks.unlearning.markdown import points, table
+from benchmarks.unlearning.names import name_of
 from benchmarks.unlearning.summary import Seeds, gap, ratio
 
 CHEAPER = 20.0  # times less counted operations than retraining
@@ -74,12 +75,12 @@ def render(seeds: Seeds) -> str:
     body = []
     for one in found:
         if one.refused:
-            body.append((f"`{one.label}`", str(one.seed), "refused", "", "", "no"))
+            body.append((name_of(one.label), str(one.seed), "refused", "", "", "no"))
             continue
         marks = [_mark(met) for met in one.met]
         body.append(
             (
-                f"`{one.label}`",
+                name_of(one.label),
                 str(one.seed),
                 f"{one.cheaper:.1f}× {marks[0]}",
                 f"{100 * one.share:.0f} % {marks[1]}",
@@ -94,8 +95,8 @@ def render(seeds: Seeds) -> str:
         compute, forget, test = (sum(column) for column in zip(*mine, strict=True))
         whole = sum(all(met) for met in mine)
         text += (
-            f"\n`{label}`: all three in {whole} of {len(mine)} seeds (compute {compute}, "
-            f"forgetting {forget}, test {test}).\n"
+            f"\n{name_of(label)}: all three in {whole} of {len(mine)} seeds "
+            f"(compute {compute}, forgetting {forget}, test {test}).\n"
         )
     if AGAIN in seeds.labels:
         text += (

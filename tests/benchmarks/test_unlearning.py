@@ -183,6 +183,7 @@ def test_lines_hold_everything_and_refusals_are_lines(measured: Records) -> None
     assert again["distance"] > 0
     assert again["kl"] > 0
     assert truth.cost["flops"] < measured["tiny", 0, ORIGINAL].cost["flops"]
+    assert {record.machine["device"] for record in measured.values()} == {"cpu"}
     assert "distance" not in values("sisa", measured)  # an ensemble has no weights
     eraser, model = measured["tiny", 0, "fed-eraser"].cost, truth.cost["storage"]
     assert eraser["storage"] == eraser["formula_storage"]

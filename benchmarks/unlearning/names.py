@@ -1,0 +1,57 @@
+"""How contenders are called in tables and figures, and in which order they stand."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
+from benchmarks.unlearning.summary import Seeds
+
+NAMES: Mapping[str, str] = {
+    ORIGINAL: "Original",
+    RETRAIN: "Retrain",
+    AGAIN: "Retrain, another seed",
+    "natural": "Natural",
+    "fed-eraser": "FedEraser",
+    "pga": "PGA",
+    "mode": "MoDe",
+    "fed-au": "FedAU",
+    "not": "NoT",
+    "puf-special": "PUF-Special",
+    "puf-regular": "PUF-Regular",
+    "puf-special one step": "PUF-Special in one step",
+    "hf-kcu": "HF-KCU",
+    "hf-kcu one step": "HF-KCU in one step",
+    "hf-kcu as printed": "HF-KCU as printed",
+    "naive-ga": "NaiveGA",
+    "neg-grad": "NegGrad",
+    "neg-grad-plus": "NegGrad+",
+    "random-label": "Random labels",
+    "finetune": "Finetune",
+    "l1-sparsity": "L1-sparsity",
+    "scrub": "SCRUB",
+    "wood-fisher": "WoodFisher",
+    "exact-fun": "Exact-Fun",
+    "fats": "FATS",
+    "sisa": "SISA",
+}
+FIRST = (ORIGINAL, RETRAIN, AGAIN, "natural", "puf-special", "puf-regular", "hf-kcu")
+
+
+def name_of(label: str) -> str:
+    """Return how the papers call a contender; variants keep their label."""
+    return NAMES.get(label, f"`{label}`")
+
+
+def ordered(labels: Sequence[str]) -> list[str]:
+    """Return labels as the papers have them, the others after them by name."""
+    return [label for label in FIRST if label in labels] + sorted(set(labels) - set(FIRST))
+
+
+def counted(seeds: Seeds, label: str, named: str = "") -> str:
+    """Return the name, and in how many seeds it was measured where that is not all."""
+    name, whole = named or name_of(label), len(seeds.seeds)
+    measured = len(seeds.over(label, lambda one, _: one.values["test"]))
+    if measured == whole:
+        return name
+    refused = seeds.refusals(label)
+    said = [f"{measured} of {whole} seeds", *([f"refused in {refused}"] if refused else [])]
+    return f"{name} ({', '.join(said)})"
