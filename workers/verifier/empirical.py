@@ -67,9 +67,11 @@ def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
     fifth = samples.check_samples(claim, drawn, alpha)
     if not fifth.check.passed:
         return [fifth, _not_run()]
-    controls = membership.controls(claim.policy, drawn.before) + canary_controls(claim)
+    scored = [membership.scored(claim.policy, side) for side in (drawn.before, drawn.after)]
+    controls = membership.controls(claim.policy, scored[0]) + canary_controls(claim)
     tests = [
-        *membership.tests(claim.policy, drawn.after),
+        *membership.tests(claim.policy, scored[1]),
+        *membership.advantages(*scored),
         *utility.distances(claim, after),
         *canary(claim),
     ]
@@ -112,7 +114,7 @@ class EmpiricalVerifier:
     """Judges approximate erasure by pre-registered attacks, each with its power."""
 
     id: str = "empirical-approximate"
-    version: str = "2"
+    version: str = "3"
 
     def verify(self, claim: EmpiricalClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""

@@ -48,7 +48,29 @@ def test_an_honest_claim_passes_and_says_what_was_tested() -> None:
             assert low < float(check.value.split()[0]) < high
             assert "interval at level" in check.threshold
     assert "needs 2995 non-members" in named(report, "yeom:tail").value
+    assert "TPR at FPR: of the threshold" in named(report, "yeom:tail").threshold
     assert "no retrained reference" in named(report, "distances").value
+
+
+def test_advantages_are_reported_with_their_intervals_and_decide_nothing() -> None:
+    report = VERIFIER.verify(HONEST)
+    for attack in POLICY.attacks:
+        for name, of in (("advantage", "accuracy"), ("best-advantage", "auc")):
+            check = named(report, f"{attack}:{name}")
+            assert check.interval is not None
+            low, high = map(float, check.interval)
+            after, before = (float(part.split()[0]) for part in check.value.split("; "))
+            assert low <= after <= high
+            assert before > 0.5 > after
+            assert "at 95 %" in check.value
+            assert "level 0.05, reported only" in check.threshold
+            # What the deciding check says in words is the same number.
+            assert named(report, f"{attack}:{of}").value.endswith(f" {after:.4f}")
+    done = VERIFIER.verify(noop(HONEST))
+    assert named(done, "yeom:best-advantage").passed
+    assert "Holm over 12 tests" in named(done, "yeom:auc").threshold
+    chance = named(report, "yeom:advantage").value.split(";")[0]
+    assert named(done, "yeom:advantage").value.split(";")[0] != chance
 
 
 def test_the_verdict_can_be_repeated() -> None:
@@ -188,6 +210,8 @@ def test_attacks_by_reference_models() -> None:
     assert float(named(report, "control:lira").value.split()[0]) > 0.95
     assert "; accuracy 1.0000 (920 of 920" in named(report, "control:lira").value
     assert "; accuracy" not in named(report, "control:rmia").value
+    reported = {check.name for check in report.checks if check.name.endswith("advantage")}
+    assert reported == {"lira:advantage", "lira:best-advantage", "rmia:best-advantage"}
     assert refuted(noop(under(policy, references=references))) >= {"lira:auc", "rmia:auc"}
 
 
