@@ -24,6 +24,7 @@ from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.intervals import spell
 from workers.verifier.policy import Policy, digest
 from workers.verifier.retention import check_retention
+from workers.verifier.scores_judge import VERSION
 from workers.verifier.silos import are_missing, check_silos, of_some, withheld
 from workers.verifier.trainings import check_trainings
 
@@ -114,7 +115,7 @@ class EmpiricalVerifier:
     """Judges approximate erasure by pre-registered attacks, each with its power."""
 
     id: str = "empirical-approximate"
-    version: str = "3"
+    version: str = VERSION
 
     def verify(self, claim: EmpiricalClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""

@@ -164,7 +164,7 @@ def test_the_interval_of_the_best_threshold_by_hand() -> None:
     want = best - bands, best + reach
     assert best_advantage_interval(members, others, 0.05) == pytest.approx(want)
     alike = best_advantage_interval(members, members, 0.05)
-    assert alike == (0.0, pytest.approx((np.log(40) / 200) ** 0.5))
+    assert alike == pytest.approx((0.0, (np.log(40) / 200) ** 0.5))
     apart = best_advantage_interval(members + 1000, others, 0.05)
     assert apart[1] == 1.0
 
