@@ -178,6 +178,7 @@ def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> Non
     assert report.result == "PASS"
     assert named(report, "distance:parameter-gap").value.startswith("3.53553, 0.333333")
     assert named(report, "distance:output-kl").interval is not None
+    assert "distance:retained-accuracy" not in {check.name for check in report.checks}
     limited = replace(POLICY, distances={"output-kl": 0.01, "disagreement": 0.1})
     assert VERIFIER.verify(under(limited, retrained=near)).result == "PASS"
     assert refuted(under(limited, retrained=-both)) == {
@@ -189,6 +190,33 @@ def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> Non
         "distance:disagreement",
         "trainings",
     }
+
+
+def test_accuracies_are_compared_with_those_of_the_retrained_model() -> None:
+    both = np.concatenate([HONEST.forget_after, HONEST.pool_after])
+    worse = HONEST.retained_after.copy()
+    worse[:30] *= -1  # of 300 rows that the published model all knows
+    compared = {"retrained": both, "retrained_retained": worse}
+    report = VERIFIER.verify(replace(HONEST, **compared))
+    assert report.result == "PASS"
+    found = named(report, "distance:retained-accuracy")
+    assert found.value == "+0.1000: 1.0000 published, 0.9000 retrained, 300 rows"
+    assert found.interval is not None
+    low, high = map(float, found.interval)
+    assert 0.05 < low < 0.1 < high < 0.15
+    assert "reported only" in found.threshold
+    for name, rows in (("forget", 500), ("test", 600)):
+        check = named(report, f"distance:{name}-accuracy")
+        assert check.value.startswith("+0.0000: ")
+        assert check.value.endswith(f" {rows} rows")
+    lax, strict = (
+        replace(POLICY, distances={"retained-accuracy-gap": limit}) for limit in (0.2, 0.02)
+    )
+    assert VERIFIER.verify(under(lax, **compared)).result == "PASS"
+    assert refuted(under(strict, **compared)) == {"distance:retained-accuracy-gap"}
+    # A judge that did not score the retained rows shows nothing of them.
+    found_open = undecided(under(lax, retrained=both))
+    assert found_open == {"distance:retained-accuracy-gap"}
 
 
 def test_attacks_by_reference_models() -> None:
@@ -221,7 +249,14 @@ ODD: list[Any] = [
     np.zeros((500, 1)), np.zeros((0, 5)), np.full(500, -1), np.full(500, 5), np.array(3.0),
     np.array([None] * 500), np.zeros((500, 5), np.complex128), np.full((500, 5), 1.7e308),
 ]  # fmt: skip
-OPTIONAL = {"retrained", "parameter_gap", "references", "canary", "trained"}
+OPTIONAL = {
+    "retrained",
+    "retrained_retained",
+    "parameter_gap",
+    "references",
+    "canary",
+    "trained",
+}
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(EmpiricalClaim)])
@@ -238,6 +273,15 @@ def test_odd_claims_never_pass_and_never_raise(field: str) -> None:
         for check in report.checks:
             assert all(type(text) is str for text in (check.value, check.threshold))
             assert "nan" not in check.value
+
+
+def test_odd_answers_of_the_retrained_model_never_pass_and_never_raise() -> None:
+    both = np.concatenate([HONEST.forget_after, HONEST.pool_after])
+    policy = replace(POLICY, attacks=("yeom",), distances={"retained-accuracy-gap": 1.0})
+    assert VERIFIER.verify(under(policy, retrained=both)).result == "INCONCLUSIVE"
+    for odd in ODD[1:]:
+        claim = under(policy, retrained=both, retrained_retained=odd)
+        assert VERIFIER.verify(claim).result == "FAIL", odd
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-20, 1e200, 1.7e307])
