@@ -123,7 +123,7 @@ def test_only_near_the_ends_the_interval_is_another_than_delongs(size: int) -> N
             assert (low, high) == pytest.approx(tuple(plain), abs=1e-9)
     if size >= 299:
         # No verdict rests on the difference: no margin reaches beyond 1/2 ± 0.25.
-        for level in (0.05, 1e-8):
+        for level in (0.05, 1e-12):
             assert auc_interval(1 - 10 / size, 0.0, size, level)[0] > 0.75
             assert auc_interval(10 / size, 0.0, size, level)[1] < 0.25
 
