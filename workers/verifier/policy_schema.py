@@ -13,7 +13,8 @@ from workers.verifier.policy_references import LEAST, MOST, NAME, WORDS
 def policy_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of policy documents, with all numbers' ranges.
 
-    What it cannot say: that attacks are sorted, and that the tail rate needs so many pairs.
+    Left to `policy.from_document`: that attacks are sorted, how many pairs the tail rate
+    needs, and which words a fingerprint may hold.
     """
     properties: dict[str, Any] = {
         name: {

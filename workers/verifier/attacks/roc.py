@@ -41,7 +41,7 @@ def auc_interval(area: float, variance: float, smaller: int, level: float) -> In
 
     Asymptotic: used on hundreds of scores. Near 0 and 1 the variance rests on the few scores
     that are out of order, and at an end it is 0: of 300 scores a side the interval at 5 %
-    would miss a true AUC of 0.99 in 8 % of all cases, and at 0.25 % in 2 %. So with fewer than
+    would miss a true AUC of 0.99 in 8 % of all samples, at 0.25 % in 2 %. So with fewer than
     FEW of the `smaller` side's scores out of order, and without variance, it also reaches as
     far as Chernoff's and Hoeffding's bound, which holds for any number of scores.
     """
