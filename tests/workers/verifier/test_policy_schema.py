@@ -123,9 +123,10 @@ def test_what_a_setting_of_a_rung_may_be_ends_where_the_service_says() -> None:
         return {**PLAIN, "ladder": [inner]}
 
     whole = (0, -3, MOST_WHOLE, -MOST_WHOLE)
-    assert all(agreed(rung(value)) for value in (*whole, True, None, "0.5", "-2.25", "word"))
-    beyond = (MOST_WHOLE + 1, -MOST_WHOLE - 1)
-    assert not any(agreed(rung(value)) for value in (*beyond, 0.5, "0.50", "3", "Word", []))
+    inside: list[Any] = [*whole, True, None, "0.5", "-2.25", "word"]
+    assert all(agreed(rung(value)) for value in inside)
+    beyond: list[Any] = [MOST_WHOLE + 1, -MOST_WHOLE - 1, 0.5, "0.50", "3", "Word", []]
+    assert not any(agreed(rung(value)) for value in beyond)
     assert not agreed({**PLAIN, "ladder": [{"method": "retrain"}]})
 
 
