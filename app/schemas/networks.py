@@ -111,7 +111,12 @@ Decimal = Annotated[
 Attack = Literal["lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"]
 BY_REFERENCE = ("lira", "rmia")
 Distance = Literal[
-    "disagreement", "forget-accuracy-gap", "logit-mse", "output-kl", "test-accuracy-gap"
+    "disagreement",
+    "forget-accuracy-gap",
+    "logit-mse",
+    "output-kl",
+    "retained-accuracy-gap",
+    "test-accuracy-gap",
 ]
 
 Fraction = Annotated[

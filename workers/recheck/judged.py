@@ -20,7 +20,7 @@ from workers.verifier.base import Check, Report
 from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
-from workers.verifier.scores_file import decode_scores
+from workers.verifier.scores_file import decode_scores, judge_of
 
 NUMERICS = ("numpy", "scipy")
 # Whatever the verifier reached, it reached by looking; the file holds what it saw.
@@ -56,15 +56,13 @@ def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Li
         return [compare("verifier of scores", said.verifier.id, VERIFIER.id)], False
     if said.verifier.version != VERIFIER.version:
         version = f"{said.verifier.id} {said.verifier.version}"
-        reason = (
-            f"this release judges as version {VERIFIER.version}: install the one that issued"
-        )
-        return [skipped("verifier", version, reason)], False
+        return [skipped("verifier", version, another_release(said.verifier.version))], False
     try:
         claim, rows, report = rejudge(data, given.model)
     except ArtifactError as error:
         return [compare("scores", "a scores file", str(error))], False
     lines = tied(said, given, claim, rows)
+    lines.append(compare("scores: judged as", said.verifier.version, judge_of(data)))
     published = said.model.version_after.digest
     lines.append(compare("scores: model after", published, claim.published_digest))
     lines.append(_judgement(claim))
@@ -72,6 +70,14 @@ def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Li
         lines.append(_compare_check(certified, again, given))
     lines.append(compare("verdict", said.result, report.result))
     return [*lines, *_numerics(said.method.environment)], True
+
+
+def another_release(version: str) -> str:
+    """Return why a verdict of another version is not reached again."""
+    return (
+        f"judged as version {version}, and this release judges as version {VERIFIER.version}: "
+        "install the one that issued"
+    )
 
 
 def tied(

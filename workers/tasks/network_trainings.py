@@ -90,15 +90,18 @@ def _trained(
     device, clock = device_of(services), _Clock(services, lease)
     count = policy.references or 0
     tested = [*rows.forget, *rows.pool]
+    sample = rows.retained if policy.distances else []
     included = halves(claim.seed, count, tested)
+    # The sample is among the retained rows already: no model has it twice.
+    drawn = np.pad(included, ((0, 0), (0, len(sample))))
     logits, took, untrained = [], Trained(), claim
     try:
-        opened = open_rows(services, lease.model_id, config, before, tested)
-        for number, flags in enumerate(included, 1):
+        opened = open_rows(services, lease.model_id, config, before, [*tested, *sample])
+        for number, flags in enumerate(drawn, 1):
             clock.check(count - number + 1 + bool(policy.distances))
             clients = reference_clients(opened.retained, opened.tested, flags)
             file, flops = train_file(network, clients, config.training_of(clients), device)
-            logits.append(answers(file, network, opened.tested))
+            logits.append(answers(file, network, opened.tested)[: len(tested)])
             took = replace(took, references=took.references + flops)
             log.info("job %s: reference model %d of %d", lease.job_id, number, count)
         if logits:
@@ -110,7 +113,12 @@ def _trained(
             took = replace(took, retrained=flops)
             gap = parameter_gap(_flat(published), _flat(file))
             found = answers(file, network, opened.tested)
-            claim = replace(claim, retrained=found, parameter_gap=gap)
+            claim = replace(
+                claim,
+                retrained=found[: len(tested)],
+                retrained_retained=found[len(tested) :],
+                parameter_gap=gap,
+            )
     except TooLateError:
         return replace(untrained, trained=replace(took, missing=LATE))
     except ModelError as error:

@@ -62,6 +62,14 @@ def parameter_gap(published: Vector, retrained: Vector) -> tuple[float, float]:
     return gap, gap / norm
 
 
+def accuracy_difference(
+    published: Outputs, retrained: Outputs, level: float
+) -> tuple[float, Interval]:
+    """Return accuracy - accuracy' on the same rows, and its interval."""
+    ours, theirs = right(published), right(retrained)
+    return float(ours.mean()) - float(theirs.mean()), loss_interval(ours, theirs, level)
+
+
 Distance = Callable[[Outputs, Outputs, float], tuple[float, Interval]]
 
 
@@ -95,13 +103,15 @@ def accuracy_gap(
     return gap, (max(0.0, low, -high), max(high, -low))
 
 
+Side = Literal["forget", "retained", "unseen"]
 # By the rows that each is taken on. All are 0 between equal models, so that a limit is
 # always the greatest value allowed.
-DISTANCES: dict[str, tuple[Literal["forget", "unseen"], Distance]] = {
+DISTANCES: dict[str, tuple[Side, Distance]] = {
     "disagreement": ("unseen", disagreement),
     "forget-accuracy-gap": ("forget", accuracy_gap),
     "logit-mse": ("unseen", logit_mse),
     "output-kl": ("unseen", output_kl),
+    "retained-accuracy-gap": ("retained", accuracy_gap),
     "test-accuracy-gap": ("unseen", accuracy_gap),
 }
 

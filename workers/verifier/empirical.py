@@ -24,6 +24,7 @@ from workers.verifier.guard import guarded, numbered, report_of
 from workers.verifier.intervals import spell
 from workers.verifier.policy import Policy, digest
 from workers.verifier.retention import check_retention
+from workers.verifier.scores_judge import VERSION
 from workers.verifier.silos import are_missing, check_silos, of_some, withheld
 from workers.verifier.trainings import check_trainings
 
@@ -67,9 +68,11 @@ def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
     fifth = samples.check_samples(claim, drawn, alpha)
     if not fifth.check.passed:
         return [fifth, _not_run()]
-    controls = membership.controls(claim.policy, drawn.before) + canary_controls(claim)
+    scored = [membership.scored(claim.policy, side) for side in (drawn.before, drawn.after)]
+    controls = membership.controls(claim.policy, scored[0]) + canary_controls(claim)
     tests = [
-        *membership.tests(claim.policy, drawn.after),
+        *membership.tests(claim.policy, scored[1]),
+        *membership.advantages(*scored),
         *utility.distances(claim, after),
         *canary(claim),
     ]
@@ -112,7 +115,7 @@ class EmpiricalVerifier:
     """Judges approximate erasure by pre-registered attacks, each with its power."""
 
     id: str = "empirical-approximate"
-    version: str = "2"
+    version: str = VERSION
 
     def verify(self, claim: EmpiricalClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""

@@ -53,7 +53,8 @@ class EmpiricalClaim:
     requests_before: requests of this model that already spent of its alpha. seed: at least
     16 random bytes, drawn after published_digest was committed. retrained: logits (f + p, c)
     of a retrained model on forget and pool rows; parameter_gap: of the published model to it,
-    as `distances.parameter_gap` returns it. trained: what these and the references cost.
+    as `distances.parameter_gap` returns it. retrained_retained: logits (r, c) of the retrained
+    model on the retained rows. trained: what these and the references cost.
     policy_digest: as logged at registration. rows_before,
     rows_after, model_before: hex SHA-256 as published and as recomputed, of all rows of the
     versions and of the model file before: what is tested is what was there. silos: who was
@@ -84,6 +85,7 @@ class EmpiricalClaim:
     rows_after: tuple[str, str]
     model_before: tuple[str, str]
     retrained: Matrix | None = None
+    retrained_retained: Matrix | None = None
     parameter_gap: tuple[float, float] | None = None
     references: ReferenceModels | None = None
     trained: Trained | None = None

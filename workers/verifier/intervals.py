@@ -1,8 +1,10 @@
 """Confidence intervals, two-sided, each named by its level: the chance that it misses."""
 
+from math import log
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv, rel_entr, stdtrit
 
 from workers.errors import RefusedError
 
@@ -26,6 +28,34 @@ def clopper_pearson(successes: float, trials: int, level: float) -> Interval:
     low = betaincinv(successes, failures + 1, level / 2) if successes > 0 else 0.0
     high = 1 - betaincinv(failures, successes + 1, level / 2) if failures > 0 else 1.0
     return float(low), float(high)
+
+
+def chernoff_hoeffding(mean: float, trials: int, level: float) -> Interval:
+    """Return all m in [0, 1] with trials·KL(mean ‖ m) <= ln(2/level), of Bernoulli's laws.
+
+    It misses the mean of as many independent values in [0, 1] with a chance of at most `level`,
+    whatever their laws (Hoeffding, J. Am. Stat. Assoc. 1963, theorem 1). The same holds for a
+    U-statistic of two samples, which averages such means over all ways to pair the rows, with
+    as many trials as the smaller sample has rows (section 5). Raises RefusedError for a mean
+    that no such values have.
+    """
+    if trials < 1 or not 0 <= mean <= 1:
+        raise RefusedError("the mean of values from 0 to 1 lies there, and is of one at least")
+    reach = log(2 / level) / trials
+    return _farthest(mean, 0.0, reach), _farthest(mean, 1.0, reach)
+
+
+def _farthest(mean: float, end: float, reach: float) -> float:
+    """Return the last place between `mean` and `end` within `reach`, to float64, or beyond."""
+    inside, outside = mean, end
+    while True:
+        middle = (inside + outside) / 2
+        if middle in (inside, outside):
+            return outside
+        if rel_entr(mean, middle) + rel_entr(1 - mean, 1 - middle) <= reach:
+            inside = middle
+        else:
+            outside = middle
 
 
 def mean_interval(values: Vector, level: float) -> Interval:

@@ -48,6 +48,7 @@ DECIMALS: dict[str, tuple[float, float, str]] = {
     "test_loss": (0.0, 1.0, "accuracy on unseen rows that may be lost"),
     "budget": (0.0, 100.0, "computation of all approximate rungs, in retrainings"),
 }
+CANARY, DISTANCE = (0.0, 1.0), (0.0, 1e8)  # of the canary's limit, and of each distance's
 COUNTS: dict[str, tuple[int, int, str]] = {
     "version": (VERSION, VERSION, "version of this document's form"),
     "minimum_pairs": (2, 10**7, "matched pairs of a forget and an unseen row"),
@@ -113,11 +114,11 @@ class Policy:
                 "minimum_pairs", f"the tail rate needs {least} non-members: raise one of both"
             )
         if self.canary_limit is not None:
-            check_decimal("canary_limit", self.canary_limit, 0.0, 1.0)
+            check_decimal("canary_limit", self.canary_limit, *CANARY)
         for name, limit in mapping("distances", self.distances).items():
             if name not in DISTANCES:
                 raise PolicyError("distances", f"choose from {', '.join(sorted(DISTANCES))}")
-            check_decimal(f"distances.{name}", limit, 0.0, 1e8)
+            check_decimal(f"distances.{name}", limit, *DISTANCE)
         for name, value in mapping("fingerprint", self.fingerprint).items():
             if not isinstance(value, str) or not value.isprintable():
                 raise PolicyError("fingerprint", "write words in quotes for every name")

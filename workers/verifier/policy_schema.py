@@ -2,19 +2,25 @@
 
 from typing import Any
 
-from workers.verifier.attacks.registry import ATTACKS
+from workers.verifier.attacks.registry import ATTACKS, NEED_REFERENCES
 from workers.verifier.distances import DISTANCES
-from workers.verifier.policy import COUNTS, DECIMALS
-from workers.verifier.policy_form import DECIMAL
-from workers.verifier.policy_ladder import FRACTION, MOST_RUNGS, WORD
+from workers.verifier.policy import CANARY, COUNTS, DECIMALS, DISTANCE
+from workers.verifier.policy_ladder import FRACTION, LAST, MOST_RUNGS, MOST_WHOLE, WORD
+from workers.verifier.policy_ranges import decimal_schema
 from workers.verifier.policy_references import LEAST, MOST, NAME, WORDS
 
 
 def policy_schema() -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of policy documents; ranges stand in words."""
-    decimal = {"type": "string", "pattern": f"^{DECIMAL.pattern}$"}
+    """Return the JSON schema (draft 2020-12) of policy documents, with all numbers' ranges.
+
+    Left to `policy.from_document`: that attacks are sorted, how many pairs the tail rate
+    needs, and which words a fingerprint may hold.
+    """
     properties: dict[str, Any] = {
-        name: {**decimal, "description": f"{words}; from {low:g} to {high:g}"}
+        name: {
+            **decimal_schema(low, high),
+            "description": f"{words}; from {low:g} to {high:g}",
+        }
         for name, (low, high, words) in DECIMALS.items()
     }
     for name, (least, most, words) in COUNTS.items():
@@ -30,15 +36,16 @@ def policy_schema() -> dict[str, Any]:
         "minItems": 1,
         "uniqueItems": True,
     }
-    properties["canary_limit"] = {"anyOf": [decimal, {"type": "null"}]}
+    properties["canary_limit"] = {"anyOf": [decimal_schema(*CANARY), {"type": "null"}]}
     properties["distances"] = {
         "type": "object",
-        "properties": {name: decimal for name in sorted(DISTANCES)},
+        "properties": {name: decimal_schema(*DISTANCE) for name in sorted(DISTANCES)},
         "additionalProperties": False,
     }
     setting = {
         "anyOf": [
-            {"type": ["boolean", "integer", "null"]},
+            {"type": ["boolean", "null"]},
+            {"type": "integer", "minimum": -MOST_WHOLE, "maximum": MOST_WHOLE},
             {"type": "string", "pattern": f"^({WORD.pattern}|{FRACTION.pattern})$"},
         ]
     }
@@ -51,7 +58,11 @@ def policy_schema() -> dict[str, Any]:
         "items": {
             "type": "object",
             "properties": {
-                "method": {"type": "string", "pattern": f"^{WORD.pattern}$"},
+                "method": {
+                    "type": "string",
+                    "pattern": f"^{WORD.pattern}$",
+                    "not": {"const": LAST},
+                },
                 "settings": {
                     "type": "object",
                     "additionalProperties": {"anyOf": [*setting["anyOf"], members]},
@@ -76,4 +87,8 @@ def policy_schema() -> dict[str, Any]:
         "properties": dict(sorted(properties.items())),
         "required": required,
         "additionalProperties": False,
+        # Reference models are for these attacks, and for these alone.
+        "if": {"properties": {"attacks": {"contains": {"enum": sorted(NEED_REFERENCES)}}}},
+        "then": {"required": [NAME]},
+        "else": {"not": {"required": [NAME]}},
     }

@@ -20,6 +20,7 @@ from workers.verifier.committed_rows import CommittedRows
 from workers.verifier.empirical_claim import EmpiricalClaim
 from workers.verifier.policy import from_document, to_document
 from workers.verifier.scores_canary import canary_arrays, read_canary, said_of_canary
+from workers.verifier.scores_judge import EARLIER, VERSION, read_judge, said_of_judge
 from workers.verifier.scores_order import SIDES, nameless
 from workers.verifier.scores_trained import read_trained, write_trained
 from workers.verifier.silos import SilosClaim
@@ -39,11 +40,14 @@ _Arrays = dict[str, NDArray[Any]]
 _Fields = dict[str, Any]
 
 
-def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
+def encode_scores(
+    claim: EmpiricalClaim, rows: CommittedRows, judge: str | None = VERSION
+) -> bytes:
     """Return the file of a claim and the rows that its scores are of.
 
-    Row order and names are not kept (`nameless`), so what is judged is what `decode_scores`
-    reads, not `claim`. Raises ArtifactError for a claim whose parts do not fit each other.
+    judge: the version of the verifier, None for files of versions before 3. Row order and
+    names are not kept (`nameless`), so what is judged is what `decode_scores` reads, not
+    `claim`. Raises ArtifactError for a claim whose parts do not fit each other.
     """
     claim, rows = nameless(claim, rows)
     arrays: _Arrays = {
@@ -71,6 +75,7 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows) -> bytes:
         **{name: getattr(claim, name) for name in PLAIN},
         **{name: list(getattr(claim, name)) for name in PAIRS},
         **said_of_canary(claim.canary),
+        **said_of_judge(judge),
         "kind": KIND_TRAINED if trained else KIND,
         "policy": to_document(claim.policy),
         "purge": {
@@ -94,11 +99,16 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
         arrays, said = decode_tensors(data)
         rows = _rows(arrays)
         claim = _claim(arrays, said, rows)
-        if encode_scores(claim, rows) == data:
+        if encode_scores(claim, rows, read_judge(said)) == data:
             return claim, rows
     except (IndexError, RefusedError, *MALFORMED):
         pass  # named below, the same way as bytes that parse and differ
     raise ArtifactError("these bytes are no scores file: fetch it again")
+
+
+def judge_of(data: bytes) -> str:
+    """Return the version that judged a file which `decode_scores` reads."""
+    return read_judge(decode_tensors(data)[1]) or EARLIER
 
 
 def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClaim:

@@ -55,6 +55,7 @@ def nameless(
     changes |= _trained(
         claim, np.append(orders["forget"], orders["pool"] + len(orders["forget"]))
     )
+    changes |= _trained_on_retained(claim, orders["retained"])
     return replace(claim, **changes), replace(rows, **tied)
 
 
@@ -72,6 +73,16 @@ def _trained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
         logits, included = claim.references.logits, claim.references.included
         found["references"] = ReferenceModels(logits[:, places], included[:, places])
     return found
+
+
+def _trained_on_retained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
+    """Return what the retrained model says, in the order `places` of the retained rows."""
+    answers = claim.retrained_retained
+    if answers is None:
+        return {}
+    if answers.shape[:1] != places.shape:
+        raise ArtifactError("the retrained model must answer all retained rows, or none")
+    return {"retrained_retained": answers[places]}
 
 
 def _keys(claim: EmpiricalClaim, rows: CommittedRows, side: str) -> list[bytes]:

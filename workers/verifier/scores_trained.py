@@ -21,6 +21,7 @@ from workers.verifier.policy_references import LEAST, MOST
 
 MEMBER = "trained"
 REFERENCES, RETRAINED, GAP = "references", "retrained", "parameter_gap"
+RETAINED = "retrained_retained"
 
 
 def write_trained(
@@ -32,8 +33,8 @@ def write_trained(
     draws, and for what nobody says to have trained.
     """
     if claim.trained is None:
-        models = (claim.references, claim.retrained, claim.parameter_gap)
-        if any(part is not None for part in models):
+        models = (claim.references, claim.retrained, claim.retrained_retained)
+        if any(part is not None for part in (*models, claim.parameter_gap)):
             raise ArtifactError("what was trained for a verdict needs its cost beside it")
         return {}, {}
     arrays: dict[str, NDArray[Any]] = {}
@@ -45,6 +46,8 @@ def write_trained(
         arrays[REFERENCES] = _floats(logits)
     if claim.retrained is not None:
         arrays[RETRAINED] = _floats(claim.retrained)
+    if claim.retrained_retained is not None:
+        arrays[RETAINED] = _floats(claim.retrained_retained)
     gap = None if claim.parameter_gap is None else list(claim.parameter_gap)
     return arrays, {MEMBER: {**asdict(claim.trained), GAP: gap}}
 
@@ -69,7 +72,8 @@ def read_trained(
         raise ArtifactError("operations are counted from 0")
     if type(trained.missing) is not str:
         raise ArtifactError("a reason is given in words")
-    found: dict[str, Any] = {"trained": trained, RETRAINED: arrays.get(RETRAINED)}
+    found: dict[str, Any] = {name: arrays.get(name) for name in (RETRAINED, RETAINED)}
+    found[MEMBER] = trained
     found[GAP] = None if gap is None else _gap(*gap)
     if REFERENCES in arrays:
         logits = arrays[REFERENCES]

@@ -59,6 +59,10 @@ def test_what_forgot_passes_and_the_models_are_gone_when_it_is_certified(
     # What was published is the retrained model itself, bit for bit.
     assert named["distance:parameter-gap"].value.startswith("0, 0 ")
     assert named["distance:logit-mse"].value.startswith("0 on ")
+    accuracy = named["retained-accuracy"].value.split(", ")[1].split()[0]
+    told = named["distance:retained-accuracy"].value
+    assert told.startswith(f"+0.0000: {accuracy} published, {accuracy} retrained, ")
+    assert named["distance:retained-accuracy-gap"].value.startswith("0 on ")
     # A training of n rows costs what its rows cost; so does the method's, which is one.
     held = sum(is_held_out(7, 0.4, f"r{n}") for n in range(800))
     gone = sum(not is_held_out(7, 0.4, record) for record in ERASED)
@@ -165,6 +169,10 @@ def only_logits_of_scored_rows_are_kept(scores: bytes) -> None:
     assert claim.references.logits.shape == shape
     assert (claim.references.included.sum(axis=0) == MODELS // 2).all()
     # Who was trained on a row knows its label, which was drawn at random; who was not guesses.
+    assert claim.retrained_retained is not None
+    assert claim.retrained_retained.shape == (len(rows.retained), 2)
+    known = claim.retrained_retained.argmax(axis=1) == claim.retained_labels
+    assert known.mean() > 0.8
     labels = np.concatenate([claim.forget_labels, claim.pool_labels])
     right = claim.references.logits.argmax(axis=2) == labels
     assert right[claim.references.included].mean() > 0.8

@@ -10,6 +10,7 @@ from workers.errors import RefusedError
 from workers.verifier.attacks.outputs import Outputs
 from workers.verifier.distances import (
     DISTANCES,
+    accuracy_difference,
     agreements,
     kl_divergences,
     parameter_gap,
@@ -75,6 +76,25 @@ def test_an_accuracy_gap_has_no_sign() -> None:
     value, (low, high) = gap(one, two, 0.05)
     assert value == pytest.approx(0.2)
     assert low < 0.2 < high
+
+
+def test_a_difference_of_accuracies_is_paired_and_has_a_sign() -> None:
+    # Of 40 rows both have 20 right; of the others the published one has 3, the retrained 9.
+    labels = np.zeros(40, dtype=np.int64)
+    published, retrained = np.tile([[0.0, 1.0]], (2, 40, 1))
+    published[:23], retrained[:20], retrained[31:] = [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]
+    ours, theirs = Outputs(published, labels), Outputs(retrained, labels)
+    value, (low, high) = accuracy_difference(ours, theirs, 0.05)
+    assert value == pytest.approx((23 - 29) / 40)
+    won, lost = (stats.binomtest(count, 40).proportion_ci(0.975, "exact") for count in (3, 9))
+    assert (low, high) == pytest.approx((won.low - lost.high, won.high - lost.low))
+    back, ends = accuracy_difference(theirs, ours, 0.05)
+    assert (back, ends) == (-value, (-high, -low))
+    # Where one model is right wherever the other is, the same difference is known better.
+    nested = np.tile([[0.0, 1.0]], (40, 1))
+    nested[:29] = [1.0, 0.0]
+    inside = accuracy_difference(ours, Outputs(nested, labels), 0.05)[1]
+    assert inside[1] - inside[0] < high - low
 
 
 @pytest.mark.parametrize("other", [np.zeros((3, 4)), np.zeros((200, 3)), np.zeros(200)])

@@ -48,6 +48,7 @@ def test_an_honest_claim_passes_and_says_what_was_tested() -> None:
             assert low < float(check.value.split()[0]) < high
             assert "interval at level" in check.threshold
     assert "needs 2995 non-members" in named(report, "yeom:tail").value
+    assert "TPR at FPR: of the threshold" in named(report, "yeom:tail").threshold
     assert "no retrained reference" in named(report, "distances").value
 
 
@@ -156,6 +157,7 @@ def test_distances_are_reported_and_decide_where_the_policy_limits_them() -> Non
     assert report.result == "PASS"
     assert named(report, "distance:parameter-gap").value.startswith("3.53553, 0.333333")
     assert named(report, "distance:output-kl").interval is not None
+    assert "distance:retained-accuracy" not in {check.name for check in report.checks}
     limited = replace(POLICY, distances={"output-kl": 0.01, "disagreement": 0.1})
     assert VERIFIER.verify(under(limited, retrained=near)).result == "PASS"
     assert refuted(under(limited, retrained=-both)) == {
@@ -188,6 +190,8 @@ def test_attacks_by_reference_models() -> None:
     assert float(named(report, "control:lira").value.split()[0]) > 0.95
     assert "; accuracy 1.0000 (920 of 920" in named(report, "control:lira").value
     assert "; accuracy" not in named(report, "control:rmia").value
+    reported = {check.name for check in report.checks if check.name.endswith("advantage")}
+    assert reported == {"lira:advantage", "lira:best-advantage", "rmia:best-advantage"}
     assert refuted(noop(under(policy, references=references))) >= {"lira:auc", "rmia:auc"}
 
 
@@ -197,7 +201,14 @@ ODD: list[Any] = [
     np.zeros((500, 1)), np.zeros((0, 5)), np.full(500, -1), np.full(500, 5), np.array(3.0),
     np.array([None] * 500), np.zeros((500, 5), np.complex128), np.full((500, 5), 1.7e308),
 ]  # fmt: skip
-OPTIONAL = {"retrained", "parameter_gap", "references", "canary", "trained"}
+OPTIONAL = {
+    "retrained",
+    "retrained_retained",
+    "parameter_gap",
+    "references",
+    "canary",
+    "trained",
+}
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(EmpiricalClaim)])

@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from workers.errors import RefusedError
-from workers.verifier.intervals import FEW, clopper_pearson, loss_interval, mean_interval
+from workers.verifier.intervals import (
+    FEW,
+    chernoff_hoeffding,
+    clopper_pearson,
+    loss_interval,
+    mean_interval,
+)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 10, 299, 5000])
@@ -30,6 +36,37 @@ def test_clopper_pearson_by_hand() -> None:
 def test_impossible_counts_are_refused(successes: int, trials: int) -> None:
     with pytest.raises(RefusedError):
         clopper_pearson(successes, trials, 0.05)
+
+
+def test_hoeffdings_interval_ends_where_the_divergence_says() -> None:
+    low, high = chernoff_hoeffding(0.9, 30, 0.05)
+    for end in (low, high):
+        both = [0.9, 0.1], [end, 1 - end]
+        assert 30 * stats.entropy(*both) == pytest.approx(np.log(40))
+    assert low < 0.9 < high
+    # None of n: the upper end is 1 - (level/2)^(1/n), as Clopper's and Pearson's.
+    assert chernoff_hoeffding(0.0, 10, 0.05) == pytest.approx((0.0, 1 - 0.025**0.1))
+    assert chernoff_hoeffding(1.0, 10, 0.05) == pytest.approx((0.025**0.1, 1.0))
+
+
+@pytest.mark.parametrize("trials", [1, 7, 40])
+@pytest.mark.parametrize("level", [0.3, 0.05, 0.001])
+def test_hoeffdings_interval_misses_no_more_than_promised(trials: int, level: float) -> None:
+    ends = [chernoff_hoeffding(count / trials, trials, level) for count in range(trials + 1)]
+    for mean in np.linspace(0.001, 0.999, 50):
+        chances = stats.binom.pmf(np.arange(trials + 1), trials, mean)
+        outside = [not low <= mean <= high for low, high in ends]
+        assert chances[outside].sum() <= level
+        exact = clopper_pearson(round(mean * trials), trials, level)
+        wide = ends[round(mean * trials)]
+        assert wide[0] <= exact[0] + 1e-12
+        assert wide[1] >= exact[1] - 1e-12
+
+
+@pytest.mark.parametrize(("mean", "trials"), [(0.5, 0), (-0.1, 3), (1.1, 3), (np.nan, 3)])
+def test_impossible_means_are_refused(mean: float, trials: int) -> None:
+    with pytest.raises(RefusedError):
+        chernoff_hoeffding(mean, trials, 0.05)
 
 
 def test_the_interval_of_a_mean_is_students() -> None:

@@ -39,6 +39,7 @@ def asked(claim: EmpiricalClaim = BASE) -> EmpiricalClaim:
         policy_digest=digest(policy),
         references=ReferenceModels(logits, included),
         retrained=both + 0.01,
+        retrained_retained=claim.retained_after + 0.01,
         parameter_gap=(0.1 + 0.2, 1e-17),
         trained=Trained(10**15, 7),
     )
@@ -88,11 +89,15 @@ def test_answers_stay_with_their_rows() -> None:
     assert (found.references.logits == FULL.references.logits[:, order]).all()
     assert (found.references.included == FULL.references.included[:, order]).all()
     assert (found.retrained == FULL.retrained[order]).all()
+    assert found.retrained_retained is not None
+    # Nothing but their places changed, so they are as far from the published model's.
+    assert (found.retrained_retained == found.retained_after + 0.01).all()
+    assert not (found.retained_after == FULL.retained_after).all()
 
 
 def test_a_file_of_before_is_as_it_was() -> None:
-    # As written before there were models of the judge's own.
-    data = encode_scores(plain(BASE), ROWS)
+    # As written before there were models of the judge's own, or its version.
+    data = encode_scores(plain(BASE), ROWS, None)
     before = "1f28e2a770697d2152d565a78badac79b33d1802ad953321f5b3e8cc5421d93f"
     assert sha256(data).hexdigest() == before
     _, metadata = decode_tensors(data)
@@ -128,7 +133,12 @@ def test_parts_that_do_not_fit_are_refused() -> None:
     assert FULL.references is not None
     assert FULL.retrained is not None
     fewer = ReferenceModels(FULL.references.logits[:, 1:], FULL.references.included[:, 1:])
-    for changes in ({"retrained": FULL.retrained[1:]}, {"references": fewer}):
+    assert FULL.retrained_retained is not None
+    for changes in (
+        {"retrained": FULL.retrained[1:]},
+        {"references": fewer},
+        {"retrained_retained": FULL.retrained_retained[1:]},
+    ):
         with pytest.raises(ArtifactError, match="must answer all"):
             encode_scores(replace(FULL, **changes), ROWS)
     half = replace(FULL, retrained=FULL.retrained.astype(np.float32))
@@ -136,6 +146,19 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         encode_scores(half, ROWS)
     with pytest.raises(ArtifactError, match="cost beside it"):
         encode_scores(replace(FULL, trained=None), ROWS)
+    with pytest.raises(ArtifactError, match="cost beside it"):
+        encode_scores(replace(BASE, retrained_retained=FULL.retrained_retained), ROWS)
+
+
+def test_a_file_of_before_is_read_without_the_retrained_models_retained_rows() -> None:
+    before = replace(FULL, retrained_retained=None)
+    found, _ = decode_scores(encode_scores(before, ROWS, None))
+    assert found.retrained is not None
+    assert found.retrained_retained is None
+    values = {check.name: check.value for check in VERIFIER.verify(found).checks}
+    assert values["distance:retained-accuracy-gap"].startswith("not measured")
+    assert "distance:retained-accuracy" not in values
+    assert "distance:test-accuracy" in values
 
 
 Change = Callable[[dict[str, Any], dict[str, Any]], object]
