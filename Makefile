@@ -45,8 +45,8 @@ benchmarks-soundness: $(STAMPS)/dev
 flower-check:
 	PYTHON=$(PYTHON) flower/check.sh $(ARGS)
 
-# Compares the verifier's attacks and intervals with scikit-learn, statsmodels and ART, in an
-# environment of their own.
+# Compares the verifier's attacks and intervals with published implementations (scikit-learn,
+# statsmodels, ART, TensorFlow Privacy, PrivacyGuard), in an environment of their own.
 attacks-check:
 	PYTHON=$(PYTHON) tests/interop/attacks/check.sh $(ARGS)
 

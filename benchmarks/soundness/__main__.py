@@ -42,8 +42,8 @@ class Amount:
     given_runs: int
 
 
-FULL = Amount(1000, 50, 20, 40, 150, 6, 20, 10, 3, 100)
-QUICK = Amount(150, 20, 6, 20, 20, 1, 8, 3, 1, 40)
+FULL = Amount(1000, 1000, 20, 40, 150, 6, 20, 10, 3, 100)
+QUICK = Amount(150, 60, 6, 20, 20, 1, 8, 3, 1, 40)
 
 
 @click.command()

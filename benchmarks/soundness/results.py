@@ -36,11 +36,11 @@ class Results:
         lines = [rate for rate in self.rates if wanted(rate)]
         return sum(r.verdicts["PASS"] for r in lines), sum(r.trials for r in lines)
 
-    def exact(self, *, honest: bool) -> tuple[int, int]:
-        """Return (accepted, trials) of the class `exact`."""
+    def exact(self, *, honest: bool, guarantee: str = "exact") -> tuple[int, int]:
+        """Return (accepted, trials) of the class `exact`, or of `exact-retrained`."""
         return self.chosen(
             lambda rate: (
-                rate.guarantee == "exact"
+                rate.guarantee == guarantee
                 and rate.honest is honest
                 and rate.provider not in STORAGE
             )
@@ -75,6 +75,26 @@ def lines(results: Results) -> list[Line]:
             kept == honest,
         ),
     ]
+    again, retrained = results.exact(honest=False, guarantee="exact-retrained")
+    stayed, trained = results.exact(honest=True, guarantee="exact-retrained")
+    if retrained:
+        found.append(
+            Line(
+                "exact-retrained cheats accepted",
+                again,
+                f"0; {retrained:,} tried",
+                again == 0,
+            )
+        )
+    if trained:
+        found.append(
+            Line(
+                "exact-retrained honest refused",
+                trained - stayed,
+                f"0; {trained:,} tried",
+                stayed == trained,
+            )
+        )
     for name in results.powerful:
         noop, retrain = (
             results.empirical("no-op", name),

@@ -88,6 +88,21 @@ def test_one_accepted_cheat_and_one_refused_honest_are_seen() -> None:
     assert not worse["exact honest refused"]
 
 
+def test_a_retraining_that_was_not_one_is_seen() -> None:
+    again = {"guarantee": "exact-retrained", "setting": "tiny"}
+    good = (tally("honest retrain", 9, 0, None, **again), tally("no-op", 0, 9, None, **again))
+    told = {line.name: line for line in lines(results(*SAMPLE, *good))}
+    assert told["exact-retrained cheats accepted"].met
+    assert told["exact-retrained cheats accepted"].target == "0; 9 tried"
+    assert told["exact-retrained honest refused"].met
+    bad = (tally("honest retrain", 0, 1, None, **again), tally("one ulp", 1, 0, None, **again))
+    worse = {line.name: line for line in lines(results(*SAMPLE, *good, *bad))}
+    assert worse["exact-retrained cheats accepted"].value == 1
+    assert not worse["exact-retrained cheats accepted"].met
+    assert not worse["exact-retrained honest refused"].met
+    assert worse["exact cheats accepted"].met
+
+
 def test_a_pass_without_power_is_a_missed_target() -> None:
     weak = tally("no-op", 1, 0, "0", guarantee="empirical-approximate", setting="weak")
     told = {line.name: line.met for line in lines(results(*SAMPLE, weak))}

@@ -1,7 +1,5 @@
 """Cheats before the attacks: in a world with power none passes, without power nobody does."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -10,25 +8,14 @@ from benchmarks.soundness.empirical import Scene, honest_scene, scenes
 from benchmarks.soundness.networks import accuracy, fitted
 from benchmarks.soundness.providers import CHEATS, STORAGE
 from benchmarks.soundness.updates import UPDATES, Provider
-from benchmarks.soundness.worlds import Setting, digits, make_world, memorising
+from benchmarks.soundness.worlds import Setting, digits, make_world
+from tests.redteam.small import SMALL
 from workers.verifier.base import Report
 from workers.verifier.empirical import VERIFIER
 
 torch.set_num_threads(1)
 
-SMALL = replace(
-    memorising(),
-    rows=1000,
-    epochs=10,
-    forget=440,
-    tested=440,
-    unseen=1200,
-    offered=1200,
-    spare=450,
-)
-
-
-# Not here: who imitates unseen rows, which takes long; docs/benchmarks has its share.
+# Not here: who imitates unseen rows, and passes sometimes: test_imitation.py.
 REFUSED_BY = {
     "no-op": "yeom:auc",
     "wrong client": "yeom:auc",

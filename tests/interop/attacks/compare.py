@@ -1,8 +1,19 @@
-"""The verifier's attacks and intervals beside scikit-learn, statsmodels and ART.
+"""The verifier's attacks and intervals beside published implementations.
 
 Run by check.sh, in an environment that has them and not the service. What is defined exactly
-must agree to rounding. A trained attacker is no formula: ours must find at least what the
-best of ART's finds on the same rows, and nothing where there is nothing.
+must agree to rounding:
+
+- curves and logistic regression with scikit-learn; intervals and Holm with statsmodels;
+- Yeom's losses, Song and Mittal's modified entropy, the areas and class thresholds of both,
+  the log-odds and LiRA with TensorFlow Privacy (by_logits.py, by_references.py);
+- RMIA with PrivacyGuard, whose code is after that of RMIA's authors (by_references.py).
+
+A trained attacker is no formula: ours must find at least what the best of ART's finds on the
+same rows, and nothing where there is nothing.
+
+Not compared, because no package that installs from PyPI was found to have it: the rule that
+Yeom's threshold is the mean loss (the losses are), RMIA by its authors (Privacy Meter on
+PyPI is older), and what ours does with answers that a softmax rounds to 0 or 1.
 """
 
 import sys
@@ -16,6 +27,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-not-found]
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-not-found]
 
+from tests.interop.attacks import by_logits, by_references
+from tests.interop.attacks.answers import CLASSES, side
 from workers.verifier.attacks.attack import Setting
 from workers.verifier.attacks.outputs import Outputs, log_softmax
 from workers.verifier.attacks.roc import auc, best_advantage, tpr_at_fpr
@@ -23,7 +36,7 @@ from workers.verifier.attacks.shokri import PENALTY, fit_logistic, shokri
 from workers.verifier.holm import step_down
 from workers.verifier.intervals import clopper_pearson
 
-CLASSES, ROWS = 5, 1000
+ROWS = 1000
 NOISE = 0.05  # of a balanced accuracy on 1,000 rows a side: three standard errors
 
 
@@ -84,16 +97,9 @@ def holm(rng: np.random.Generator) -> float:
     return float(wrong)
 
 
-def side(rng: np.random.Generator, gain: float) -> Outputs:
-    """Return answers to rows of which the true class is known better by `gain`."""
-    labels = rng.integers(0, CLASSES, ROWS)
-    known = np.eye(CLASSES)[labels] * (rng.normal(1.5, 1, (ROWS, 1)) + gain)
-    return Outputs(rng.normal(size=(ROWS, CLASSES)) + known, labels)
-
-
 def trained(rng: np.random.Generator, gain: float) -> tuple[float, float]:
     """Return the balanced accuracies of ours and of the best of ART's trained attackers."""
-    forget, unseen, members, others = (side(rng, g) for g in (gain, 0.0, gain, 0.0))
+    forget, unseen, members, others = (side(rng, ROWS, g) for g in (gain, 0.0, gain, 0.0))
 
     def shares(of: Outputs) -> np.ndarray:
         return np.exp(log_softmax(of.logits))
@@ -129,6 +135,9 @@ def main() -> int:
         "statsmodels, Clopper–Pearson": (intervals(), 1e-12),
         "statsmodels, Holm (decisions)": (holm(rng), 0.0),
     }
+    for part in (by_logits, by_references):
+        found = part.differences(np.random.default_rng(1))
+        exact |= {name: (value, 1e-12) for name, value in found.items()}
     for name, (apart, allowed) in exact.items():
         wrong += not apart <= allowed
         say(f"{name}: {apart:.2g} apart, {allowed:g} allowed")
