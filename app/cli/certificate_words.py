@@ -4,8 +4,6 @@ They say what the statement says and never more: nothing of the model unless the
 and of rows that the verifier did not see, that it did not.
 """
 
-import re
-
 from app.certificates.statement import GuaranteeClass, Predicate
 
 WHOSE = {"sample": "", "client": " of one client", "subject": " of one person"}
@@ -28,8 +26,6 @@ SEEN, UNSEEN = (
 )
 NOT_SEEN = " It did not see the records themselves."
 LEGEND = "What each check means: docs/auditor-guide.md"
-
-_RUNG = re.compile(r"(.+?): (FAIL|INCONCLUSIVE) \((.*)\)", re.DOTALL)
 
 
 def in_words(said: Predicate) -> str:
@@ -55,19 +51,6 @@ def _found(said: Predicate) -> str:
     if said.guarantee.class_ == "exact-retrained" and told.get("retrain.missing", "0") != "0":
         found += f" Answers of clients were missing in both: {told['retrain.missing']}."
     return found + (NOT_SEEN if unseen else "")
-
-
-def rung_in_words(rung: str) -> str | None:
-    """Return why a rung gave way to the next, or None where the certificate has words."""
-    found = _RUNG.fullmatch(rung)
-    if found is None:
-        return None
-    method, verdict, failed = found.groups()
-    if verdict == "FAIL":
-        return f"a check refuted the result of {method}, so it was not certified"
-    few = any(part.startswith("samples:") for part in failed.split("; "))
-    why = "there were too few rows to tell" if few else "the checks could not tell"
-    return f"{why} whether {method} had erased enough, so it was not certified"
 
 
 def count(number: int, noun: str) -> str:

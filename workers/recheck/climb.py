@@ -1,12 +1,17 @@
 """The rungs before a certified one: was each rightly held not to have passed?"""
 
+from itertools import zip_longest
+
+from app.canonical import NotCanonicalError
+from app.certificates.climb import RungPart, read_climb, spelled
+from app.certificates.errors import ShapeError
 from app.certificates.statement import Predicate
 from workers.errors import ArtifactError
 from workers.recheck.files import CLIMB, NO_RUNG, Given
 from workers.recheck.judged import rejudge, tied
+from workers.recheck.judged import spelled as all_of
 from workers.recheck.lines import Line, compare
-
-SEPARATOR = " | "
+from workers.verifier.base import Report
 
 
 def compare_rung(said: Predicate, given: Given, data: bytes) -> list[Line]:
@@ -24,8 +29,23 @@ def compare_rung(said: Predicate, given: Given, data: bytes) -> list[Line]:
     if report.result == "PASS":
         # Whatever is told of it: a rung that passed is not a rung before a climb.
         return [*lines, compare("rung before", "a verdict that is no PASS", found)]
+    try:
+        rungs = read_climb(said.method.parameters)
+    except (NotCanonicalError, ShapeError) as error:
+        return [*lines, compare("rung before", "a climb told in one way", error.detail)]
     told = said.method.parameters.get(CLIMB, NO_RUNG)
     # Each is told with its method's name, which no score knows.
-    verdicts = [rung.partition(": ")[2] for rung in told.split(SEPARATOR)]
-    certified = found if found in verdicts else told
-    return [*lines, compare("rung before", certified, found)]
+    alike = [rung for rung in rungs if spelled(rung).partition(": ")[2] == found]
+    if not alike:
+        return [*lines, compare("rung before", told, found)]
+    return [*lines, *_other_checks(alike[0], report), compare("rung before", found, found)]
+
+
+def _other_checks(rung: RungPart, report: Report) -> list[Line]:
+    """Return a line for each check that is told otherwise, none of a climb told in one line."""
+    pairs = zip_longest(rung.checks, report.checks) if rung.checks else ()
+    lines = [
+        compare(f"rung before: {(one or again).name}", all_of(one), all_of(again))
+        for one, again in pairs
+    ]
+    return [line for line in lines if line.status == "DIFFERS"]

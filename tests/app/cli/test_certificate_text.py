@@ -3,7 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from app.certificates.climb import write_climb
 from app.certificates.statement import EvidencePart, Subject, build_statement
+from app.cli.certificate_untested import ELSEWHERE
 from app.errors import LetheError
 from tests.app.certificates.build import (
     CERTIFICATE_ID,
@@ -12,6 +14,7 @@ from tests.app.certificates.build import (
     contents,
     digest_of,
 )
+from tests.app.certificates.climbs import SKIPPED, UNDECIDED
 from tests.app.cli.certificates import bundle_in, run
 
 
@@ -53,24 +56,28 @@ def test_show_as_json_of_something_else_is_a_named_error(tmp_path: Path) -> None
     assert isinstance(run("show", path, "--json").exception, LetheError)
 
 
-def test_show_tells_the_whole_climb_a_line_for_each_rung(tmp_path: Path) -> None:
+def test_show_tells_the_climb_then_what_was_tested_then_what_was_not(tmp_path: Path) -> None:
     predicate = contents()[1]
-    climb = "puf-special: FAIL (yeom:auc: 0.7) | hf-kcu: skipped, over the budget"
-    told = {"asked": "puf-special", "climb": climb, "rung": "puf-special(guard.rise=2)"}
+    told = {"asked": "puf-special", **write_climb([UNDECIDED, SKIPPED])}
     method = replace(predicate.method, parameters={**predicate.method.parameters, **told})
     payload = build_statement(
         [Subject("x", digest_of(MODEL))], replace(predicate, method=method)
     )
     path = tmp_path / "x.sigstore.json"
     path.write_bytes(Office().seal(payload))
-    lines = run("show", path).output.splitlines()
-    first = lines.index("rung        puf-special(guard.rise=2)")
-    assert lines[first + 1 : first + 5] == [
-        "asked       puf-special",
-        "climb       puf-special: FAIL (yeom:auc: 0.7)",
-        "              that is: a check refuted the result of puf-special, so it was not certified",
-        "            hf-kcu: skipped, over the budget",
+    labels = [line[:11].strip() for line in run("show", path).output.splitlines()]
+    order = [
+        "asked",
+        "rung 1",
+        "rung 2",
+        "rung 3",
+        "tested",
+        "check 1",
+        "check 2",
+        "not tested",
     ]
+    assert [label for label in labels if label in order] == order
+    assert "            " + ELSEWHERE in run("show", path).output.splitlines()
 
 
 def test_show_of_another_file_is_a_named_error(files: Path) -> None:
