@@ -11,6 +11,8 @@ from app.certificates.statement import CheckPart, Predicate
 from app.cli.check_words import asked_for, not_run
 
 SIZES = "samples"  # the check that says how many rows there were, and the power they gave
+# What a reader wants to know of checks that passed: on what, and whose signatures there were.
+SAID = {SIZES: "tested on", "silos-answered": "signed"}
 INDENT = "  "
 
 Lines = Iterator[tuple[str, str]]  # a label, and what stands beside it
@@ -70,8 +72,8 @@ def _checks(rung: RungPart) -> Iterator[str]:
         yield from (INDENT + text for text in _told(check))
     passed = [check for check in rung.checks if check.passed]
     for check in passed:
-        if check.name == SIZES:
-            yield f"tested on  {check.value}"
+        if check.name in SAID:
+            yield f"{SAID[check.name]}  {check.value}"
     if passed:
         yield f"passed  {', '.join(check.name for check in passed)}"
 

@@ -5,7 +5,7 @@ import click
 from app.certificates.statement import Predicate, Statement
 from app.cli.certificate_climb import climb_lines
 from app.cli.certificate_untested import untested
-from app.cli.certificate_words import LEGEND, count, in_words
+from app.cli.certificate_words import LEGEND, audits_in_words, count, in_words
 
 COST = "cost."
 
@@ -60,7 +60,9 @@ def _how(said: Predicate) -> list[tuple[str, str]]:
     told = said.method.parameters
     lines = [(name, told[name]) for name in ("rung", "asked") if name in told]
     lines += climb_lines(said)
-    return lines + [(name, told[name]) for name in ("audit.found",) if name in told]
+    lines += [(name, told[name]) for name in ("audit.found",) if name in told]
+    audits = audits_in_words(told)
+    return lines if audits is None else [*lines, ("audits", audits)]
 
 
 def _compared(said: Predicate) -> list[tuple[str, str]]:

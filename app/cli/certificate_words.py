@@ -4,6 +4,8 @@ They say what the statement says and never more: nothing of the model unless the
 and of rows that the verifier did not see, that it did not.
 """
 
+from collections.abc import Mapping
+
 from app.certificates.statement import GuaranteeClass, Predicate
 
 WHOSE = {"sample": "", "client": " of one client", "subject": " of one person"}
@@ -51,6 +53,20 @@ def _found(said: Predicate) -> str:
     if said.guarantee.class_ == "exact-retrained" and told.get("retrain.missing", "0") != "0":
         found += f" Answers of clients were missing in both: {told['retrain.missing']}."
     return found + (NOT_SEEN if unseen else "")
+
+
+def audits_in_words(told: Mapping[str, str]) -> str | None:
+    """Return how many audits of its method a certificate counts, None where it counts none."""
+    names = ("audit.started", "audit.reported", "audit.log-size")
+    if any(name not in told for name in names):
+        return None
+    started, reported, size = (told[name] for name in names)
+    number = told.get("audit.number")
+    which = "none of them is cited" if number is None else f"the one cited is number {number}"
+    return (
+        f"the log's first {size} entries have {started} started of this method, and reports of "
+        f"{reported}; {which}"
+    )
 
 
 def count(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from app.certificates.climb import RungPart, write_climb
 from app.certificates.errors import ShapeError
-from app.certificates.statement import Predicate
+from app.certificates.statement import CheckPart, Predicate
 from app.cli.certificate_climb import climb_lines
 from tests.app.certificates.build import contents
 from tests.app.certificates.climbs import ATTACK, LINE, PURGE, SAMPLES, SKIPPED, UNDECIDED
@@ -49,14 +49,18 @@ def test_each_rung_says_what_was_found_on_what_and_what_was_asked_for() -> None:
 
 def test_a_refuted_rung_says_by_which_check_on_how_many_rows() -> None:
     enough = replace(SAMPLES, passed=True)
-    told = lines(RungPart("puf", "FAIL", None, (PURGE, enough, ATTACK)))
+    silos = CheckPart(
+        4, "silos-answered", f"1 of 1 silos; keys: 0 {'ab' * 32}", None, "all", True
+    )
+    told = lines(RungPart("puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
     assert told[0][1] == "puf: FAIL, so it was not certified: a check refuted it"
     texts = [text for _, text in told]
     assert "    found   0.7012 (45 forget, 45 unseen rows), interval 0.61 to 0.79" in texts
     assert "    wanted  between 0.4 and 0.6" in texts
     assert any("about as good as guessing" in text for text in texts)
     assert f"  tested on  {SAMPLES.value}" in texts
-    assert "  passed  purge, samples" in texts
+    assert f"  signed  {silos.value}" in texts
+    assert "  passed  purge, samples, silos-answered" in texts
 
 
 @pytest.mark.parametrize(
