@@ -20,6 +20,7 @@ from app.certificates.bundle import (
     parse_bundle,
     spki_of,
 )
+from app.certificates.climb import read_climb
 from app.certificates.dsse import check_signature
 from app.certificates.errors import CertificateError
 from app.certificates.evidence import check_evidence
@@ -222,6 +223,7 @@ class _Run:
     def statement_shape(self) -> str:
         self.statement = parse_statement(self.parsed.payload)
         predicate = self.statement.predicate
+        read_climb(predicate.method.parameters)  # its two tellings must agree
         if predicate.request_log_index >= self.parsed.entry.log_index:
             raise StepError("the request was logged after the certificate")
         return (

@@ -3,7 +3,9 @@
 import click
 
 from app.certificates.statement import Predicate, Statement
-from app.cli.certificate_words import LEGEND, count, in_words, rung_in_words
+from app.cli.certificate_climb import climb_lines
+from app.cli.certificate_untested import untested
+from app.cli.certificate_words import LEGEND, audits_in_words, count, in_words
 
 COST = "cost."
 
@@ -23,12 +25,19 @@ def print_statement(statement: Statement) -> None:
         ("method", f"{said.method.id} {said.method.version}"),
         *_how(said),
     ]
+    passed = sum(check.passed for check in said.checks)
+    by = f"{said.verifier.id} {said.verifier.version}"
+    told = (
+        f"the published model, by {by}: {passed} of {count(len(said.checks), 'check')} passed"
+    )
+    lines.append(("tested", told))
     for check in said.checks:
         limit = "" if check.threshold is None else f", threshold {check.threshold}"
         outcome = "passed" if check.passed else "FAILED"
         text = f"{check.name} {outcome}: {check.value}{limit}"
         lines.append((f"check {check.number}", text))
     lines.append(("", LEGEND))
+    lines += [("" if n else "not tested", text) for n, text in enumerate(untested(said))]
     gone = len(purged.artifacts), purged.feature_rows, purged.keys_destroyed
     names = ("artifact", "feature row", "key")
     lines += [
@@ -46,16 +55,14 @@ def print_statement(statement: Statement) -> None:
 
 
 def _how(said: Predicate) -> list[tuple[str, str]]:
-    # How it came to this method, if another was asked for, what failed the rungs before, and
-    # what an audit of the method found.
+    # How it came to this method, if another was asked for, what did not pass on the rungs
+    # before, and what an audit of the method found.
     told = said.method.parameters
     lines = [(name, told[name]) for name in ("rung", "asked") if name in told]
-    label = "climb"
-    for rung in told["climb"].split(" | ") if "climb" in told else []:
-        lines.append((label, rung))
-        label, words = "", rung_in_words(rung)
-        lines += [] if words is None else [("", f"  that is: {words}")]
-    return lines + [(name, told[name]) for name in ("audit.found",) if name in told]
+    lines += climb_lines(said)
+    lines += [(name, told[name]) for name in ("audit.found",) if name in told]
+    audits = audits_in_words(told)
+    return lines if audits is None else [*lines, ("audits", audits)]
 
 
 def _compared(said: Predicate) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ They say what the statement says and never more: nothing of the model unless the
 and of rows that the verifier did not see, that it did not.
 """
 
-import re
+from collections.abc import Mapping
 
 from app.certificates.statement import GuaranteeClass, Predicate
 
@@ -28,8 +28,6 @@ SEEN, UNSEEN = (
 )
 NOT_SEEN = " It did not see the records themselves."
 LEGEND = "What each check means: docs/auditor-guide.md"
-
-_RUNG = re.compile(r"(.+?): (FAIL|INCONCLUSIVE) \((.*)\)", re.DOTALL)
 
 
 def in_words(said: Predicate) -> str:
@@ -57,17 +55,18 @@ def _found(said: Predicate) -> str:
     return found + (NOT_SEEN if unseen else "")
 
 
-def rung_in_words(rung: str) -> str | None:
-    """Return why a rung gave way to the next, or None where the certificate has words."""
-    found = _RUNG.fullmatch(rung)
-    if found is None:
+def audits_in_words(told: Mapping[str, str]) -> str | None:
+    """Return how many audits of its method a certificate counts, None where it counts none."""
+    names = ("audit.started", "audit.reported", "audit.log-size")
+    if any(name not in told for name in names):
         return None
-    method, verdict, failed = found.groups()
-    if verdict == "FAIL":
-        return f"a check refuted the result of {method}, so it was not certified"
-    few = any(part.startswith("samples:") for part in failed.split("; "))
-    why = "there were too few rows to tell" if few else "the checks could not tell"
-    return f"{why} whether {method} had erased enough, so it was not certified"
+    started, reported, size = (told[name] for name in names)
+    number = told.get("audit.number")
+    which = "none of them is cited" if number is None else f"the one cited is number {number}"
+    return (
+        f"the log's first {size} entries have {started} started of this method, and reports of "
+        f"{reported}; {which}"
+    )
 
 
 def count(number: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from app.certificates.statement import Predicate, parse_statement
 from app.errors import LetheError
 from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from app.ledger.findings import FsckReport
+from app.ledger.fsck_audits import citation_problem
 from app.ledger.journal import opening
 from app.ledger.judgement import Event, contradiction
 from app.ledger.spelling import parse_base64
@@ -138,7 +139,10 @@ def _certificate_problem(
         payload = check_envelope(row.envelope, expected, row.issuer_keyid)
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
-        return _judgement_problem(session, row, parse_statement(payload).predicate)
+        said = parse_statement(payload).predicate
+        return _judgement_problem(session, row, said) or citation_problem(
+            session, row.log_index, said
+        )
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"
 

@@ -22,7 +22,7 @@ from models.session import reading
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
-COUNTED = ("model.", "audit.reported")  # the events that are kept; contributions are not
+COUNTED = ("model.", "audit.")  # the events that are kept; contributions are not
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request in its leaf, which ends with it and `"}}`
 ENDS = ("certified", "failed", "refused", "withdrawn")  # after these a request is closed

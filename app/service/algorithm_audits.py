@@ -7,6 +7,7 @@ import uuid
 from sqlmodel import Session, col, func, select
 
 from app import canonical
+from app.ledger.audit_counts import STARTED, method_digest
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.audits import AuditView, NewAudit
@@ -94,7 +95,8 @@ def begin(
     tx.session.flush()
     for number in range(int(config["pairs"])):
         tx.session.add(AuditPair(audit_id=audit.id, pair=number))
-    record_model_event(tx, model.ref, "audit.started", {"config": digest})
+    started = {"config": digest, "method": method_digest(audit.method)}
+    record_model_event(tx, model.ref, STARTED, started)
     return audit
 
 

@@ -11,7 +11,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.models import ModelView, NewModel
 from app.schemas.networks import NewNetwork
-from app.service import noise_key, registry
+from app.service import noise_key, registry, silo_keys
 from app.service.context import Services
 from app.service.problems import ConflictError, NotOverSilosError
 from app.service.upload import CheckedUpload
@@ -65,7 +65,8 @@ def register(
         tx.session.add(model)
         tx.session.flush()
         noise = noise_key.commitment(services.master, model)
-        digests = {"config": digest, **policy, **noise}
+        silos = silo_keys.stored(services.settings) if isinstance(wanted, NewNetwork) else {}
+        digests = {"config": digest, **policy, **noise, **silo_keys.entries(silos)}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)
         if upload is None:
             return registry.show(model), None

@@ -52,7 +52,9 @@ def test_a_network_forgets_a_client_and_five_records(tmp_path: Path) -> None:
         check=True,
     ).stdout
     assert "asked       puf-special" in shown
-    assert "climb       puf-special: INCONCLUSIVE (" in shown
+    assert "rung 1      puf-special: INCONCLUSIVE, so it was not certified: there were" in shown
+    assert "not shown  samples" in shown
+    assert "rung 2      retrain: PASS, the certified one (7 checks)" in shown
     published, again = (
         line.split()[-1]
         for line in done.stdout.splitlines()

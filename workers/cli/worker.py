@@ -34,12 +34,14 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
     from celery.beat import EmbeddedService
 
     from app.dispatch import QUEUE, silo_queue
+    from app.service.silo_keys import renew
     from workers import devices, runtime
     from workers.celery_app import app
 
     services = runtime.services()  # a missing log or key is named now, not at the first task
     if silos:
         _prepare(silos, services.settings, device)
+        renew(services, silos)
     devices.choose("cpu" if silos else device or services.settings.device)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()

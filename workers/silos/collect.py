@@ -10,7 +10,7 @@ from sqlmodel import Session
 from app.dispatch import silo_queue
 from app.errors import LetheError
 from app.service.context import Services
-from app.signing.keys import fingerprint
+from app.service.silo_keys import digest_of, public_key
 from models import SiloTask
 from workers.fedavg.errors import MessageError
 from workers.networks.registry import Network
@@ -24,6 +24,7 @@ LATE = "no answer in time"
 FAILED = "an error at the silo"
 UNREGISTERED = "no key is registered"
 UNSIGNED = "not signed with the registered key"
+UNLOGGED = "another key is registered than the log has"
 UNREADABLE = "malformed, incomplete or to another question"
 
 
@@ -33,7 +34,10 @@ class SilentError(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """What counts, by silo; why of the others nothing does; and which keys signed."""
+    """What counts, by silo; why of the others nothing does; and which keys signed.
+
+    signed_by: hex SHA-256 of the SubjectPublicKeyInfo, as the log has it.
+    """
 
     scores: dict[int, SiloScores] = field(default_factory=dict)
     faults: dict[int, str] = field(default_factory=dict)
@@ -44,6 +48,7 @@ def collect(
     services: Services,
     tasks: Sequence[ScoreTask],
     network: Network,
+    logged: Mapping[int, str],
     *,
     stamps: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -51,6 +56,7 @@ def collect(
 ) -> Collected:
     """Ask the silos of some tasks, all of one job, and wait LETHE_ROUND_TIMEOUT_SECONDS.
 
+    logged: the digest that the log has of each silo's key; no other key's signature counts.
     stamps: whether the model has a registered canary, which they must answer about too.
     When this returns or raises, the rows are gone and their artifacts shredded.
     """
@@ -70,45 +76,50 @@ def collect(
         with services.reading() as session:
             for name, (task, digest) in sent.items():
                 try:
-                    _take(
-                        services, session, rows.get(name), task, digest, network, stamps, found
-                    )
+                    answer, key = _signed(services, session, rows.get(name), task.silo, logged)
+                    scores = _read(answer, task, digest, network, stamps)
                 except SilentError as why:
                     found.faults[task.silo] = str(why)
+                else:
+                    found.scores[task.silo], found.signed_by[task.silo] = scores, key
     finally:
         table.settle(services, queues)
     return found
 
 
-def _take(
+def _signed(
     services: Services,
     session: Session,
     row: SiloTask | None,
-    task: ScoreTask,
-    digest: str,
-    network: Network,
-    stamps: bool,
-    found: Collected,
-) -> None:
+    silo: int,
+    logged: Mapping[int, str],
+) -> tuple[bytes, str]:
+    """Return a silo's answer and the digest of the key that signed it. Raises SilentError."""
     if row is None or not over(row):
         raise SilentError(LATE)
     if row.answer_id is None:
         raise SilentError(FAILED)
-    key = keys.public_key(services.settings, task.silo)
+    key = public_key(services.settings, silo)
     if key is None:
         raise SilentError(UNREGISTERED)
+    named = digest_of(key)
+    if named != logged.get(silo):
+        raise SilentError(UNLOGGED)
     try:
-        answer = keys.opened(key, services.artifacts.get(session, row.answer_id))
+        return keys.opened(key, services.artifacts.get(session, row.answer_id)), named
     except keys.NotSignedError:
         raise SilentError(UNSIGNED) from None
     except LetheError:
         raise SilentError(UNREADABLE) from None
+
+
+def _read(
+    answer: bytes, task: ScoreTask, digest: str, network: Network, stamps: bool
+) -> SiloScores:
     classifies = network.task == "classification"
     try:
-        scores = decode_scores(
+        return decode_scores(
             answer, digest, task, network.classes, classifies=classifies, stamps=stamps
         )
     except MessageError:
         raise SilentError(UNREADABLE) from None
-    found.scores[task.silo] = scores
-    found.signed_by[task.silo] = fingerprint(key)

@@ -16,11 +16,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 
 from app.errors import LetheError
 from app.files import write_durably
+from app.service.silo_keys import public_key, public_path
 from app.settings import Settings
 from app.signing.errors import KeyFormatError
-from app.signing.keys import generate_key, load_private_key, load_public_key
+from app.signing.keys import generate_key, load_private_key
 from app.signing.keys import private_pem as pem_of
 from app.signing.keys import public_pem as public_pem_of
+
+__all__ = ["public_key", "public_path"]  # where they are registered, the service says
 
 CONTEXT = b"lethe/silo-answer/v1\0"  # what is signed begins with it, and nothing else does
 SIGNATURE = 64  # bytes, RFC 8032 section 5.1.6
@@ -41,11 +44,6 @@ class NotSignedError(LetheError):
 def private_path(settings: Settings, silo: int) -> Path:
     """Return where a silo's private key lies."""
     return (Path(settings.silo_key_dir or settings.keys_dir)) / f"silo-{silo}.key"
-
-
-def public_path(settings: Settings, silo: int) -> Path:
-    """Return where a silo's public key is registered."""
-    return settings.keys_dir / f"silo-{silo}.pem"
 
 
 def register(settings: Settings, silo: int) -> None:
@@ -81,15 +79,6 @@ def private_key(settings: Settings, silo: int) -> Ed25519PrivateKey:
             f"{silo}` with the LETHE_SILO_KEY_DIR that holds it"
         )
     return key
-
-
-def public_key(settings: Settings, silo: int) -> Ed25519PublicKey | None:
-    """Return a silo's registered key, None if none is, or one of another kind."""
-    try:
-        key = load_public_key(public_path(settings, silo).read_bytes())
-    except (FileNotFoundError, KeyFormatError):
-        return None
-    return key if isinstance(key, Ed25519PublicKey) else None
 
 
 def sign(key: Ed25519PrivateKey, answer: bytes) -> bytes:

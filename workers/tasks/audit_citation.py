@@ -8,29 +8,45 @@ from sqlmodel import Session, col, select
 from app import canonical
 from app.certificates.audit_report import AuditPredicate, parse_report
 from app.certificates.errors import CertificateError
+from app.ledger.audit_counts import AUDIT, Counts, count
 from app.ledger.model_events import model_events
+from app.service.algorithm_audits import digest_of
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
 from models import Audit, Model
 from workers.provenance import code_digest
 from workers.tasks.audit_report import ROOMS, in_short
 
-REPORTED = "audit.reported"
 ODD = (CertificateError, canonical.NotCanonicalError, LookupError, TypeError, ValueError)
 
 
 def citation(
     services: Services, session: Session, model: Model, method: str, version: str
 ) -> dict[str, str]:
-    """Return the parameters that name the newest report of a model's method, if there is one.
+    """Return the parameters on audits of a model's method, none if it was never audited.
 
-    Of the same version and code as the certificate's: what was measured of other code says
-    nothing of this. A report of a leak is cited like any other. Everything is said by the
-    report; the table only finds it. Where the log has no such report, none is cited, and the
-    parameter `audit.missing` says why.
+    They count those that the log has, whatever came of them, and name the newest report of
+    the same version and code as the certificate's: what was measured of other code says
+    nothing of this. A report of a leak is cited like any other. Everything is said by log
+    and report; the table only finds it. Where the log has no such report, none is cited, and
+    the parameter `audit.missing` says why.
 
-    Raises SealError where the report's file is damaged.
+    Raises SealError where the report's file is damaged; what `model_events` raises.
     """
+    size = services.ledger.guard.read().size
+    counts = count(model_events(services.ledger, model.ref), method, size)
+    cited = _newest(services, session, model, method, version, counts)
+    return {**counts.parameters(cited.get(AUDIT)), **cited}
+
+
+def _newest(
+    services: Services,
+    session: Session,
+    model: Model,
+    method: str,
+    version: str,
+    counts: Counts,
+) -> dict[str, str]:
     query = (
         select(Audit)
         .where(
@@ -51,13 +67,9 @@ def citation(
     except (NotStoredError, ShreddedError):
         return _missing("the report of an audit is not stored")
     digest = hashlib.sha256(file).hexdigest()
-    logged = {
-        leaf.digests.get("report")
-        for _, leaf in model_events(services.ledger, model.ref)
-        if leaf.event == REPORTED
-    }
-    if digest not in logged:
-        return _missing("the log has no such report of an audit of this model")
+    logged = counts.reports.get(digest)
+    if logged is None:
+        return _missing("the log has no such report of an audit of this model and method")
     try:
         said = _read(file)
     except ODD:  # the log commits to it, so another version of Lethe wrote it
@@ -65,8 +77,10 @@ def citation(
     told = said.method.id, said.method.version, said.method.code_digest
     if told != (method, version, code_digest(*ROOMS)):
         return _missing("the report of an audit is of another method or code")
+    if digest_of(dict(said.configuration)) != logged.config:
+        return _missing("the report of an audit is of another configuration than was started")
     return {
-        "audit": digest,
+        AUDIT: digest,
         "audit.day": said.reported_at.date().isoformat(),
         "audit.found": in_short(said),
     }

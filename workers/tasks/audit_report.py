@@ -15,6 +15,7 @@ from app.certificates.audit_report import (
 )
 from app.certificates.dsse import sign_envelope
 from app.certificates.statement import VerifierPart
+from app.ledger.audit_counts import REPORTED
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
@@ -57,7 +58,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         row.report_digest, row.reported_at, row.state = digest, tx.now, "reported"
         row.result, row.found = found.result, in_short(parse_report(payload).predicate)
         digests = {"report": digest, "config": audit.config_digest}
-        record_model_event(tx, model.ref, "audit.reported", digests)
+        record_model_event(tx, model.ref, REPORTED, digests)
         tx.session.flush()
         return True
 

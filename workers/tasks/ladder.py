@@ -6,8 +6,10 @@ log's event, in the job's rung, and, until the next rung is done, beside the ver
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from app.certificates.climb import RungPart, Verdict, from_line, read_climb, write_climb
+from app.certificates.statement import CheckPart
 from models import Verification
 from workers.tasks.draft import Draft
 
@@ -48,21 +50,34 @@ def climbed(
     became of the rung that was begun after it, where no model came of that.
     """
     method = plan.parameters.get("rung", plan.method)
-    said = f"{method}: not judged by itself"
-    if found is not None:
-        failed = [
-            f"{check['name']}: {check['value']}"
-            for check in found.report["checks"]
-            if not check["passed"]
-        ]
-        said = f"{method}: {found.result} ({'; '.join(failed)})"
-    earlier = plan.parameters.get("climb")
-    told = [*([] if earlier is None else [earlier]), said, *skipped]
-    told += [] if gave_way is None else [gave_way]
+    rungs = [*read_climb(plan.parameters), _rung(method, found), *map(from_line, skipped)]
+    rungs += [] if gave_way is None else [from_line(gave_way)]
     cost = plan.parameters.get("climb.flops", "0"), plan.parameters.get("cost.flops", "0")
     flops = sum(int(part) for part in cost)
     return {
         "asked": plan.parameters.get("asked", plan.method),
-        "climb": " | ".join(told),
+        **write_climb(rungs),
         **({"climb.flops": str(flops)} if flops else {}),
     }
+
+
+def _rung(method: str, found: Verification | None) -> RungPart:
+    if found is None:
+        return RungPart(method, "NONE", "not judged by itself", ())
+    checks = tuple(
+        CheckPart(
+            number=check["number"],
+            name=check["name"],
+            value=check["value"],
+            # A judgement that an earlier release recorded has neither of these.
+            interval=_pair(check.get("interval")),
+            threshold=check.get("threshold"),
+            passed=check["passed"],
+        )
+        for check in found.report["checks"]
+    )
+    return RungPart(method, cast(Verdict, found.result), None, checks)
+
+
+def _pair(ends: Sequence[str] | None) -> tuple[str, str] | None:
+    return None if ends is None else (ends[0], ends[1])

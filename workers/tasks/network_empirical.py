@@ -16,6 +16,7 @@ from sqlmodel import Session, select
 
 from app.certificates import shape
 from app.certificates.retained import Removal, record_commitment
+from app.service import silo_keys
 from app.service.context import Services
 from models import Job
 from workers.errors import RefusedError
@@ -106,7 +107,8 @@ def _judge(services: Services, asked: Asked) -> Judged:
     scorer(asked.file, asked.config.network)  # no silo's fault if it is no model file
     if services.settings.silos:
         stamps = asked.config.canary is not None
-        found = collect(services, asked.tasks, asked.config.network, stamps=stamps)
+        logged = silo_keys.pinned(services, asked.case.model.ref)
+        found = collect(services, asked.tasks, asked.config.network, logged, stamps=stamps)
         asked.sorting.leave_out(found, asked.tasks)
     else:
         found = Collected(scores={0: score(services, asked.tasks[0])[0]})
@@ -118,7 +120,7 @@ def _judge(services: Services, asked: Asked) -> Judged:
     details = {"policy": asked.registered.policy, "seed": asked.seed.hex()}
     if services.settings.silos:
         signed = sorted(found.signed_by.items())
-        details["silos"] = " ".join(f"{silo}:{key}" for silo, key in signed) or "none"
+        details["silos"] = " ".join(f"{silo}:{key[:16]}" for silo, key in signed) or "none"
     file = encode_scores(claim, rows)
     # Nothing enters the verdict that the file does not hold.
     report = VERIFIER.verify(decode_scores(file)[0])
@@ -185,7 +187,8 @@ def _check_gone(asked: Asked, clients: Sequence[ClientScores], went: Sequence[by
 
 def _silos(asked: Asked, found: Collected) -> SilosClaim:
     faults = Counter(found.faults.values())
-    return SilosClaim(len(asked.tasks), len(found.scores), dict(faults))
+    keys = {str(silo): key for silo, key in sorted(found.signed_by.items())}
+    return SilosClaim(len(asked.tasks), len(found.scores), dict(faults), keys)
 
 
 def _records(session: Session, asked: Asked, clients: Sequence[ClientScores]) -> list[str]:

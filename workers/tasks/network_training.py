@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import torch
 
+from app.certificates.climb import from_line, write_climb
 from app.errors import LetheError
 from app.service.context import Services
 from workers import devices
@@ -82,7 +83,8 @@ def retrained(
         **cost_notes(trained.work),
     }
     if escalated is not None:
-        parameters |= {"asked": escalated.partition(":")[0], "climb": escalated}
+        rung = from_line(escalated)
+        parameters |= {"asked": rung.method, **write_climb([rung])}
     return Made(
         encoded=encoded(
             config, trained.weights, TrainingState(origin, data, len(trained.records), missing)

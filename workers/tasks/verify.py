@@ -5,6 +5,7 @@ method; what it must know of the destroyed, it gets from the sealed draft.
 """
 
 import os
+from dataclasses import asdict
 
 from app.certificates.evidence import Report as EvidenceReport
 from app.certificates.evidence import build_evidence
@@ -92,10 +93,7 @@ def _record(
         version_id=version_id,
         result=report.result,
         report={
-            "checks": [
-                {"number": c.number, "name": c.name, "value": c.value, "passed": c.passed}
-                for c in report.checks
-            ],
+            "checks": [asdict(check) for check in report.checks],
             "skipped": [] if following is None else list(following.skipped),
         },
         evidence_id=artifact.id,

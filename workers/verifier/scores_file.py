@@ -87,7 +87,7 @@ def encode_scores(
         },
         "retained_set": _ends(sets),
         "seed": claim.seed.hex(),
-        "silos": None if claim.silos is None else asdict(claim.silos),
+        "silos": None if claim.silos is None else _said_of_silos(claim.silos),
         "update": None if update is None else _ends(update),
     }
     return encode_tensors(arrays, metadata)
@@ -140,6 +140,13 @@ def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClai
     )
 
 
+def _said_of_silos(claim: SilosClaim) -> _Fields:
+    said = asdict(claim)
+    if not claim.keys:  # files from before keys were logged have their one spelling too
+        del said["keys"]
+    return said
+
+
 def _silos(said: _Fields | None) -> SilosClaim | None:
     if said is None:
         return None
@@ -147,6 +154,13 @@ def _silos(said: _Fields | None) -> SilosClaim | None:
     numbers = (claim.asked, claim.answered, *claim.faults.values())
     if any(type(number) is not int or number < 0 for number in numbers):
         raise ArtifactError("silos are counted from 0")
+    if claim.keys and len(claim.keys) != claim.answered:
+        raise ArtifactError("each answer that counts has one key")
+    for silo, key in claim.keys.items():
+        if str(int(silo)) != silo or not 0 <= int(silo) < claim.asked or len(key) != 2 * SIZE:
+            raise ArtifactError("keys are named by silo and SHA-256")
+        if bytes.fromhex(key).hex() != key:
+            raise ArtifactError("a digest is in lower-case hex")
     return claim
 
 

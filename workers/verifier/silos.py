@@ -5,22 +5,27 @@ for the model nor against it. So nothing that needs its rows is shown, and nothi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from workers.verifier.base import Check, Judgement
 from workers.verifier.guard import guarded
 
 NUMBER, NAME = 0, "silos-answered"  # numbered with the others
-THRESHOLD = "every silo, in time, in full, signed with its registered key"
+THRESHOLD = "every silo, in time, in full, signed with its registered key"  # as the log has it
 
 
 @dataclass(frozen=True, slots=True)
 class SilosClaim:
-    """How many silos were asked, how many answers count, and why the others do not: counts."""
+    """How many silos were asked, how many answers count, and why the others do not: counts.
+
+    keys: of each silo whose answer counts, by its number, hex SHA-256 of the key that signed
+    it, which the log has; none in files from before keys were logged.
+    """
 
     asked: int
     answered: int
     faults: Mapping[str, int]
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 def are_missing(claim: SilosClaim | None) -> bool:
@@ -44,6 +49,9 @@ def _check(claim: SilosClaim) -> Judgement:
     value = f"{claim.answered} of {claim.asked} silos"
     for why, count in sorted(claim.faults.items()):
         value += f"; {why}: {count}"
+    if claim.keys:
+        signed = ", ".join(f"{silo} {claim.keys[silo]}" for silo in sorted(claim.keys, key=int))
+        value += f"; keys: {signed}"
     check = Check(NUMBER, NAME, value, None, THRESHOLD, passed)
     return Judgement(check, undecided=not passed)
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from app.certificates.statement import GuaranteeClass, Predicate, Scope
-from app.cli.certificate_words import in_words, rung_in_words
+from app.cli.certificate_words import in_words
 from tests.app.certificates.build import contents
 
 BEGINS = "2 records were erased on 2026-11-21 from model digits-head. "
@@ -69,22 +69,3 @@ def test_what_did_not_pass_is_called_neither_erased_nor_trained() -> None:
         "It is not shown that 2 records left model digits-head: the result is FAIL, and 1 of 2 "
         "checks did not pass."
     )
-
-
-@pytest.mark.parametrize(
-    ("rung", "words"),
-    [
-        ("puf: FAIL (yeom:auc: 0.7)", "a check refuted the result of puf"),
-        (
-            "puf: INCONCLUSIVE (samples: 9 pairs; yeom:auc: ?)",
-            "there were too few rows to tell",
-        ),
-        ("puf: INCONCLUSIVE (control:yeom: 0.5)", "the checks could not tell"),
-        ("hf-kcu: skipped, over the budget", None),
-        ("puf: not judged by itself", None),
-        ("puf: NoSafeStep", None),
-    ],
-)
-def test_a_rung_has_words_where_the_certificate_has_none(rung: str, words: str | None) -> None:
-    told = rung_in_words(rung)
-    assert told is None if words is None else (told or "").startswith(words)

@@ -8,6 +8,7 @@ import pytest
 from celery.beat import EmbeddedService
 from click.testing import CliRunner
 
+from app.service import silo_keys
 from app.settings import Settings
 from workers import devices, runtime
 from workers.cli.worker import worker
@@ -43,6 +44,9 @@ def started(
 
     calls: list[list[str]] = []
     monkeypatch.setattr(runtime, "services", lambda: Opened(three))
+    monkeypatch.setattr(
+        silo_keys, "renew", lambda _, silos: calls.append(["keys", *map(str, silos)])
+    )
     monkeypatch.setattr(devices, "choose", chosen.append)
     monkeypatch.setattr(EmbeddedService(app, thread=True).__class__, "start", lambda _: None)
     monkeypatch.setattr(app, "worker_main", calls.append)
@@ -61,7 +65,8 @@ QUEUES = {
 def test_a_worker_works_on_jobs_or_for_silos(started: list[list[str]], options: str) -> None:
     done = CliRunner().invoke(worker, options.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    (arguments,) = started
+    *keys_logged, arguments = started
+    assert [one[0] for one in keys_logged] == (["keys"] if options else [])
     assert arguments[arguments.index("--queues") + 1] == QUEUES[options]
 
 

@@ -25,8 +25,9 @@ from app.certificates.statement import (
     build_statement,
 )
 from tests.app.certificates.build import Office, commitments, contents, salts
-from tests.workers.verifier.empirical_claims import committed
+from tests.workers.verifier.empirical_claims import World, committed, simulated
 from workers.recheck.files import Given
+from workers.recheck.lines import Line, Recheck
 from workers.tensor_file import encode_tensors
 from workers.verifier.base import Report, RetainedSetClaim, UpdateClaim
 from workers.verifier.committed_rows import CommittedRows
@@ -37,6 +38,7 @@ from workers.verifier.scores_file import decode_scores, encode_scores
 
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()
+UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
 # An erasure of two records, and before it in the same update one of 498: reading evidence takes
 # as long as it has records, and as many scored rows as here must have been erased somewhere.
 SALTS = salts(505)
@@ -164,3 +166,12 @@ def _issued(
         verifier=verifier,
     )
     return replace(said, **changes), evidence
+
+
+def named(found: Recheck, name: str) -> Line:
+    (line,) = (line for line in found.lines if line.name == name)
+    return line
+
+
+def differing(found: Recheck) -> set[str]:
+    return {line.name for line in found.lines if line.status == "DIFFERS"}

@@ -10,9 +10,18 @@ import pytest
 
 from app.certificates.evidence import scores_part
 from app.certificates.statement import CheckPart, Guarantee
-from tests.workers.recheck.cases import Case, about, certified, climbed, parts
-from tests.workers.verifier.empirical_claims import POLICY, World, noop, simulated
-from workers.recheck.lines import MEANING, Line, Recheck
+from tests.workers.recheck.cases import (
+    UNMEMORABLE,
+    Case,
+    about,
+    certified,
+    climbed,
+    differing,
+    named,
+    parts,
+)
+from tests.workers.verifier.empirical_claims import POLICY, noop, simulated
+from workers.recheck.lines import MEANING
 from workers.recheck.run import recheck
 from workers.tensor_file import encode_tensors
 from workers.verifier.empirical import VERIFIER
@@ -23,18 +32,8 @@ from workers.verifier.silos import SilosClaim
 
 CLAIM, ROWS = about(simulated(1))
 CASE = certified(CLAIM, ROWS)
-UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
 VERDICTS = {"PASS": simulated(1), "FAIL": noop(simulated(1)), "INCONCLUSIVE": UNMEMORABLE}
 UNSEEN = {"4 purge"}  # what nobody else can compute, with all files at hand
-
-
-def named(found: Recheck, name: str) -> Line:
-    (line,) = (line for line in found.lines if line.name == name)
-    return line
-
-
-def differing(found: Recheck) -> set[str]:
-    return {line.name for line in found.lines if line.status == "DIFFERS"}
 
 
 @pytest.mark.parametrize("result", VERDICTS)
@@ -265,27 +264,6 @@ def test_another_release_recomputes_nothing() -> None:
 # --- certificates of other classes ------------------------------------------------------------------
 
 
-def test_the_rung_before_a_retraining_is_judged_again() -> None:
-    for claim in (UNMEMORABLE, noop(simulated(1))):
-        case = climbed(*about(claim))
-        found = recheck(case.said, case.given())
-        assert found.result == "DIGESTS-ONLY"
-        assert named(found, "rung before").status == "same"
-        assert "train on again" in named(found, "3 re-execution").reason
-
-
-def test_a_rung_before_that_had_passed_or_failed_otherwise_shows() -> None:
-    for told in ("puf-special: FAIL (samples: none)", "puf-special: not judged by itself"):
-        case = climbed(*about(UNMEMORABLE), climb=told)
-        assert differing(recheck(case.said, case.given())) == {"rung before"}
-    claim, rows = about(simulated(1))  # it passes: there was no reason to climb
-    case = climbed(claim, rows, climb="puf-special: INCONCLUSIVE (samples: too few)")
-    assert differing(recheck(case.said, case.given())) == {"rung before"}
-    claim, rows = about(UNMEMORABLE)
-    case = climbed(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
-    assert differing(recheck(case.said, case.given())) == {"scores: model before"}
-
-
 def test_a_check_that_names_a_foreign_digest_shows() -> None:
     case = climbed(*about(UNMEMORABLE))
     for place, name in ((0, "1 model-file"), (2, "3 re-execution")):
@@ -318,12 +296,6 @@ def test_a_digest_that_is_missing_is_not_what_the_scores_call_so() -> None:
     told = ("none in the evidence", ROWS.before)
     case = certified(replace(CLAIM, rows_before=told), ROWS, statistics={})
     assert "scores: rows before" in differing(recheck(case.said, case.given()))
-
-
-@pytest.mark.parametrize("told", ["puf-special: PASS ()", "PASS ()"])
-def test_a_rung_that_passed_shows_however_it_is_told(told: str) -> None:
-    case = climbed(CLAIM, ROWS, climb=told)
-    assert differing(recheck(case.said, case.given())) == {"rung before"}
 
 
 def test_withheld_scores_of_a_rung_are_told_of() -> None:

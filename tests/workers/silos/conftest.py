@@ -104,7 +104,7 @@ def silos(settings: Settings, ledger: Ledger) -> Iterator[Silos]:
         model = Model(
             ref="deep",
             method="puf-special",
-            config={},
+            config={"family": "network"},
             classes=[],
             extractor={},
             tombstone_key=b"",

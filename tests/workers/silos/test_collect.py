@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, update
 
-from app.signing.keys import fingerprint, generate_key, private_pem
+from app.service import silo_keys
+from app.signing.keys import generate_key, private_pem
 from models import SiloTask
 from tests.workers.fedavg.small import NETWORK
 from tests.workers.silos import questions
@@ -16,6 +17,7 @@ from workers.silos import keys, table
 from workers.silos.collect import (
     FAILED,
     LATE,
+    UNLOGGED,
     UNREADABLE,
     UNREGISTERED,
     UNSIGNED,
@@ -24,6 +26,8 @@ from workers.silos.collect import (
 )
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import SiloScores
+
+MODEL = "deep"
 
 
 @pytest.fixture
@@ -43,7 +47,8 @@ def asked(silos: Silos) -> list[ScoreTask]:
 
 def run(silos: Silos, asked: list[ScoreTask]) -> Collected:
     clock = silos.clock
-    found = collect(silos.services, asked, NETWORK, clock=clock, sleep=clock.sleep)
+    logged = silo_keys.pinned(silos.services, MODEL)
+    found = collect(silos.services, asked, NETWORK, logged, clock=clock, sleep=clock.sleep)
     silos.assert_clean()
     return found
 
@@ -63,7 +68,7 @@ def test_answers_come_back_bit_for_bit_and_say_who_signed(
         assert questions.same(found.scores[task.silo], questions.answer(task))
         key = keys.public_key(silos.services.settings, task.silo)
         assert key is not None
-        assert found.signed_by[task.silo] == fingerprint(key)
+        assert found.signed_by[task.silo] == silo_keys.digest_of(key)
     assert silos.clock.slept == []
 
 
@@ -100,6 +105,20 @@ def test_without_a_registered_key_no_answer_counts(
 def test_a_silo_without_its_key_does_not_answer(silos: Silos, asked: list[ScoreTask]) -> None:
     keys.private_path(silos.services.settings, 0).unlink()
     only_the_first(run(silos, asked), FAILED)
+
+
+def test_a_key_that_was_swapped_since_it_was_logged_signs_nothing(
+    silos: Silos, asked: list[ScoreTask]
+) -> None:
+    """Both halves: its signature is the registered key's, and the log has another."""
+    settings = silos.services.settings
+    silo_keys.pinned(silos.services, MODEL)
+    keys.private_path(settings, 0).unlink()
+    keys.public_path(settings, 0).unlink()
+    keys.register(settings, 0)
+    only_the_first(run(silos, asked), UNLOGGED)
+    silo_keys.renew(silos.services, [0])  # as a silo's worker does when it starts
+    assert not run(silos, asked).faults
 
 
 def test_another_key_than_the_registered_signs_nothing(

@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests import small_network
 from tests.installation import Installation
 from tests.workers.tasks import networks
 from workers.audit.draw import Plan, StoredRows
-from workers.audit.pair import run_pair
+from workers.audit.pair import Pair, run_pair
 from workers.fedavg.base import ClientData
 from workers.fedavg.config import LocalConfig, TrainingConfig
 from workers.fedavg.held_out import is_held_out
@@ -27,6 +28,20 @@ FEATURES = 32  # more than rows of a pair: what is learned is learned by heart
 SEED = 7
 CHEAP: dict[str, Any] = {"batch_size": 32, "epochs": 6, "learning_rate": 0.5}
 ASKED = {"pairs": 16, "rows": 12, "targets": 3, "seed": 5}
+
+
+class Quick:
+    """Pairs of a retraining by (seed, pair) alone; `seen` are the records that each was given."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+        self.seen: list[set[str]] = []
+
+    def run_pair(self, *given: Any) -> Pair:
+        rows, plan, number = given[3], given[4], given[5]
+        self.seen.append({record for own in rows.values() for record in own.records})
+        drawn = sha256(f"{plan.seed}|{number}".encode()).digest()
+        return Pair(20 + drawn[0] / 256, drawn[1] / 256, drawn[1] / 256, False)
 
 
 def rows() -> dict[str, Any]:

@@ -4,27 +4,22 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from sqlmodel import Session, col, select
 
 from app import canonical
 from app.certificates.audit_check import check_report
-from app.cli.certificate import show
 from app.service import certificates
-from models import Artifact, Audit, Model, Record
+from models import Model, Record
 from tests import small_network
 from tests.installation import Installation, make_token
 from tests.workers.audit.small import DoNothing
-from tests.workers.tasks import audits, ladders, networks
-from tests.workers.tasks.planted import plant
-from workers.audit.pair import Pair
+from tests.workers.tasks import audits, networks
 from workers.fedavg.held_out import is_held_out
-from workers.tasks import audit, audit_citation, audit_queue, audit_report, execute, sweep
+from workers.tasks import audit, audit_queue, audit_report, execute, sweep
 from workers.unlearning import registry
 from workers.unlearning.retrain import Retrain
 
@@ -36,24 +31,10 @@ def ready(installation: Installation) -> Installation:
     return installation
 
 
-class Quick:
-    """Pairs of a retraining by (seed, pair) alone; `seen` are the records that each was given."""
-
-    def __init__(self, installation: Installation) -> None:
-        self.installation = installation
-        self.seen: list[set[str]] = []
-
-    def run_pair(self, *given: Any) -> Pair:
-        rows, plan, number = given[3], given[4], given[5]
-        self.seen.append({record for own in rows.values() for record in own.records})
-        drawn = sha256(f"{plan.seed}|{number}".encode()).digest()
-        return Pair(20 + drawn[0] / 256, drawn[1] / 256, drawn[1] / 256, False)
-
-
 @pytest.fixture
-def quick(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> Quick:
+def quick(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> audits.Quick:
     """The same with pairs that are numbers and no models."""
-    found = Quick(ready)
+    found = audits.Quick(ready)
     monkeypatch.setattr(audit, "run_pair", found.run_pair)
     return found
 
@@ -64,7 +45,8 @@ def test_an_audit_of_retraining_is_reported_signed_and_logged(ready: Installatio
     shown = audits.get(ready, audit_id)
     (started,) = audits.logged(ready)
     config = sha256(canonical.encode(shown["config"])).hexdigest()
-    assert started == ("audit.started", {"config": config})  # and nothing has run yet
+    named = sha256(b"retrain").hexdigest()
+    assert started == ("audit.started", {"config": config, "method": named})
     assert (shown["state"], shown["pairs_done"]) == ("running", 0)
     ready.drain()
     shown = audits.get(ready, audit_id)
@@ -101,7 +83,7 @@ def test_a_method_that_does_nothing_is_reported_as_a_leak(
 
 
 def test_a_killed_worker_loses_its_pair_alone_and_others_compute_the_same(
-    quick: Quick, monkeypatch: pytest.MonkeyPatch
+    quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = quick.installation
     whole = audits.start(ready, method="finetune")
@@ -133,7 +115,7 @@ def killed(*_: Any) -> bool:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_reports_differ_in_nothing_but_who_and_when(quick: Quick) -> None:
+def test_reports_differ_in_nothing_but_who_and_when(quick: audits.Quick) -> None:
     """Equal configurations, whatever was between: equal numbers, counts and bounds."""
     ready = quick.installation
     ids = [audits.start(ready, method="natural")]
@@ -150,7 +132,7 @@ def test_reports_differ_in_nothing_but_who_and_when(quick: Quick) -> None:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_worker_that_dies_before_the_report_leaves_it_to_the_next(
-    quick: Quick, monkeypatch: pytest.MonkeyPatch
+    quick: audits.Quick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain")
@@ -169,7 +151,9 @@ def test_a_worker_that_dies_before_the_report_leaves_it_to_the_next(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more(quick: Quick) -> None:
+def test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more(
+    quick: audits.Quick,
+) -> None:
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain", parallel=1)
     audit.run(ready.services, audit_id)
@@ -200,7 +184,7 @@ def targets_of(ready: Installation) -> set[str]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_numbers_go_with_a_record_that_they_may_be_of_and_the_report_stays(
-    quick: Quick,
+    quick: audits.Quick,
 ) -> None:
     ready = quick.installation
     done = audits.start(ready, method="retrain")
@@ -235,119 +219,7 @@ def test_numbers_go_with_a_record_that_they_may_be_of_and_the_report_stays(
     assert (None, None, None) not in audits.numbers(ready, running)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_certificate_cites_the_newest_report_of_its_own_method_and_code(
-    quick: Quick, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    ready = quick.installation
-    file = tmp_path / "certificate"
-
-    def cited(record: str) -> dict[str, str]:
-        request_id = networks.erase(ready, networks.some(record), method="retrain")
-        file.write_bytes(certificates.bundle(ready.services, request_id))
-        parameters = networks.statement(ready, request_id).predicate.method.parameters
-        return {name: value for name, value in parameters.items() if name[:5] == "audit"}
-
-    other = audits.start(ready, method="natural")
-    ready.drain()
-    assert cited("r1") == {}
-    for _ in range(2):
-        audit_id = audits.start(ready, method="retrain")
-        ready.drain()
-    shown = audits.get(ready, audit_id)
-    assert cited("r2") == {
-        "audit": shown["report_digest"],
-        "audit.day": shown["reported_at"][:10],
-        "audit.found": shown["found"],
-    }
-    assert f"audit.found {shown['found']}" in CliRunner().invoke(show, [str(file)]).output
-    assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
-    assert audits.row(ready, other).report_digest != shown["report_digest"]
-    with ready.services.reading() as session:
-        model = session.exec(select(Model)).one()
-        named = ready.services, session, model, "retrain"
-        assert audit_citation.citation(*named, "of another version") == {}
-    monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)
-    assert cited("r3") == {}
-
-
-def forged(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    """Store a report like the one that is logged, with another finding."""
-    file = canonical.decode(ready.services.artifacts.get(session, row.report_id or ""))
-    file["signatures"] = []
-    row.report_id = ready.services.artifacts.put(
-        session, "audit-report", canonical.encode(file)
-    ).id
-    row.report_digest = session.get_one(Artifact, row.report_id).digest
-
-
-def of_another(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    row.report_id, row.report_digest = other.report_id, other.report_digest
-
-
-def shredded(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    ready.services.artifacts.shred(session, row.report_id or "")
-
-
-def told_otherwise(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    row.found, row.report_digest, row.result = "NOTHING-FOUND: all is well", "0" * 64, "LEAK"
-    assert row.reported_at is not None
-    row.reported_at += timedelta(days=400)
-
-
-FORGED = {
-    forged: "the log has no such report of an audit of this model",
-    of_another: "the report of an audit is of another method or code",
-    shredded: "the report of an audit is not stored",
-    told_otherwise: None,
-}
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
-    quick: Quick,
-) -> None:
-    ready = quick.installation
-    ids = [audits.start(ready, method=method) for method in ("retrain", "natural")]
-    ready.drain()
-    shown = audits.get(ready, ids[0])
-    honest = {
-        "audit": shown["report_digest"],
-        "audit.day": shown["reported_at"][:10],
-        "audit.found": shown["found"],
-    }
-    for change, why in FORGED.items():
-        with Session(ready.services.engine) as session:
-            row, other = (session.get_one(Audit, one) for one in ids)
-            change(ready, session, row, other)
-            session.flush()
-            model = session.exec(select(Model)).one()
-            cited = audit_citation.citation(
-                ready.services, session, model, "retrain", Retrain().version
-            )
-            session.rollback()
-        assert cited == (honest if why is None else {"audit.missing": why})
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("differs", [False, True])
-def test_a_rung_with_settings_of_its_own_cites_no_audit_of_others(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, differs: bool
-) -> None:
-    """Audits run a method as it is registered, and so does a rung without settings."""
-    rung = ladders.STRONGER if differs else ladders.HF_KCU
-    networks.register(installation, policy=ladders.policy(rung))
-    monkeypatch.setattr(audit, "run_pair", Quick(installation).run_pair)
-    audits.start(installation, method=rung["method"])
-    installation.drain()
-    plant(monkeypatch, "yeom:auc")
-    request_id = networks.erase(installation, networks.some("r0", "r1"))
-    told = networks.statement(installation, request_id).predicate.method
-    assert (told.id, "rung" in told.parameters) == (rung["method"], True)
-    assert ("audit" in told.parameters) == (not differs)
-
-
-def test_an_audit_that_is_due_is_started_anew_with_another_seed(quick: Quick) -> None:
+def test_an_audit_that_is_due_is_started_anew_with_another_seed(quick: audits.Quick) -> None:
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain", every_days=30)
     ready.drain()
@@ -363,7 +235,8 @@ def test_an_audit_that_is_due_is_started_anew_with_another_seed(quick: Quick) ->
     assert (first["every_days"], second["every_days"]) == (0, 30)
     assert first["config"].pop("seed") != second["config"].pop("seed")
     assert first["config"] == second["config"]
-    assert audits.logged(ready)[-1] == ("audit.started", {"config": second["config_digest"]})
+    event, digests = audits.logged(ready)[-1]
+    assert (event, digests["config"]) == ("audit.started", second["config_digest"])
     answer = ready.caller.operator("POST", f"/v1/audits/{second['id']}/stop")
     assert (answer.json()["state"], answer.json()["every_days"]) == ("stopped", 0)
     ready.drain()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.certificates.climb import read_climb
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from tests import small_network
@@ -78,6 +79,13 @@ def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
         "puf-special: FAIL (yeom:auc: planted) | "
         f"{label}: FAIL (test-accuracy: planted) | hf-kcu: FAIL (yeom:tail: planted)"
     )
+    rungs = read_climb(told)
+    assert [(rung.method, rung.result, rung.checks[-1].name) for rung in rungs] == [
+        ("puf-special", "FAIL", "yeom:auc"),
+        (label, "FAIL", "test-accuracy"),
+        ("hf-kcu", "FAIL", "yeom:tail"),
+    ]
+    assert {rung.checks[-1].threshold for rung in rungs} == {"planted"}
     assert int(told["climb.flops"]) == sum(costs(first))
     found = networks.statement(installation, request_id).predicate
     assert found.method.id == "retrain"

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from app.service import silo_keys
 from app.settings import Settings
 from tests import small_network
 from tests.doubles.silos import InlineSilos
@@ -42,6 +44,9 @@ def test_every_version_is_the_one_of_a_single_process(
 ) -> None:
     with on_silos(settings) as (made, silos):
         networks.register(made)
+        assert silo_keys.stored(made.settings).keys() == {0, 1}
+        known = model_events(made.services.ledger, small_network.MODEL)[0][1].digests
+        assert silo_keys.entries(silo_keys.stored(made.settings)).items() <= known.items()
         request_id = networks.erase(made, networks.whole(GONE), method=method)
         assert networks.request(made, request_id).state == "certified"
         there = [version.head_digest for version in networks.versions(made)]

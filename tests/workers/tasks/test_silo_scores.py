@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
+from app.certificates.climb import read_climb
+from app.service import silo_keys
 from app.service.context import Services
 from app.signing.keys import fingerprint
 from models import Artifact, Subject
+from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation
 from tests.workers.tasks import networks, test_network_hazards
@@ -22,6 +25,7 @@ from tests.workers.tasks.rechecking import download, rechecked
 from workers.errors import RefusedError
 from workers.silos import keys
 from workers.silos.answer import Score
+from workers.silos.collect import UNLOGGED
 from workers.silos.engine import silo_of
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores, SiloScores
@@ -138,20 +142,55 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     assert same == list(alone.report.checks)
     assert {"control:yeom", "yeom:auc", "retained-accuracy"} <= {check.name for check in same}
     assert over.report.result == alone.report.result
-    assert (last.name, last.value, last.passed) == ("silos-answered", "2 of 2 silos", True)
+    assert (last.name, last.passed) == ("silos-answered", True)
+    logged = silo_keys.logged(installation.services.ledger, small_network.MODEL)
+    named = ", ".join(f"{silo} {digest}" for silo, digest in sorted(logged.items()))
+    assert last.value == f"2 of 2 silos; keys: {named}"
     signed = dict(part.split(":") for part in over.details["silos"].split())
     pinned = [keys.public_key(installation.settings, silo) for silo in range(2)]
     assert signed == {str(k): fingerprint(key) for k, key in enumerate(pinned) if key}
     assert networks.request(installation, request_id).state == "certified"
     # The scores that are kept are the same too, and say which committed rows they are of.
     claim, tied = decode_scores(over.scores)
-    assert claim.silos == SilosClaim(2, 2, {})
+    assert claim.silos == SilosClaim(2, 2, {}, {str(k): d for k, d in logged.items()})
     assert encode_scores(replace(claim, silos=None), tied) == alone.scores
     assert problem_with(claim, tied) is None
     assert len(tied.retained) > 100
     assert (tied.before, tied.after) == (claim.rows_before[0], claim.rows_after[0])
     assert rung_before(installation, request_id, tmp_path) == ["same"]
     assert not {"c0", "c1"} & set(map(str, there.pool_clients))
+
+
+def test_a_key_swapped_after_it_was_logged_is_named_and_nothing_passes(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation)
+    honest = dict[int, str]()
+
+    def swapped(judgement: Judgement) -> Judged | None:
+        settings = judgement.services.settings.model_copy(update={"silos": 2})
+        for silo in range(2):
+            keys.register(settings, silo)
+        there = replace(judgement.services, settings=settings)
+        honest.update(silo_keys.pinned(there, small_network.MODEL))
+        for path in (keys.private_path(settings, 1), keys.public_path(settings, 1)):
+            path.unlink()
+        return judgement.over_silos()  # a new pair, both halves
+
+    judged_by(monkeypatch, swapped)
+    request_id = networks.erase(installation, networks.some("r1", "r4", "r5"))
+    rung, *_ = read_climb(
+        networks.statement(installation, request_id).predicate.method.parameters
+    )
+    answered = rung.checks[-1]
+    assert (rung.result, answered.name, answered.passed) == (
+        "INCONCLUSIVE",
+        "silos-answered",
+        False,
+    )
+    assert answered.value == f"1 of 2 silos; {UNLOGGED}: 1; keys: 0 {honest[0]}"
+    assert silo_keys.logged(installation.services.ledger, small_network.MODEL) == honest
+    installation.check()
 
 
 def test_the_judge_opens_no_rows_and_a_silo_those_of_its_clients(

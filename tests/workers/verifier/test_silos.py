@@ -42,6 +42,13 @@ def test_the_check_counts_the_reasons() -> None:
     assert last.value == "1 of 3 silos; no answer in time: 1; not signed: 1"
 
 
+def test_the_check_names_the_keys_that_signed() -> None:
+    keys = {"10": "ab" * 32, "2": "cd" * 32}
+    last = VERIFIER.verify(replace(CLAIM, silos=replace(SOME, keys=keys))).checks[-1]
+    told = f"; keys: 2 {'cd' * 32}, 10 {'ab' * 32}"
+    assert last.value == "1 of 3 silos; no answer in time: 1; not signed: 1" + told
+
+
 def test_wrong_digests_of_some_rows_refute_nothing() -> None:
     wrong = replace(CLAIM, rows_after=("ab" * 32, "cd" * 32))
     assert VERIFIER.verify(wrong).result == "FAIL"

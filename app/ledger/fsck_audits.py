@@ -1,0 +1,60 @@
+"""fsck of what a certificate says of audits: counted again from the log that it names."""
+
+from collections.abc import Iterator
+
+from sqlmodel import Session, col, func, select
+
+from app.certificates.statement import Predicate
+from app.ledger.audit_counts import AUDIT, COUNT, DONE, NUMBER, REPORTED, SIZE, STARTED, count
+from app.ledger.entries import MODEL_EVENT, Leaf, parse_leaf
+from app.ledger.judgement import VERIFIED
+from app.ledger.spelling import parse_decimal
+from models import LogEntry
+
+OTHERWISE = "the log has other audits of this method than the certificate says"
+
+
+def citation_problem(session: Session, certified: int, said: Predicate) -> str | None:
+    """Return what is wrong with the audits on a certificate of log index `certified`.
+
+    The log it counts in must reach beyond the judgement that it certifies: with a smaller
+    one the audits since then would be left out. Raises EntryError for a leaf that is none.
+    """
+    told = said.method.parameters
+    try:
+        size = parse_decimal(told[SIZE], certified + 1) if COUNT in told else certified
+    except (KeyError, ValueError):
+        return "the certificate counts audits in a log of no size"
+    counts = count(_events(session, said.model.ref), said.method.id, size)
+    cited = told.get(AUDIT)
+    if cited is not None and cited not in counts.reports:
+        return "the log has no start and report of the audit that the certificate cites"
+    judged = _judged(session, said.request_ref, certified)
+    if COUNT not in told:
+        # Audits are of registered settings. Those from before they were counted name no method.
+        audited = told.get("rung", said.method.id) == said.method.id
+        hidden = audited and counts.named is not None and counts.named < judged
+        return "the certificate does not say how many audits were started" if hidden else None
+    if size <= judged:
+        return "the certificate counts audits in a log that ends before its judgement"
+    given = {name: told[name] for name in (COUNT, DONE, NUMBER, SIZE) if name in told}
+    return None if given == counts.parameters(cited) else OTHERWISE
+
+
+def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
+    query = select(LogEntry.index, LogEntry.leaf).where(
+        LogEntry.kind == MODEL_EVENT,
+        LogEntry.ref == ref,
+        col(LogEntry.event).in_((STARTED, REPORTED)),
+    )
+    for index, leaf in session.exec(query.order_by(col(LogEntry.index))):
+        yield index, parse_leaf(leaf)
+
+
+def _judged(session: Session, ref: str, certified: int) -> int:
+    """Return the index of a request's last judgement before its certificate."""
+    query = select(func.max(LogEntry.index)).where(
+        LogEntry.ref == ref, LogEntry.event == VERIFIED, col(LogEntry.index) < certified
+    )
+    found = session.exec(query).one()
+    return certified if found is None else found

@@ -1,0 +1,78 @@
+"""Both tellings of a climb agree, or the certificate is refused; old ones have one of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from app import canonical
+from app.certificates.climb import RungPart, from_line, read_climb, spelled, write_climb
+from app.certificates.errors import ShapeError
+from app.certificates.statement import Subject, build_statement
+from app.certificates.verify import verify_certificate
+from tests.app.certificates.build import (
+    MODEL,
+    Office,
+    contents,
+    digest_of,
+    issuer_key,
+    log_signer,
+)
+from tests.app.certificates.climbs import LINE, SKIPPED, UNDECIDED
+
+TOLD = write_climb([UNDECIDED, SKIPPED])
+OLD = [
+    RungPart("puf", "FAIL", "yeom:auc: 0.7", ()),
+    RungPart("retrain", "PASS", None, ()),
+    RungPart("hf-kcu", "NONE", "not judged by itself", ()),
+    RungPart("natural", "NONE", None, ()),
+]
+
+
+def test_the_line_is_the_one_it_was_before_there_was_more() -> None:
+    assert TOLD["climb"] == LINE
+    assert read_climb(TOLD) == (UNDECIDED, SKIPPED)
+
+
+def test_what_was_climbed_nowhere_tells_nothing() -> None:
+    assert read_climb({"asked": "retrain"}) == ()
+
+
+def test_an_old_certificate_has_the_line_alone() -> None:
+    line = (
+        "puf: FAIL (yeom:auc: 0.7) | retrain: PASS () | hf-kcu: not judged by itself | natural"
+    )
+    assert list(read_climb({"climb": line})) == OLD
+    assert " | ".join(map(spelled, OLD)) == line
+    assert list(read_climb(write_climb(OLD))) == OLD
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {**TOLD, "climb": "puf-special: FAIL (yeom:auc: 0.7)"},
+        {"climb.rungs": TOLD["climb.rungs"]},
+        {**TOLD, "climb.rungs": "[]"},
+        {**TOLD, "climb.rungs": canonical.encode({"rungs": []}).decode()},
+        {**TOLD, "climb.rungs": TOLD["climb.rungs"].replace("18.4%", "98.4%")},
+        {**TOLD, "climb.rungs": TOLD["climb.rungs"].replace("NONE", "LEAK")},
+    ],
+)
+def test_a_climb_that_is_told_in_two_ways_fails_step_7(told: dict[str, str]) -> None:
+    with pytest.raises(ShapeError):
+        read_climb(told)
+    for given, number in ((told, 7), (TOLD, None)):
+        predicate = contents()[1]
+        method = replace(predicate.method, parameters={**predicate.method.parameters, **given})
+        payload = build_statement(
+            [Subject("x", digest_of(MODEL))], replace(predicate, method=method)
+        )
+        verdict = verify_certificate(
+            Office().seal(payload), log=log_signer().verifier, issuer=issuer_key().public_key()
+        )
+        failed = [step.number for step in verdict.steps if not step.passed]
+        assert failed[:1] == ([] if number is None else [number])
+
+
+def test_a_rung_of_the_line_keeps_all_that_is_said() -> None:
+    text = "puf-special(guard.rise=2): INCONCLUSIVE (a: (b); c: d | e)"
+    assert spelled(from_line(text)) == text

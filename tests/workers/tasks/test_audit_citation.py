@@ -1,0 +1,282 @@
+"""What a certificate says of audits of its method: the report it cites, and of how many."""
+
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlmodel import Session, select
+
+from app import canonical
+from app.cli.certificate import show
+from app.ledger import audit_counts
+from app.ledger.audit_counts import Counts
+from app.ledger.fsck import fsck
+from app.ledger.fsck_audits import OTHERWISE, citation_problem
+from app.ledger.journal import record_model_event
+from app.service import algorithm_audits, certificates
+from models import Artifact, Audit, Certificate, Model
+from tests.installation import Installation
+from tests.workers.tasks import audits, ladders, networks
+from tests.workers.tasks.planted import plant
+from workers.tasks import audit, audit_citation, certify
+from workers.unlearning.retrain import Retrain
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: what is cited is said by the log."""
+    return sqlite_url
+
+
+@pytest.fixture
+def quick(installation: Installation, monkeypatch: Patch) -> audits.Quick:
+    """A small network whose audits are of pairs that are numbers and no models."""
+    audits.register(installation)
+    found = audits.Quick(installation)
+    monkeypatch.setattr(audit, "run_pair", found.run_pair)
+    return found
+
+
+def audited(ready: Installation, *methods: str) -> list[str]:
+    """Run an audit of each method to its end."""
+    found = []
+    for method in methods:
+        found.append(audits.start(ready, method=method))
+        ready.drain()
+    return found
+
+
+def cited(ready: Installation, record: str) -> dict[str, str]:
+    """Erase a record, and return what its certificate says of audits."""
+    request_id = networks.erase(ready, networks.some(record), method="retrain")
+    parameters = networks.statement(ready, request_id).predicate.method.parameters
+    return {name: value for name, value in parameters.items() if name[:5] == "audit"}
+
+
+def newest(ready: Installation) -> Certificate:
+    with Session(ready.services.engine) as session:
+        return max(session.exec(select(Certificate)), key=lambda one: one.log_index)
+
+
+def counted(
+    ready: Installation, started: int, reported: int, number: int = 0
+) -> dict[str, str]:
+    """Return what the newest certificate says of so many audits in the log before it."""
+    said = {"audit.started": started, "audit.reported": reported}
+    said |= {"audit.log-size": newest(ready).log_index}
+    said |= {"audit.number": number} if number else {}
+    return {name: str(value) for name, value in said.items()}
+
+
+def test_a_certificate_cites_the_newest_report_and_says_how_many_there_were(
+    quick: audits.Quick, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    ready = quick.installation
+    (other,) = audited(ready, "natural")
+    assert cited(ready, "r1") == {}
+    stopped = audits.start(ready, method="retrain")
+    ready.caller.operator("POST", f"/v1/audits/{stopped}/stop")
+    *_, audit_id = audited(ready, "retrain", "retrain")
+    shown = audits.get(ready, audit_id)
+    assert cited(ready, "r2") == {
+        "audit": shown["report_digest"],
+        "audit.day": shown["reported_at"][:10],
+        "audit.found": shown["found"],
+        **counted(ready, started=3, reported=2, number=3),
+    }
+    file = tmp_path / "certificate"
+    file.write_bytes(certificates.bundle(ready.services, newest(ready).request_id))
+    printed = CliRunner().invoke(show, [str(file)]).output
+    assert f"audit.found {shown['found']}" in printed
+    size = newest(ready).log_index
+    words = f"the log's first {size} entries have 3 started of this method, and reports of 2; "
+    assert f"audits      {words}the one cited is number 3" in printed
+    assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
+    assert audits.row(ready, other).report_digest != shown["report_digest"]
+    # Of other code none is cited, and they are counted all the same.
+    monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)
+    assert cited(ready, "r3") == counted(ready, started=3, reported=2)
+    ready.check()
+
+
+def first_hidden(events: Any, method: str, size: int) -> Counts:
+    """Leave the first start out, and count the rest."""
+    starts = [index for index, leaf in events if leaf.event == audit_counts.STARTED]
+    rest = [(index, leaf) for index, leaf in events if index > starts[0]]
+    return audit_counts.count(rest, method, size)
+
+
+UNSAID = "the certificate does not say how many audits were started"
+CITED = ("audit", "audit.day", "audit.found")
+
+
+def without(told: dict[str, str], *names: str, **changes: str) -> dict[str, str]:
+    kept = {name: value for name, value in told.items() if name not in names}
+    return {**kept, **{f"audit.{name.replace('_', '-')}": one for name, one in changes.items()}}
+
+
+def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
+    quick: audits.Quick, monkeypatch: Patch
+) -> None:
+    ready = quick.installation
+    audited(ready, "retrain", "retrain")
+    begun = newest_entry(ready)
+    stopped = audits.start(ready, method="retrain")
+    ready.caller.operator("POST", f"/v1/audits/{stopped}/stop")
+    honest = cited(ready, "r0")
+    ready.check()
+    monkeypatch.setattr(audit_citation, "count", first_hidden)
+    assert cited(ready, "r1")["audit.started"] == "2"
+    (found,) = fsck(ready.services.ledger).findings
+    assert (found.log_index, found.detail) == (newest(ready).log_index, OTHERWISE)
+    counts = [name for name in honest if name not in CITED]
+    before = without(honest, started="2", log_size=str(begun + 1))
+    planted = {
+        OTHERWISE: without(honest, number="1"),
+        "the certificate counts audits in a log that ends before its judgement": before,
+        "the certificate counts audits in a log of no size": without(honest, log_size="all"),
+        "the log has no start and report of the audit that the certificate cites": {
+            **honest,
+            "audit": "ab" * 32,
+        },
+    }
+    for wanted, told in [*planted.items(), (UNSAID, without(honest, *counts)), (UNSAID, {})]:
+        assert problem(ready, told) == wanted
+    assert problem(ready, honest) is None
+
+
+def problem(ready: Installation, told: dict[str, str]) -> str | None:
+    """Return what fsck says of a certificate like the first, with these words on audits."""
+    with ready.services.reading() as session:
+        first = min(session.exec(select(Certificate)), key=lambda one: one.log_index)
+        certified, request_id = first.log_index, first.request_id
+    said = networks.statement(ready, request_id).predicate
+    changed = replace(said, method=replace(said.method, parameters=told))
+    with ready.services.reading() as session:
+        return citation_problem(session, certified, changed)
+
+
+def newest_entry(ready: Installation) -> int:
+    return ready.services.ledger.guard.read().size - 1
+
+
+def test_an_audit_from_before_they_were_counted_needs_no_count(
+    quick: audits.Quick, monkeypatch: Patch
+) -> None:
+    """Its start names no method, and its certificate counts nothing."""
+    ready = quick.installation
+    honest = audit_citation.citation
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            algorithm_audits,
+            "record_model_event",
+            lambda tx, ref, event, said: record_model_event(
+                tx, ref, event, {"config": said["config"]}
+            ),
+        )
+        patch.setattr(
+            certify, "citation", lambda *a: {name: honest(*a)[name] for name in CITED}
+        )
+        audited(ready, "retrain")
+        assert cited(ready, "r0").keys() == set(CITED)
+    ready.check()
+
+
+def forged(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    """Store a report like the one that is logged, with another finding."""
+    file = canonical.decode(ready.services.artifacts.get(session, row.report_id or ""))
+    file["signatures"] = []
+    row.report_id = ready.services.artifacts.put(
+        session, "audit-report", canonical.encode(file)
+    ).id
+    row.report_digest = session.get_one(Artifact, row.report_id).digest
+
+
+def of_another(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    row.report_id, row.report_digest = other.report_id, other.report_digest
+
+
+def shredded(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    ready.services.artifacts.shred(session, row.report_id or "")
+
+
+def told_otherwise(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
+    row.found, row.report_digest, row.result = "NOTHING-FOUND: all is well", "0" * 64, "LEAK"
+    assert row.reported_at is not None
+    row.reported_at += timedelta(days=400)
+
+
+NO_REPORT = "the log has no such report of an audit of this model and method"
+FORGED = {
+    forged: NO_REPORT,
+    of_another: NO_REPORT,
+    shredded: "the report of an audit is not stored",
+    told_otherwise: None,
+}
+
+
+def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
+    quick: audits.Quick,
+) -> None:
+    ready = quick.installation
+    ids = audited(ready, "retrain", "natural")
+    shown = audits.get(ready, ids[0])
+    honest = {
+        "audit": shown["report_digest"],
+        "audit.day": shown["reported_at"][:10],
+        "audit.found": shown["found"],
+    }
+    for change, why in FORGED.items():
+        with Session(ready.services.engine) as session:
+            row, other = (session.get_one(Audit, one) for one in ids)
+            change(ready, session, row, other)
+            session.flush()
+            model = session.exec(select(Model)).one()
+            found = audit_citation.citation(
+                ready.services, session, model, "retrain", Retrain().version
+            )
+            session.rollback()
+        only = {
+            name: value for name, value in found.items() if name in (*honest, "audit.missing")
+        }
+        assert only == (honest if why is None else {"audit.missing": why})
+        assert (found["audit.started"], "audit.number" in found) == ("1", why is None)
+
+
+def test_another_configuration_than_was_started_is_not_cited(quick: audits.Quick) -> None:
+    ready = quick.installation
+    audit_id = audits.start(ready, method="retrain")
+    with Session(ready.services.engine) as session:
+        row = session.get_one(Audit, audit_id)
+        row.config = {**row.config, "seed": "6"}
+        session.commit()
+    ready.drain()
+    assert audits.said(ready, audit_id).configuration["seed"] == "6"
+    why = "the report of an audit is of another configuration than was started"
+    assert cited(ready, "r1") == {
+        "audit.missing": why,
+        **counted(ready, started=1, reported=1),
+    }
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_rung_with_settings_of_its_own_cites_no_audit_of_others(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, differs: bool
+) -> None:
+    """Audits run a method as it is registered, and so does a rung without settings."""
+    rung = ladders.STRONGER if differs else ladders.HF_KCU
+    networks.register(installation, policy=ladders.policy(rung))
+    monkeypatch.setattr(audit, "run_pair", audits.Quick(installation).run_pair)
+    audits.start(installation, method=rung["method"])
+    installation.drain()
+    plant(monkeypatch, "yeom:auc")
+    request_id = networks.erase(installation, networks.some("r0", "r1"))
+    told = networks.statement(installation, request_id).predicate.method
+    assert (told.id, "rung" in told.parameters) == (rung["method"], True)
+    assert ("audit" in told.parameters) == (not differs)
