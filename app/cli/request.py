@@ -227,6 +227,7 @@ def _print_status(shown: RequestStatus) -> None:
         ("due", _format_time(shown.due_at)),
         *([("reason", reason)] if isinstance(reason, str) else []),
         *_rung(shown.document.get("rung")),
+        *([] if shown.progress is None else [("progress", str(shown.progress))]),
         ("certificate", shown.certificate or "none yet"),
         *(
             ("", f"{_format_time(event.at)}  {event.event}, log entry {event.log_index}")

@@ -30,5 +30,5 @@ def test_events_are_called_events_and_a_climb_is_explained(
     events: list[str], said: list[str]
 ) -> None:
     history = tuple(HistoryEvent(f"request.{name}", AT, 0) for name in events)
-    status = RequestStatus("", "certified", "demo", None, {}, AT, history, None, {})
+    status = RequestStatus("", "certified", "demo", None, {}, AT, history, None, None, {})
     assert _climb(status).splitlines() == said
