@@ -16,6 +16,8 @@ import click
 from app.errors import LetheError
 from workers.demo.serving import READY
 
+STOP_SECONDS = 30
+GIVE_UP_SECONDS = 3  # a training may take hours, and nobody waits for this one any more
 START_SECONDS = 60  # a cold disk takes a while to read the interpreter and its libraries
 
 
@@ -83,15 +85,23 @@ class LocalService:
         assert self._process is not None
         return self._process.pid
 
-    def stop(self) -> bool:
-        """Stop the service and its worker; returns whether it still ran."""
+    def stop(self, seconds: float = STOP_SECONDS) -> bool:
+        """Stop the service and its worker; returns whether it still ran.
+
+        It may finish its task for so many seconds. Then both are killed, and so they are where
+        somebody interrupts even this.
+        """
         if self._process is None or self._process.poll() is not None:
             return False
         self._process.terminate()
         try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=seconds)
+        finally:
+            if self._process.poll() is None:
+                # The whole session: a worker alone would go on to the end of its training.
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
         return True
 
 
@@ -114,7 +124,7 @@ def stopped_on_failure(service: LocalService) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if service.stop():
+        if service.stop(GIVE_UP_SECONDS):
             with suppress(OSError):  # of a terminal that hung up
                 click.echo("stopped the demo's service", err=True)
         raise

@@ -67,6 +67,25 @@ def test_a_terminated_demonstration_stops_its_service(number: int, tmp_path: Pat
             os.kill(service, signal.SIGKILL)
 
 
+def test_a_service_that_does_not_end_is_killed_with_its_worker(tmp_path: Path) -> None:
+    service = LocalService(tmp_path, tmp_path / "log")
+    script = "trap '' TERM; sleep 300 & echo training; wait"
+    with subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        service._process = process
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"training\n"
+            assert service.stop(0)
+            assert process.returncode == -signal.SIGKILL
+            process.communicate(timeout=20)  # ends when nobody holds the pipe any more
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert not service.stop()
+
+
 def test_what_nohup_ignores_stays_ignored_and_handlers_come_back(tmp_path: Path) -> None:
     service = LocalService(tmp_path, tmp_path / "log")
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
