@@ -17,7 +17,6 @@ from app.errors import LetheError
 from workers.demo.serving import READY
 
 STOP_SECONDS = 30
-GIVE_UP_SECONDS = 3  # a training may take hours, and nobody waits for this one any more
 START_SECONDS = 60  # a cold disk takes a while to read the interpreter and its libraries
 
 
@@ -85,29 +84,35 @@ class LocalService:
         assert self._process is not None
         return self._process.pid
 
-    def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """Stop the service and its worker; returns whether it still ran.
-
-        It may finish its task for so many seconds. Then both are killed, and so they are where
-        somebody interrupts even this.
-        """
+    def stop(self) -> None:
+        """Stop the service and its worker, if they run: once they have finished their task."""
         if self._process is None or self._process.poll() is not None:
-            return False
+            return
         self._process.terminate()
         try:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=seconds)
+                self._process.wait(timeout=STOP_SECONDS)
         finally:
-            if self._process.poll() is None:
-                # The whole session: a worker alone would go on to the end of its training.
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+            self.kill()
+
+    def kill(self) -> bool:
+        """Kill the service and its worker; returns whether the service still ran.
+
+        The whole session: a worker alone would go on to the end of its training. The ledger
+        bears it as it bears a crash.
+        """
+        if self._process is None or self._process.poll() is not None:
+            return False
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         return True
 
 
 @contextmanager
 def stopped_on_failure(service: LocalService) -> Iterator[None]:
-    """Stop the service if the block does not end well: it has a session of its own.
+    """Kill the service if the block does not end well: it has a session of its own.
+
+    Nobody waits for its training any more, which may take hours.
 
     Raises:
         SystemExit: SIGTERM or SIGHUP came; with 128 and its number, as shells tell it.
@@ -124,7 +129,7 @@ def stopped_on_failure(service: LocalService) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if service.stop(GIVE_UP_SECONDS):
+        if service.kill():
             with suppress(OSError):  # of a terminal that hung up
                 click.echo("stopped the demo's service", err=True)
         raise
