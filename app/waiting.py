@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from app.client.answers import Progress
 
-BAR = 20  # characters
+BAR = 10  # characters; the line fits into 80 columns
 SECONDS = 30.0  # between two lines of the same phase in a file: an hour's training is short
 
 

@@ -69,7 +69,7 @@ def test_a_terminal_has_one_line_and_none_in_the_end(
         waiting.tell("certified")
         raise KeyboardInterrupt
     bar, state, cleared, end = capsys.readouterr().err.split("\r")[1:]
-    assert bar == "  | one: executing, recovery [#####---------------] 1/4 rounds, 0 s"
+    assert bar == "  | one: executing, recovery [##--------] 1/4 rounds, 0 s"
     assert state == "  | one: certified, 0 s".ljust(len(bar))
     assert cleared == " " * len("  | one: certified, 0 s")
     assert end == ""
@@ -85,7 +85,7 @@ def test_a_line_never_wraps(
 
 
 @pytest.mark.parametrize(
-    ("done", "total", "bar"), [(0, 0, "-" * 20), (9, 4, "#" * 20), (-1, 4, "-" * 20)]
+    ("done", "total", "bar"), [(0, 0, "-" * 10), (9, 4, "#" * 10), (-1, 4, "-" * 10)]
 )
 def test_a_service_that_counts_oddly_breaks_no_bar(
     done: int,
@@ -98,3 +98,13 @@ def test_a_service_that_counts_oddly_breaks_no_bar(
     with Waiting("one", Clock()) as waiting:
         waiting.tell("executing", at("recovery", done, total))
     assert f"recovery [{bar}] {done}/{total} rounds" in capsys.readouterr().err
+
+
+def test_what_a_demonstration_shows_fits_into_eighty_columns(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[int], None]
+) -> None:
+    terminal(80)
+    with Waiting("client, 302 records", Clock()) as waiting:
+        waiting.tell("escalated", at("retraining", 10, 12))
+    bar = "  | client, 302 records: escalated, retraining [########--] 10/12 rounds, 0 s"
+    assert bar in capsys.readouterr().err

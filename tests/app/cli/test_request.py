@@ -179,7 +179,7 @@ def test_who_watches_on_a_terminal_sees_the_rounds_too(
     assert in_a_file.stderr == ""
     monkeypatch.setattr("app.waiting.on_terminal", lambda: True)
     watched = desk.run("watch", desk.submitted())
-    bar = "request: executing, recovery\ufffd[2J [##########----------] 1/2 rounds, 0 s"
+    bar = "request: executing, recovery\ufffd[2J [#####-----] 1/2 rounds, 0 s"
     assert bar in watched.stderr
     assert watched.stderr.endswith(" \r")
     assert watched.stdout == in_a_file.stdout
