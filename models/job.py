@@ -38,6 +38,10 @@ class Job(SQLModel, table=True):
     before_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     # Where a long training goes on after its worker died, sealed; shredded with the stage.
     checkpoint_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    # What the worker does in this stage, and how much of it is done; for whoever waits.
+    phase: str | None = Field(default=None, max_length=16)
+    phase_done: int | None = None
+    phase_total: int | None = None
     lease_token: int = 0
     lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

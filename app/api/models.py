@@ -35,6 +35,7 @@ from app.service.context import Services
 from app.service.listing import parse_number
 from app.service.methods import PIXELS, SKETCHED, is_network
 from app.service.problems import UploadError
+from app.service.progress import training_progress
 from app.service.upload import CheckedUpload
 from models import Model
 
@@ -145,7 +146,9 @@ def list_models(
 def get_model(ref: str, services: ServicesDep) -> ModelView:
     """Show one model."""
     with services.reading() as session:
-        return registry.show(registry.find(session, ref))
+        model = registry.find(session, ref)
+        shown = registry.show(model)
+        return shown.model_copy(update={"progress": training_progress(session, model)})
 
 
 @router.get("/{ref}/versions", operation_id="listVersions", dependencies=[OperatorOrAuditor])

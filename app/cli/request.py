@@ -14,6 +14,7 @@ from app.client.keyids import derived_keyid
 from app.ledger.note import NoteVerifier, parse_vkey
 from app.options import service_url
 from app.signing.keys import load_private_key
+from app.waiting import Waiting
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _key = click.option(
@@ -195,13 +196,20 @@ def _read_vkey(path: Path) -> NoteVerifier:
 
 def _watch(service: Client, request_id: str, timeout: float | None, as_json: bool) -> None:
     def show(shown: RequestStatus) -> None:
+        waiting.clear()
         if as_json:
             _print_json(shown.document)
         else:
             at = shown.history[-1].at if shown.history else datetime.now(UTC)
             click.echo(f"{_format_time(at)}  {_plain(shown.state)}")
 
-    ended = service.wait(request_id, timeout, show)
+    def go_on(shown: RequestStatus) -> None:
+        # In a file the states' lines are enough.
+        if waiting.live and not shown.final:
+            waiting.tell(_plain(shown.state), shown.progress)
+
+    with Waiting("request") as waiting:
+        ended = service.wait(request_id, timeout, show, go_on)
     if ended.state != "certified":
         sys.exit(1)
 
@@ -227,6 +235,7 @@ def _print_status(shown: RequestStatus) -> None:
         ("due", _format_time(shown.due_at)),
         *([("reason", reason)] if isinstance(reason, str) else []),
         *_rung(shown.document.get("rung")),
+        *([] if shown.progress is None else [("progress", str(shown.progress))]),
         ("certificate", shown.certificate or "none yet"),
         *(
             ("", f"{_format_time(event.at)}  {event.event}, log entry {event.log_index}")

@@ -54,8 +54,24 @@ class HistoryEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How much of a long computation is finished: `done` of `total` `unit`s."""
+
+    phase: str
+    done: int
+    total: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.phase}, {self.done} of {self.total} {self.unit} done"
+
+
+@dataclass(frozen=True, slots=True)
 class RequestStatus:
-    """A request as its holder sees it. `certificate` is a path once there is one."""
+    """A request as its holder sees it. `certificate` is a path once there is one.
+
+    progress is None unless a worker is at a long computation, or an older service tells none.
+    """
 
     id: str
     state: str
@@ -65,6 +81,7 @@ class RequestStatus:
     due_at: datetime
     history: tuple[HistoryEvent, ...]
     certificate: str | None
+    progress: Progress | None
     document: Document = field(repr=False, compare=False)
 
     @property
@@ -140,7 +157,25 @@ def parse_status(response: httpx2.Response) -> RequestStatus:
             for item in _typed(document, "history", list)
         ),
         certificate=_optional(document, "certificate"),
+        progress=parse_progress(document),
         document=document,
+    )
+
+
+def parse_progress(document: Document) -> Progress | None:
+    """Read the progress in a request or a model.
+
+    Raises:
+        AnswerError: A field of it is missing or of another type.
+    """
+    told = document.get("progress")
+    if told is None:
+        return None
+    return Progress(
+        phase=_printable(_typed(told, "phase", str)),
+        done=_typed(told, "done", int),
+        total=_typed(told, "total", int),
+        unit=_printable(_typed(told, "unit", str)),
     )
 
 

@@ -92,16 +92,18 @@ class AsyncClient:
         request_id: str,
         timeout: float | None = None,
         on_change: Callable[[RequestStatus], object] | None = None,
+        on_answer: Callable[[RequestStatus], object] | None = None,
     ) -> RequestStatus:
         """Return once the request is certified, refused, withdrawn or failed.
 
-        on_change is called with the first state seen and with each new one. timeout is in
+        on_change is called with the first state seen and with each new one, on_answer with
+        every answer: its progress may be new where its state is not. timeout is in
         seconds; None waits for ever, as the law's month may require.
 
         Raises:
             WaitTimeoutError: The time is over. The request goes on.
         """
-        return await self._run(self._core.wait(request_id, timeout, on_change))
+        return await self._run(self._core.wait(request_id, timeout, on_change, on_answer))
 
     async def withdraw(self, request_id: str) -> RequestStatus:
         """Withdraw a request on which no worker has begun; needs the key that signed it."""

@@ -200,9 +200,11 @@ class Core:
         request_id: str,
         timeout: float | None,
         on_change: Callable[[RequestStatus], object] | None,
+        on_answer: Callable[[RequestStatus], object] | None = None,
     ) -> Conversation[RequestStatus]:
         """Ask until the request has ended, calling on_change at each new state.
 
+        on_answer is called with every answer, after on_change.
         A service that restarts meanwhile is waited for as well.
 
         Raises:
@@ -226,6 +228,8 @@ class Core:
                     state, pause = status.state, FIRST_POLL_S
                     if on_change is not None:
                         on_change(status)
+                if on_answer is not None:
+                    on_answer(status)
                 if status.final:
                     return status
             if timeout is not None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from app.schemas.base import ModelRef, Time, Wire
+from app.schemas.progress import ProgressView
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Name = Annotated[Text, StringConstraints(min_length=1)]
@@ -90,7 +91,10 @@ class VersionView(Wire):
 
 
 class ModelView(Wire):
-    """A registered model."""
+    """A registered model.
+
+    progress: of a training that learns rows, where one model is shown; never an erasure's.
+    """
 
     ref: str
     state: Literal["registered", "ready", "failed", "quarantined"]
@@ -101,6 +105,7 @@ class ModelView(Wire):
     config: dict[str, object]
     current_version: int | None
     created_at: Time
+    progress: ProgressView | None = None
 
 
 class ManifestView(Wire):

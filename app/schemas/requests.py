@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, OpaqueId, Time, Wire
+from app.schemas.progress import ProgressView
 
 Level = Literal["sample", "client", "subject"]
 Regulation = Literal["gdpr", "ccpa"]
@@ -90,7 +91,11 @@ class RungView(Wire):
 
 
 class RequestView(Wire):
-    """A request as its holder sees it."""
+    """A request as its holder sees it.
+
+    progress is null unless a worker is at a long computation for it; of requests that are
+    carried out together, the first one's alone is told.
+    """
 
     id: str
     ref: str
@@ -102,6 +107,7 @@ class RequestView(Wire):
     due_at: Time
     reason: str | None
     rung: RungView | None
+    progress: ProgressView | None
     history: list[HistoryItem]
     certificate: str | None
 

@@ -32,6 +32,7 @@ from app.service.problems import (
     NotWithdrawableError,
     UnknownModelError,
 )
+from app.service.progress import progress_of
 from app.service.queue import PARKED, head_of_queue
 from app.service.scope import check_scope, claim
 from app.signing.errors import KeyRevokedError, KeyUnknownError, SignatureReplayedError
@@ -265,6 +266,7 @@ def view(services: Services, request_id: str) -> RequestView:
             due_at=request.due_at,
             reason=request.reason,
             rung=rung_view(model, request, job, events),
+            progress=progress_of(job),
             history=[
                 HistoryItem(event=event.event, at=event.at, log_index=event.log_index)
                 for event in events

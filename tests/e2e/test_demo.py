@@ -38,9 +38,16 @@ STRIDE = 7  # bytes; every certificate gets another phase
 def run_demo(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
     command = [*LETHE, "demo", "--out", str(out), *arguments]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, env=environment, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=280)
+        except BaseException:
+            process.terminate()  # killed, it would leave its service
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 @pytest.fixture(scope="session")

@@ -30,14 +30,27 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
     show_default=True,
     help="Where certificates, keys, models and the log's mirror go.",
 )
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1, max=10_000),
+    help="Of each training of a network; fewer take less time and learn less. Default: 12.",
+)
 @click.option("--keep-serving", is_flag=True, help="Leave the service up afterwards.")
-def demo(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
+def demo(
+    data: Path | None, method: str, out: Path, rounds: int | None, keep_serving: bool
+) -> None:
     """Register a model, send signed erasure requests, verify every certificate."""
     from workers.cli.errors import shown
 
     if method in NETWORK:
-        from workers.demo.network import run  # needs torch
-    else:
-        from workers.demo.run import run
+        from workers.demo import network  # needs torch
+
+        with shown():
+            network.run(data, method, out, keep_serving, rounds or network.ROUNDS)
+        return
+    if rounds is not None:
+        raise click.UsageError(f"--rounds is of a network's training: {method} has none")
+    from workers.demo.run import run
+
     with shown():
         run(data, method, out, keep_serving)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from app.options import service_url
+from app.waiting import Waiting
 from workers.cli.features import extractor_options
 from workers.cli.model_network import register_network
 
@@ -122,11 +123,16 @@ def register(
 
 def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
     """Wait for a registered model's first version, and say which it is."""
+    from app.client.answers import parse_progress
+
     deadline = time.monotonic() + seconds
-    while (state := operator.model(ref))["state"] == "registered":
-        if time.monotonic() > deadline:
-            raise click.ClickException("not fitted yet: `lethe model list` shows when")
-        time.sleep(0.2)
+    with Waiting(ref) as waiting:
+        while (state := operator.model(ref))["state"] == "registered":
+            if time.monotonic() > deadline:
+                raise click.ClickException("not fitted yet: `lethe model list` shows when")
+            if (progress := parse_progress(state)) is not None:
+                waiting.tell("registered", progress)
+            time.sleep(0.2)
     if state["state"] != "ready":
         raise click.ClickException(f"the fit failed: {state['failure']}")
     click.echo(f"{ref} is ready at version {state['current_version']}")

@@ -13,11 +13,12 @@ from pathlib import Path
 import click
 
 from app.client import Client
-from app.client.answers import RequestStatus
+from app.client.answers import RequestStatus, parse_progress
 from app.ledger.fetch import fetch_from
 from app.ledger.follow import mirror_log
 from app.ledger.note import parse_vkey
 from app.signing.keys import generate_key, private_pem
+from app.waiting import Waiting
 from workers.datasets.digit_images import load_digit_images
 from workers.datasets.image_npz import load_image_npz
 from workers.datasets.images import LabelledImages
@@ -32,7 +33,6 @@ from workers.demo.kept import keep_certificate
 from workers.demo.left import say_where
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
-from workers.demo.progress import Waiting
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import Outcome, print_table, verify_all
 from workers.network_registration import (
@@ -44,18 +44,23 @@ from workers.network_registration import (
 
 MODEL = "demo"
 CLIENTS, ALPHA, SEED = 10, 0.1, 0
+ROUNDS = 12
 TRAINING = {
-    "rounds": 12,
     "seed": SEED,
     "local": {"epochs": 2.0, "batch_size": 32, "learning_rate": 0.05, "momentum": 0.9},
 }
 RECOVERY = {"rounds": 2, "epochs": 1.0}
-TRAIN_SECONDS, REQUEST_SECONDS = 3600, 7200
+TRAIN_SECONDS, REQUEST_SECONDS, POLL_SECONDS = 3600, 7200, 0.2
 RECORDS = 5  # of the second request
 
 
-def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
+def run(
+    data: Path | None, method: str, out: Path, keep_serving: bool, rounds: int = ROUNDS
+) -> None:
     """Run the demonstration into `out`.
+
+    rounds: of each training. There are six of them with an approximate method that climbs:
+    the model's, a retraining for each request, what repeats each, and one to compare with.
 
     Raises:
         DemoError: Something did not work; the message says what and where to look.
@@ -63,7 +68,7 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
     """
     check_directory(out, data)
     images = load_digit_images() if data is None else load_image_npz(data)
-    prepared = _prepare(images, method)
+    prepared = _prepare(images, method, rounds)
     wishes = _wishes(prepared)
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)
@@ -85,18 +90,19 @@ def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
         raise DemoError("a certificate did not verify: see the table")
 
 
-def _prepare(images: LabelledImages, method: str) -> PreparedNetwork:
+def _prepare(images: LabelledImages, method: str, rounds: int) -> PreparedNetwork:
+    training = {"rounds": rounds, **TRAINING}
     owners = images.clients
     if owners is None:
         owners = deal_out(images, CLIENTS, ALPHA, SEED)
     settings = {} if method == "retrain" else {method: {"recovery": RECOVERY}}
-    options = NetworkOptions(method=method, training=TRAINING, settings=settings)
+    options = NetworkOptions(method=method, training=training, settings=settings)
     if method == certified.METHOD:
-        options = certified.options(images, TRAINING)
+        options = certified.options(images, training)
     prepared = prepare_network(images, owners, ref=MODEL, options=options)
     click.echo(
         f"Data: {len(prepared.records)} images of {len(set(prepared.clients))} clients; "
-        f"{prepared.manifest['network']['id']}, FedAvg, {TRAINING['rounds']} rounds of 2 epochs"
+        f"{prepared.manifest['network']['id']}, FedAvg, {rounds} rounds of 2 epochs"
     )
     return prepared
 
@@ -141,18 +147,16 @@ def _serve(
 
 
 def _wait_until_trained(operator: Client) -> None:
-    waiting = Waiting("training")
     deadline = time.monotonic() + TRAIN_SECONDS
-    while time.monotonic() < deadline:
-        model = operator.model(MODEL)
-        if model["state"] == "ready":
-            click.echo(f"  trained after {waiting.end():.1f} s")
-            return
-        if model["state"] == "failed":
-            raise DemoError(f"the model was not trained: {model['failure']}")
-        waiting.tell(str(model["state"]))
-        time.sleep(0.2)
-    raise DemoError("the model was not trained in time: see service.log")
+    with Waiting("model") as waiting:
+        while (model := operator.model(MODEL))["state"] == "registered":
+            if time.monotonic() > deadline:
+                raise DemoError("the model was not trained in time: see service.log")
+            waiting.tell("registered", parse_progress(model))
+            time.sleep(POLL_SECONDS)
+    if model["state"] != "ready":
+        raise DemoError(f"the model was not trained: {model['failure']}")
+    click.echo(f"  model: trained after {waiting.seconds:.1f} s")
 
 
 def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
@@ -160,14 +164,14 @@ def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
         receipt = requester.submit_erasure(MODEL, client=wish.client)
     else:
         receipt = requester.submit_erasure(MODEL, records=wish.records)
-    waiting = Waiting(wish.label)
     deadline = time.monotonic() + REQUEST_SECONDS
-    while not (status := requester.status(receipt.id)).final:
-        if time.monotonic() > deadline:
-            raise DemoError("a request was not certified in time: see service.log")
-        waiting.tell(status.state)
-        time.sleep(0.2)
-    seconds = waiting.end()
+    with Waiting(wish.label) as waiting:
+        while not (status := requester.status(receipt.id)).final:
+            if time.monotonic() > deadline:
+                raise DemoError("a request was not certified in time: see service.log")
+            waiting.tell(status.state, status.progress)
+            time.sleep(POLL_SECONDS)
+        seconds = waiting.seconds
     if status.state != "certified":
         raise DemoError(f"a request ended {status.state}: see service.log")
     kept = keep_certificate(out, requester, receipt.id)

@@ -16,6 +16,7 @@ import click
 from app.errors import LetheError
 from workers.demo.serving import READY
 
+STOP_SECONDS = 30
 START_SECONDS = 60  # a cold disk takes a while to read the interpreter and its libraries
 
 
@@ -83,21 +84,35 @@ class LocalService:
         assert self._process is not None
         return self._process.pid
 
-    def stop(self) -> bool:
-        """Stop the service and its worker; returns whether it still ran."""
+    def stop(self) -> None:
+        """Stop the service and its worker, if they run: once they have finished their task."""
         if self._process is None or self._process.poll() is not None:
-            return False
+            return
         self._process.terminate()
         try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=STOP_SECONDS)
+        finally:
+            self.kill()
+
+    def kill(self) -> bool:
+        """Kill the service and its worker; returns whether the service still ran.
+
+        The whole session: a worker alone would go on to the end of its training. The ledger
+        bears it as it bears a crash.
+        """
+        if self._process is None or self._process.poll() is not None:
+            return False
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         return True
 
 
 @contextmanager
 def stopped_on_failure(service: LocalService) -> Iterator[None]:
-    """Stop the service if the block does not end well: it has a session of its own.
+    """Kill the service if the block does not end well: it has a session of its own.
+
+    Nobody waits for its training any more, which may take hours.
 
     Raises:
         SystemExit: SIGTERM or SIGHUP came; with 128 and its number, as shells tell it.
@@ -114,7 +129,7 @@ def stopped_on_failure(service: LocalService) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if service.stop():
+        if service.kill():
             with suppress(OSError):  # of a terminal that hung up
                 click.echo("stopped the demo's service", err=True)
         raise

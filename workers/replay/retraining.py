@@ -1,15 +1,17 @@
 """A claimed training once more, round by round: equal bits, or another training."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from workers.fedavg.base import Answers, ClientData, Fault, RoundTask
+from workers.fedavg.checkpoint import RoundRecord
 from workers.fedavg.config import TrainingConfig
 from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import sizes, train
+from workers.fedavg.server import ServerState
 from workers.networks.files import digest_of, encode_weights
 from workers.networks.registry import Network
 from workers.networks.weights import initial_weights
@@ -50,16 +52,25 @@ def reexecute(
     config: TrainingConfig,
     missing: Collection[tuple[int, str]],
     device: torch.device | str = "cpu",
+    tell: Callable[[int], None] | None = None,
 ) -> str:
     """Return the hex SHA-256 of the model file that the training ends with.
 
     clients: the retained training rows. missing: (round, client) of answers that are
-    claimed to have been dropped. Raises RefusedError where the training itself would.
+    claimed to have been dropped. tell hears the number of each finished round. Raises
+    RefusedError where the training itself would.
     """
     if not clients:
         return start_digest(network, config)  # a training on nothing ends where it began
     engine = WithoutSome(clients, missing, device)
-    trained = train(network, sizes(clients), replace(config, timeout=0.0), engine)
+
+    def after(_: ServerState, record: RoundRecord) -> bool:
+        if tell is not None:
+            tell(record.round)
+        return False
+
+    exact = replace(config, timeout=0.0)
+    trained = train(network, sizes(clients), exact, engine, after=after)
     return _digest(network, trained.weights)
 
 

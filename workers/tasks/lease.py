@@ -34,6 +34,7 @@ from workers.tasks.before import let_go
 log = logging.getLogger(__name__)
 
 LONGEST_COOL_DOWN_S = 60
+NOWHERE = {"phase": None, "phase_done": None, "phase_total": None}  # a stage that just began
 
 
 class LeaseLostError(Exception):
@@ -170,7 +171,7 @@ def _move(
             col(Job.stage) == lease.stage,
             col(Job.done_at).is_(None),
         )
-        .values(attempt=0, lease_until=None, **values)
+        .values(attempt=0, lease_until=None, **NOWHERE, **values)
     )
     if result.rowcount != 1:
         raise LeaseLostError(job_id)

@@ -1,6 +1,7 @@
 """What the verifiers of networks are given that open the rows: those, and a training again."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +17,7 @@ from workers.tasks import (
     network_certified_case,
     network_empirical,
     network_releases,
+    progress,
 )
 from workers.tasks.case import Case, Judge, Judged
 from workers.tasks.lease import Lease
@@ -111,7 +113,8 @@ def _prepare(
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
     state = decode_state(services.artifacts.get(session, case.after.state_id))
-    return partial(_retrained, common, state, alike=alike, device=device, silos=silos)
+    telling = partial(progress.repetition, services, lease)
+    return partial(_retrained, common, state, telling, alike=alike, device=device, silos=silos)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +139,13 @@ def _same_machine(services: Services, case: Case) -> bool:
 
 
 def _retrained(
-    common: Common, state: TrainingState, *, alike: bool, device: torch.device, silos: int
+    common: Common,
+    state: TrainingState,
+    telling: Callable[[int], Callable[[int], None]],
+    *,
+    alike: bool,
+    device: torch.device,
+    silos: int,
 ) -> Judged:
     case, config = common.case, common.config
     clients = divide(common.rows, ()).stays
@@ -144,7 +153,8 @@ def _retrained(
     # In one process nobody is away: whoever was dropped is dropped again by the screening.
     missing = state.missing if silos else ()
     try:
-        again = reexecute(config.network, clients, training, missing, device)
+        tell = telling(training.rounds)
+        again = reexecute(config.network, clients, training, missing, device, tell)
     except ModelError:
         again = ""  # the claimed training cannot be repeated: no digest is equal to it
     claim = RetrainedClaim(

@@ -10,7 +10,7 @@ from app.service.context import Services
 from models import Model
 from workers.errors import RefusedError
 from workers.replay.retraining import reexecute
-from workers.tasks import checkpoints
+from workers.tasks import checkpoints, progress
 from workers.tasks.lease import Lease
 from workers.tasks.network_certified import registered_terms
 from workers.tasks.network_config import NetworkConfig
@@ -50,7 +50,8 @@ def repeat(
     clients = divide(rows, ()).stays
     missing = decode_state(made.encoded.state).missing if services.settings.silos else ()
     training = config.training_of(clients)
-    again = reexecute(config.network, clients, training, missing, device_of(services))
+    tell = progress.repetition(services, lease, training.rounds)
+    again = reexecute(config.network, clients, training, missing, device_of(services), tell)
     if again == made.encoded.head_digest:
         return True
     problem = "the training was repeated and ended with another model: it is not published"

@@ -20,7 +20,7 @@ from workers.networks.weights import Weights, initial_weights
 from workers.replay.retraining import most_missing
 from workers.silos.answer import THREADS
 from workers.silos.choose import engine_for
-from workers.tasks import checkpoints
+from workers.tasks import checkpoints, progress
 from workers.tasks.lease import Lease
 from workers.tasks.network_config import NetworkConfig
 from workers.tasks.network_rows import Holdings, row_digests, rows_digest
@@ -28,7 +28,7 @@ from workers.tasks.network_sides import Divided, divide
 from workers.tasks.network_state import TrainingState, encode_state
 from workers.tasks.update import Made
 from workers.tasks.versions import Encoded
-from workers.unlearning.base import Hooks, Side, TargetError
+from workers.unlearning.base import Hooks, Side, TargetError, Tick
 from workers.unlearning.hf_kcu_products import NobodyAnsweredError
 from workers.unlearning.retrain import Retrain, retraining
 
@@ -64,6 +64,8 @@ def retrained(
     def train(hooks: Hooks) -> Trained:
         if not sides.stays:  # a training on nothing ends where it began
             return Trained(initial_state(start, training.server), ())
+        if hooks.tell is not None and hooks.resume is None:
+            hooks.tell(Tick("retrain", 0, training.rounds))
         return retraining(config.network, side, training, start, data=data, hooks=hooks)
 
     trained = resumed(services, lease, train)
@@ -116,7 +118,7 @@ def goes(services: Services, lease: Lease, sides: Divided) -> Side:
 
 
 def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
-    """Run a training from the stage's checkpoint, and keep its own.
+    """Run a training from the stage's checkpoint, keep its own and tell of its rounds.
 
     A checkpoint of another run, such as of the method that gave way to this one, is left.
     Raises RoundLostError where silos may come back; whatever else `run` raises.
@@ -127,13 +129,14 @@ def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
     def save(data: bytes) -> None:
         checkpoints.save(services, lease, data)
 
+    tell = progress.teller(services, lease)
     try:
         if last is not None:
             try:
-                return run(Hooks(save=save, resume=last))
+                return run(Hooks(save=save, resume=last, tell=tell))
             except CheckpointError:
                 pass  # begins anew, below
-        return run(Hooks(save=save))
+        return run(Hooks(save=save, tell=tell))
     except RoundFailedError as error:
         if services.settings.silos == 0:
             raise  # it would fail in the same way again

@@ -15,6 +15,7 @@ from app.service.context import Services
 from workers.errors import ModelError, RefusedError
 from workers.networks.files import decode_weights
 from workers.replay.models import answers, reference_clients, train_file
+from workers.tasks import progress
 from workers.tasks.lease import Lease
 from workers.tasks.network_config import NetworkConfig
 from workers.tasks.network_ladder import first_due, is_late
@@ -103,6 +104,7 @@ def _trained(
             file, flops = train_file(network, clients, config.training_of(clients), device)
             logits.append(answers(file, network, opened.tested)[: len(tested)])
             took = replace(took, references=took.references + flops)
+            progress.tell(services, lease, "references", number, count)
             log.info("job %s: reference model %d of %d", lease.job_id, number, count)
         if logits:
             claim = replace(claim, references=ReferenceModels(np.stack(logits), included))

@@ -142,6 +142,8 @@ def step_and_recover(
         progress = Progress.decode(hooks.resume, case.network, pin)
         progress = replace(progress, notes=_moved(progress.notes, here["device"]))
     else:
+        if hooks.tell is not None:
+            hooks.tell(Tick("step", 0, 1))  # it may take long, and tells nothing meanwhile
         made = step()
         work, goal = made.work, None
         notes = {**here, **made.notes}

@@ -156,6 +156,35 @@ def test_the_status_says_on_which_rung_it_is_and_what_comes_next(desk: Desk) -> 
     assert "rung" not in desk.run("status", desk.submitted()).stdout
 
 
+RECOVERY = {"phase": "recovery\x1b[2J", "done": 1, "total": 2, "unit": "rounds"}
+SHOWN = "progress     recovery\ufffd[2J, 1 of 2 rounds done"
+
+
+def test_the_status_says_how_much_of_a_long_computation_is_done(desk: Desk) -> None:
+    desk.service.states = ("executing",)
+    assert "progress" not in desk.run("status", desk.submitted()).stdout
+    desk.service.progress = RECOVERY
+    request_id = desk.submitted()
+    assert SHOWN in desk.run("status", request_id).stdout.splitlines()
+    document = json.loads(desk.run("status", request_id, "--json").stdout)
+    assert document["progress"] == RECOVERY
+
+
+def test_who_watches_on_a_terminal_sees_the_rounds_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.service.states = ("executing", "certified")
+    desk.service.progress = RECOVERY
+    in_a_file = desk.run("watch", desk.submitted())
+    assert in_a_file.stderr == ""
+    monkeypatch.setattr("app.waiting.on_terminal", lambda: True)
+    watched = desk.run("watch", desk.submitted())
+    bar = "request: executing, recovery\ufffd[2J [#####-----] 1/2 rounds, 0 s"
+    assert bar in watched.stderr
+    assert watched.stderr.endswith(" \r")
+    assert watched.stdout == in_a_file.stdout
+
+
 def test_a_request_is_withdrawn_by_its_key(desk: Desk) -> None:
     request_id = desk.submitted()
     result = desk.run("withdraw", request_id, "--key", desk.key)

@@ -98,6 +98,7 @@ class FakeService:
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
         self.rung: dict[str, Any] | None = None
+        self.progress: dict[str, Any] | None = None
         self.page_size = 2
         self._nonces: set[tuple[str, str]] = set()
         self._leaves: list[bytes] = [b"an earlier entry", b"another"]
@@ -269,6 +270,7 @@ class FakeService:
                 "due_at": DUE,
                 "reason": "the model is gone" if state == "refused" else None,
                 "rung": self.rung,
+                "progress": self.progress,
                 "history": stored.history,
                 "certificate": path,
             },

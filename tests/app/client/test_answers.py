@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.client.answers import (
+    Progress,
     parse_page,
     parse_problem,
     parse_receipt,
@@ -116,6 +117,17 @@ def test_a_receipt_of_another_shape_is_refused(path: str, value: object) -> None
         parse_receipt(answered(changed(RECEIPT, path, value)))
 
 
+PROGRESS = {"phase": "recovery", "done": 1, "total": 2, "unit": "rounds"}
+
+
+def test_progress_is_read_where_there_is_any() -> None:
+    assert parse_status(answered(STATUS)).progress is None  # an older service's
+    assert parse_status(answered(STATUS | {"progress": None})).progress is None
+    found = parse_status(answered(STATUS | {"progress": PROGRESS})).progress
+    assert found == Progress("recovery", 1, 2, "rounds")
+    assert str(found) == "recovery, 1 of 2 rounds done"
+
+
 BAD_STATUSES = [
     ("no state", "state", ...),
     ("scope a list", "scope", []),
@@ -124,6 +136,10 @@ BAD_STATUSES = [
     ("event without index", "history", [{"event": "e", "at": "2026-12-02T03:04:05Z"}]),
     ("certificate a number", "certificate", 1),
     ("method a list", "method", []),
+    ("progress a number", "progress", 3),
+    ("progress of no phase", "progress", {"done": 1, "total": 2, "unit": "rounds"}),
+    ("progress by words", "progress", PROGRESS | {"done": "1"}),
+    ("progress of a truth", "progress", PROGRESS | {"total": True}),
 ]
 
 

@@ -253,6 +253,25 @@ def test_waiting_reports_each_state_once_and_ends_with_the_last() -> None:
     assert states == ["received", "executing", "certified"]
 
 
+def test_waiting_passes_every_answer_on_after_the_news_in_it() -> None:
+    stage = Stage(*(shown(s) for s in ("received", "received", "certified")))
+    heard: list[tuple[str, str]] = []
+    waiting = stage.core().wait(
+        "1",
+        None,
+        lambda status: heard.append(("new", status.state)),
+        lambda status: heard.append(("answer", status.state)),
+    )
+    stage.play(waiting)
+    assert heard == [
+        ("new", "received"),
+        ("answer", "received"),
+        ("answer", "received"),
+        ("new", "certified"),
+        ("answer", "certified"),
+    ]
+
+
 @pytest.mark.parametrize("state", ["certified", "refused", "withdrawn", "failed"])
 def test_final_states_end_the_waiting(state: str) -> None:
     stage = Stage(shown(state))

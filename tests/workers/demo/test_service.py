@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,7 +40,9 @@ from workers.demo.service import LocalService, stopped_on_failure
 service = LocalService(Path(sys.argv[1]), Path(sys.argv[1]) / "log")
 with stopped_on_failure(service):
     null = subprocess.DEVNULL
-    service._process = subprocess.Popen(["sleep", "300"], stdout=null, stderr=null)
+    service._process = subprocess.Popen(
+        ["sleep", "300"], stdout=null, stderr=null, start_new_session=True
+    )
     print(service.pid, flush=True)
     signal.pause()
 """
@@ -65,6 +68,32 @@ def test_a_terminated_demonstration_stops_its_service(number: int, tmp_path: Pat
     finally:
         with suppress(ProcessLookupError):
             os.kill(service, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("end", "ran"), [(LocalService.kill, True), (LocalService.stop, None)])
+def test_a_service_in_the_middle_of_a_training_ends_with_its_worker(
+    end: Callable[[LocalService], bool | None],
+    ran: bool | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.demo.service.STOP_SECONDS", 0)
+    service = LocalService(tmp_path, tmp_path / "log")
+    script = "trap '' TERM; sleep 300 & echo training; wait"
+    with subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        service._process = process
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"training\n"
+            assert end(service) is ran
+            assert process.returncode == -signal.SIGKILL
+            process.communicate(timeout=20)  # ends when nobody holds the pipe any more
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert not service.kill()
 
 
 def test_what_nohup_ignores_stays_ignored_and_handlers_come_back(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""`lethe demo`: which options belong to which methods."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from workers.cli.demo import demo
+from workers.demo import network
+
+
+def test_rounds_are_of_networks_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["--method", "acu", "--rounds", "2", "--out", str(out)]
+    refused = CliRunner().invoke(demo, arguments)
+    assert refused.exit_code == 2
+    assert "--rounds is of a network's training: acu has none" in refused.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("given", "rounds"), [([], 12), (["--rounds", "2"], 2)])
+def test_the_help_says_how_many_rounds_there_are(
+    given: list[str], rounds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(network, "run", lambda *arguments: asked.append(arguments[-1]))
+    done = CliRunner().invoke(demo, ["--method", "hf-kcu", "--out", str(tmp_path), *given])
+    assert done.exit_code == 0, done.output
+    assert asked == [rounds]
+    shown = CliRunner().invoke(demo, ["--help"]).stdout
+    assert "Default: 12." in " ".join(shown.split())
