@@ -83,7 +83,10 @@ def check_command(path: Path, out: Path, method: str) -> None:
     assert "PASS" in verified.stdout
     command = [*LETHE, "certificate", "show", str(path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    asked, rung = f"asked       {method}", f"rung 1      {method}: INCONCLUSIVE, so it was not cert"
+    asked, rung = (
+        f"asked       {method}",
+        f"rung 1      {method}: INCONCLUSIVE, so it was not cert",
+    )
     assert (asked in shown) == (rung in shown) == (method != "retrain")
     last = "rung 2      retrain: PASS, the certified one (7 checks)"
     assert (last in shown) == ("not shown  samples" in shown) == (method != "retrain")
