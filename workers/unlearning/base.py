@@ -138,7 +138,10 @@ def check_needs(
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One finished piece of a long run, for a progress bar: `done` of at most `total`."""
+    """How much of a long run is finished, for a progress bar: `done` of at most `total`.
+
+    0 of a phase that just began.
+    """
 
     phase: Literal["step", "recovery", "retrain"]
     done: int

@@ -127,8 +127,8 @@ def test_progress_counts_all_cycles() -> None:
     method = make("puf-special", {**SETTINGS, "cycles": 2})
     method.run(case(), Hooks(tell=ticks.append))
     assert [(t.phase, t.done, t.total) for t in ticks] == [
-        ("step", 1, 2), ("recovery", 1, 4), ("recovery", 2, 4),
-        ("step", 2, 2), ("recovery", 3, 4), ("recovery", 4, 4),
+        ("step", 0, 2), ("step", 1, 2), ("recovery", 1, 4), ("recovery", 2, 4),
+        ("step", 1, 2), ("step", 2, 2), ("recovery", 3, 4), ("recovery", 4, 4),
     ]  # fmt: skip
 
 

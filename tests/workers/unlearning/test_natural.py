@@ -124,11 +124,12 @@ def test_progress_is_told() -> None:
     ticks: list[Tick] = []
     Natural(Recovery(rounds=2)).run(case(), Hooks(tell=ticks.append))
     assert [(t.phase, t.done, t.total) for t in ticks] == [
+        ("step", 0, 1),
         ("step", 1, 1),
         ("recovery", 1, 2),
         ("recovery", 2, 2),
     ]
-    assert ticks[1].loss is not None
+    assert ticks[2].loss is not None
 
 
 def test_a_client_that_diverges_in_recovery_is_recorded() -> None:

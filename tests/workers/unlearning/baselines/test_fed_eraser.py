@@ -105,7 +105,7 @@ def test_it_asks_nobody_who_left_and_needs_no_target() -> None:
     found = FedEraser().run(alone, Hooks(tell=ticks.append))
     assert equal(found.weights, FedEraser().run(with_history()).weights)
     assert [tick.done for tick in ticks if tick.total == 6] == [1, 2, 3, 4, 5, 6]
-    assert all(tick.loss is not None for tick in ticks[1:6])
+    assert all(tick.loss is not None for tick in ticks if tick.total == 6 and tick.done > 1)
 
 
 def test_half_the_local_epochs_take_half_the_steps() -> None:
