@@ -13,7 +13,8 @@ same rows, and nothing where there is nothing.
 
 Not compared, because no package that installs from PyPI was found to have it: the rule that
 Yeom's threshold is the mean loss (the losses are), RMIA by its authors (Privacy Meter on
-PyPI is older), and what ours does with answers that a softmax rounds to 0 or 1.
+PyPI is older), and what ours does with answers that a softmax rounds to 0 or 1. Nor RMIA
+offline where some reference models knew a row: PrivacyGuard then leaves models out.
 """
 
 import sys
