@@ -2,11 +2,13 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -34,10 +36,13 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     bound = listener.getsockname()[1]
     base_url = f"http://{host}:{bound}"
     click.echo(f"serving {base_url}")
+    # uvicorn raises the signal that ended it once more, and the default action of SIGTERM
+    # would leave the workers at a training that nobody waits for.
+    signal.signal(signal.SIGTERM, _leave)
     workers = _embedded(Settings().silos) if embedded_worker else []
-    if ready_file is not None:
-        _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
     try:
+        if ready_file is not None:
+            _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
         # Access logs would hold request ids, which are capabilities.
         config = uvicorn.Config(application, log_level="warning", access_log=False)
         uvicorn.Server(config).run(sockets=[listener])
@@ -46,6 +51,10 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             worker.end()
         for worker in workers:
             worker.wait()
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _embedded(silos: int) -> "list[_Worker]":

@@ -1,7 +1,11 @@
 """`lethe serve --embedded-worker`: what is started beside the API."""
 
+import os
+import signal
 import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,3 +43,33 @@ def test_every_silo_has_a_worker(silos: int, monkeypatch: pytest.MonkeyPatch) ->
         worker.wait()
         worker._watch.join(30)
         assert not worker._watch.is_alive()
+
+
+def test_a_service_that_is_terminated_ends_its_workers(tmp_path: Path) -> None:
+    """In a process of its own, as uvicorn raises the signal again; its worker only waits."""
+    program = f"""
+import subprocess, sys
+import app.main, fastapi
+from app.cli import serve
+app.main.create_app = fastapi.FastAPI
+start = subprocess.Popen
+def waiting(command, **more):
+    more.pop("stdin")  # a worker that does not notice the end of its input
+    started = start([sys.executable, "-c", "import time; time.sleep(600)"], **more)
+    print(started.pid, flush=True)
+    return started
+serve.subprocess.Popen = waiting
+serve.serve(["--port", "0", "--embedded-worker", "--ready-file", {str(tmp_path / "ready")!r}])
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as service:
+        assert service.stdout is not None
+        lines = [service.stdout.readline(), service.stdout.readline()]
+        while not (tmp_path / "ready").exists():
+            assert service.poll() is None
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == 128 + signal.SIGTERM
+    [worker] = [int(line) for line in lines if line.strip().isdigit()]
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
