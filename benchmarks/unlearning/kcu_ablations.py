@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from benchmarks.unlearning.contenders import AGAIN, DAMPINGS
 from benchmarks.unlearning.kcu_tables import faithfulness
-from benchmarks.unlearning.markdown import NONE, plain, points, refused, table, times
+from benchmarks.unlearning.markdown import plain, points, refused, share, table, times
 from benchmarks.unlearning.names import counted
 from benchmarks.unlearning.summary import Seeds
 
@@ -70,12 +70,11 @@ def table5(seeds: Seeds, form: str = CYCLES) -> str:
     for label, title in (named | {AGAIN: NOISE}).items():
         if label not in seeds.labels:
             continue
-        faithful = faithfulness(seeds, label)
         body.append(
             (
                 counted(seeds, label, title),
                 points(seeds.mean(label, "test")),
-                NONE if faithful is None else f"{faithful:.2f}",
+                share(faithfulness(seeds, label)),
                 points(seeds.gap(label, "forget")),
                 times(seeds.ratio(label, "flops")),
                 times(seeds.ratio(label, "seconds")),

@@ -7,8 +7,6 @@ Seed noise is the same gap between two retrainings that differ in their seed alo
 """
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
-from statistics import fmean
 
 from benchmarks.unlearning.contenders import AGAIN, ORIGINAL, RETRAIN
 from benchmarks.unlearning.markdown import (
@@ -16,11 +14,12 @@ from benchmarks.unlearning.markdown import (
     points,
     refused,
     seconds,
+    share,
     table,
     times,
 )
 from benchmarks.unlearning.names import counted, name_of
-from benchmarks.unlearning.summary import Seeds, interval
+from benchmarks.unlearning.summary import Interval, Seeds, interval, one_minus_ratio
 
 TABLE1 = (
     ORIGINAL,
@@ -45,17 +44,18 @@ TABLE3 = (
 )
 
 
-def faithfulness(seeds: Seeds, label: str) -> float | None:
+def faithfulness(seeds: Seeds, label: str) -> Interval:
     """Return CF = 1 - |Acc - Acc_retrained| / |Acc_trained - Acc_retrained| on test rows.
 
     Both gaps are means over seeds: by seed the denominator is often almost zero (HF-KCU,
-    A.11). None where it is zero or a result is missing.
+    A.11). NaN where it is zero or a result is missing.
     """
-    above = seeds.over(label, lambda one, truth: _apart(one.values, truth.values))
-    below = seeds.over(ORIGINAL, lambda one, truth: _apart(one.values, truth.values))
-    if not above or not below or fmean(below) == 0:
-        return None
-    return 1 - fmean(above) / fmean(below)
+    pairs = []
+    for seed in seeds.seeds:
+        one, first, truth = (seeds.at(seed, name) for name in (label, ORIGINAL, RETRAIN))
+        if one is not None and one.values and first is not None and truth is not None:
+            pairs.append((_apart(one.values, truth.values), _apart(first.values, truth.values)))
+    return one_minus_ratio(pairs)
 
 
 def table1(seeds: Seeds) -> str:
@@ -113,11 +113,9 @@ def table3(seeds: Seeds) -> str:
         "method", "clean acc.", "clean acc. lost", "ASR", "ASR Δ", "ASR reduction", "time (s)",
         "time ×", "FLOPs ×",
     )  # fmt: skip
-    before = seeds.mean(ORIGINAL, "asr").mean
     body = []
     for label in _present(seeds, TABLE3):
         success, own = seeds.mean(label, "asr"), label == ORIGINAL
-        less = 100 * (1 - success.mean / before) if before else nan
         named = {ORIGINAL: "Poisoned model", RETRAIN: "Oracle retrain"}
         body.append(
             (
@@ -126,7 +124,7 @@ def table3(seeds: Seeds) -> str:
                 NONE if own else points(interval(_lost(seeds, label))),
                 points(success),
                 points(seeds.gap(label, "asr")),
-                NONE if own or isnan(less) else f"{less:.1f} %",
+                NONE if own else f"{points(_reduction(seeds, label))} %",
                 NONE if own else seconds(seeds.cost(label, "seconds")),
                 NONE if own else times(seeds.ratio(label, "seconds")),
                 NONE if own else times(seeds.ratio(label, "flops")),
@@ -197,13 +195,22 @@ def _lost(seeds: Seeds, label: str) -> list[float]:
     return found
 
 
+def _reduction(seeds: Seeds, label: str) -> Interval:
+    """Return by how much less often the trigger works than before: 1 - ASR / ASR before."""
+    pairs = []
+    for seed in seeds.seeds:
+        first, one = seeds.at(seed, ORIGINAL), seeds.at(seed, label)
+        if first is not None and one is not None and one.values:
+            pairs.append((one.values["asr"], first.values["asr"]))
+    return one_minus_ratio(pairs)
+
+
 def _apart(one: Mapping[str, float], truth: Mapping[str, float]) -> float:
     return abs(one["test"] - truth["test"])
 
 
 def _faith(seeds: Seeds, label: str) -> str:
-    found = faithfulness(seeds, label)
-    return NONE if found is None else f"{found:.2f}"
+    return share(faithfulness(seeds, label))
 
 
 def _present(seeds: Seeds, labels: Sequence[str]) -> list[str]:

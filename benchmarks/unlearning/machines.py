@@ -36,8 +36,11 @@ def processor(file: Path) -> str:
 
 
 def comparable(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether seconds of both may be divided: not if both are known to differ."""
-    return not one or not other or one == other
+    """Return whether seconds of both may be divided: of one machine, or of none that is known.
+
+    Lines that name none are from one machine, from before lines named it.
+    """
+    return one == other
 
 
 def render(records: Records) -> str:

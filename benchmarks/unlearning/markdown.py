@@ -43,6 +43,14 @@ def plain(value: Interval, digits: int = 3) -> str:
     return f"{value.mean:.{digits}g}{half}"
 
 
+def share(value: Interval) -> str:
+    """Return a share of 1 with its interval, by two digits."""
+    if isnan(value.mean):
+        return NONE
+    half = "" if isnan(value.half) else f" ± {value.half:.2f}"
+    return f"{value.mean:.2f}{half}"
+
+
 def amount(value: Interval, *, interval: bool = False) -> str:
     """Return a large number as 1.23e+09, where asked with its interval if it varies."""
     if isnan(value.mean):

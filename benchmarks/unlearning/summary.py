@@ -7,7 +7,7 @@ both models know the same rows, and what a seed makes easy or hard cancels.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import inf, isfinite, nan, sqrt
+from math import inf, isfinite, isnan, nan, sqrt
 from statistics import fmean, stdev
 
 from scipy.stats import t
@@ -36,6 +36,25 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(values[0], nan, 1)
     half = _quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
     return Interval(fmean(values), half, len(values))
+
+
+def one_minus_ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
+    """Return 1 - mean of the first / mean of the second, over seeds, with a 95 % interval.
+
+    The interval is the jackknife's (Tukey, Ann. Math. Statist. 1958): of the values without
+    one seed. NaN where the second mean is zero; half is NaN where it is without some seed.
+    """
+    whole = _one_minus(pairs)
+    if isnan(whole) or len(pairs) < 2:
+        return Interval(whole, nan, len(pairs))
+    less = [_one_minus([*pairs[:i], *pairs[i + 1 :]]) for i in range(len(pairs))]
+    error = stdev(less) * (len(pairs) - 1) / sqrt(len(pairs))
+    return Interval(whole, _quantile(len(pairs) - 1) * error, len(pairs))
+
+
+def _one_minus(pairs: Sequence[tuple[float, float]]) -> float:
+    below = fmean(pair[1] for pair in pairs) if pairs else 0.0
+    return 1 - fmean(pair[0] for pair in pairs) / below if below else nan
 
 
 @cache

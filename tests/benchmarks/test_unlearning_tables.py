@@ -21,7 +21,7 @@ from benchmarks.unlearning.records import (
     read,
 )
 from benchmarks.unlearning.settings import SETTINGS
-from benchmarks.unlearning.summary import Interval, interval, of
+from benchmarks.unlearning.summary import Interval, interval, of, one_minus_ratio
 
 
 def test_a_cut_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
@@ -123,12 +123,24 @@ def test_a_refusal_is_a_line_of_every_table() -> None:
 
 def test_causal_faithfulness_is_the_papers_formula() -> None:
     seeds = of(hand_made(**{"hf-kcu": (0.84, 0.6, 5.0)}), "x")
-    assert kcu_tables.faithfulness(seeds, "hf-kcu") == pytest.approx(1 - 0.04 / 0.1)
+    assert kcu_tables.faithfulness(seeds, "hf-kcu").mean == pytest.approx(1 - 0.04 / 0.1)
     flat = {
         key: replace(one, values={**one.values, "test": 0.8})
         for key, one in hand_made().items()
     }
-    assert kcu_tables.faithfulness(of(flat, "x"), ORIGINAL) is None
+    found = kcu_tables.faithfulness(of(flat, "x"), ORIGINAL)
+    assert found.mean != found.mean  # NaN
+
+
+def test_the_interval_of_a_ratio_of_means_is_the_jackknifes() -> None:
+    pairs = [(1.0, 4.0), (2.0, 4.0), (3.0, 8.0)]
+    found = one_minus_ratio(pairs)
+    assert found.mean == pytest.approx(1 - 6 / 16)
+    # Without the first 5/12 is left, then 4/12, then 3/8; t of 2 degrees of freedom is 4.303.
+    less = [1 - 5 / 12, 1 - 4 / 12, 1 - 3 / 8]
+    spread = sum((one - sum(less) / 3) ** 2 for one in less)
+    assert found.half == pytest.approx(4.302653 * (2 / 3 * spread) ** 0.5, rel=1e-6)
+    assert one_minus_ratio([(1.0, 2.0)]).half != one_minus_ratio([(1.0, 2.0)]).half  # NaN
 
 
 def test_claims_are_judged_by_what_was_measured() -> None:

@@ -138,7 +138,7 @@ Reason = Literal[
     "mismatch",  # another round, client, base, number of rows or kind of answer than asked
     "shape",  # other tensors than asked for
     "not-finite",  # NaN or infinity in the update or its loss
-    "norm",  # longer than the configured bound
+    "norm",  # longer than the configured bound, or enormous
 ]
 
 

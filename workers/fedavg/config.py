@@ -83,7 +83,7 @@ class TrainingConfig:
 
     Each round asks max(min_clients, round(participation · clients)) of the clients, drawn
     by (seed, round), and fails unless min_clients answer usably. An update longer than
-    max_norm (Euclidean, over all weights; 0: any length) is dropped, as is an answer
+    max_norm (Euclidean, over all weights; 0: `screen.ENORMOUS`) is dropped, as is an answer
     after `timeout` seconds (0: wait) where the engine can tell.
     Raises RefusedError for a value out of range.
     """

@@ -7,6 +7,8 @@ import torch
 from workers.fedavg.base import ClientUpdate, Fault, RoundTask
 from workers.networks.weights import norm
 
+ENORMOUS = 1e6  # no training gets so far from where it starts, and no honest client is near it
+
 
 def screen(
     task: RoundTask, update: ClientUpdate, *, samples: int | None = None, max_norm: float = 0.0
@@ -14,7 +16,9 @@ def screen(
     """Return why an answer to a task does not count, None if it does.
 
     samples is the number of rows the client registered: a client that claims more would
-    weigh more. max_norm bounds the Euclidean norm of the whole update, 0 not.
+    weigh more. max_norm bounds the Euclidean norm of the whole update. Where it is 0, an
+    update of training is still dropped if it is ENORMOUS times as long as the weights that it
+    starts from (or as 1): finite, it would leave nothing of them in the average.
     """
     client = task.client
     if (update.round, update.client, update.base) != (task.round, client, task.base):
@@ -40,8 +44,11 @@ def screen(
         if not bool(torch.isfinite(part).all()):
             return Fault(client, "not-finite", name)
     length = norm(update.delta)
-    if max_norm and length > max_norm:
-        return Fault(client, "norm", f"{length:.3g} is longer than {max_norm:.3g}")
+    bound = max_norm
+    if not bound and task.operation == "train":
+        bound = ENORMOUS * max(1.0, norm(task.weights))
+    if bound and length > bound:
+        return Fault(client, "norm", f"{length:.3g} is longer than {bound:.3g}")
     return None
 
 

@@ -37,6 +37,7 @@ from workers.tasks.network_training import (
 )
 from workers.tasks.update import Made
 from workers.unlearning.base import Case, Side, UnlearningRequest
+from workers.unlearning.memory import named_out_of_memory
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.policy_ladder import Rung
 
@@ -96,7 +97,8 @@ def _approximated(
     before = _sealed(services, lease)
     method = config.method(rung.method, rung.settings)
     case = _case(services, lease, config, before, rows, salted)
-    found = resumed(services, lease, lambda hooks: method.run(case, hooks))
+    with named_out_of_memory():
+        found = resumed(services, lease, lambda hooks: method.run(case, hooks))
     if found.claim != VERIFIER.id:
         raise RefusedError(f"{method.id}: its promise is not one that a later rung can make")
     origin = digest_of(before.model)

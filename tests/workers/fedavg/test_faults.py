@@ -8,8 +8,8 @@ import torch
 
 from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, Change, Meddling
 from workers.fedavg.base import ClientData, ClientUpdate, Fault
-from workers.fedavg.config import ServerConfig, TrainingConfig
-from workers.fedavg.errors import DivergedError, RoundFailedError
+from workers.fedavg.config import TrainingConfig
+from workers.fedavg.errors import RoundFailedError
 from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import run_round, train
 from workers.fedavg.server import initial_state
@@ -101,15 +101,15 @@ def test_training_goes_on_without_a_client_and_with_it_again() -> None:
     assert resumed.records == trained.records
 
 
-def test_an_unbounded_norm_lets_it_pass_and_divergence_is_named() -> None:
+def test_without_a_bound_only_an_enormous_update_is_dropped() -> None:
     free = replace(CONFIG, max_norm=0.0)
-    state, record = one_round(Meddling({"bert": spoiled(1e6)}), ROWS, free)
-    assert not record.faults
-    assert float(state.weights["head.bias"].abs().max()) > 1e5
-    everyone = dict.fromkeys(ROWS, spoiled(3e38))
-    twice = replace(free, server=ServerConfig(learning_rate=2.0))
-    with pytest.raises(DivergedError, match=r"head\.bias"):
-        one_round(Meddling(everyone), ROWS, twice)
+    state, record = one_round(Meddling({"bert": spoiled(1e5)}), ROWS, free)
+    assert not record.faults  # far too long, and whoever minds registers a bound
+    assert float(state.weights["head.bias"].abs().max()) > 1e4
+    _, record = one_round(Meddling({"bert": spoiled(1e12)}), ROWS, free)
+    assert [(fault.client, fault.reason) for fault in record.faults] == [("bert", "norm")]
+    with pytest.raises(RoundFailedError, match="norm"):
+        one_round(Meddling(dict.fromkeys(ROWS, spoiled(3e38))), ROWS, free)
 
 
 def test_a_client_whose_rows_do_not_fit_fails_alone() -> None:
