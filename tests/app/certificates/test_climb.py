@@ -91,7 +91,8 @@ def test_a_rung_is_of_the_documented_form_or_refused(rung: RungPart) -> None:
 def test_a_climb_that_is_told_in_two_ways_fails_step_7(told: dict[str, str]) -> None:
     with pytest.raises(ShapeError):
         read_climb(told)
-    for given, number in ((told, 7), (TOLD, None)):
+    old = {"climb": " | ".join(map(spelled, OLD))}
+    for given, number in ((told, 7), (TOLD, None), (old, None)):
         predicate = contents()[1]
         method = replace(predicate.method, parameters={**predicate.method.parameters, **given})
         payload = build_statement(
