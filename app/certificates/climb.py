@@ -4,6 +4,9 @@ Twice: `climb` is one line for people, and all there was at first; `climb.rungs`
 JSON with every check, its interval and its threshold. The line follows from the JSON, and a
 certificate whose two tellings differ is refused. Parameters may have any names, so the
 format is the one it was: readers from before `climb.rungs` pass over it.
+
+The JSON cannot leave the checks of a verdict out, nor tell a verdict as a reason: whoever
+compares them with scores would have nothing to compare.
 """
 
 import re
@@ -19,7 +22,8 @@ CLIMB, RUNGS = "climb", "climb.rungs"
 SEPARATOR = " | "
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE", "NONE"]
-# PASS too: the log had something against a certificate of it, and it was made anew.
+# PASS too, in the line alone: the log had something against a certificate of it, and it was
+# made anew.
 _JUDGED = re.compile(r"(PASS|FAIL|INCONCLUSIVE) \((.*)\)", re.DOTALL)
 
 
@@ -27,9 +31,9 @@ _JUDGED = re.compile(r"(PASS|FAIL|INCONCLUSIVE) \((.*)\)", re.DOTALL)
 class RungPart:
     """A rung: its method with the settings that differ, and what was found of its model.
 
-    NONE: no verdict was reached, and `reason` says why. Else the checks are the reason; of
-    certificates from before `climb.rungs` they are not known one by one, and `reason` has
-    the values of those that did not pass.
+    NONE: no verdict is told, and `reason` says why. Else the checks are the reason; of
+    certificates with the line alone they are not known one by one, and `reason` has the
+    values of those that did not pass.
     """
 
     method: str
@@ -46,13 +50,15 @@ class _Climb:
 def write_climb(rungs: Iterable[RungPart]) -> dict[str, str]:
     """Return the parameters that tell of these rungs, in their order.
 
-    Raises ShapeError for what the format cannot carry.
+    The line alone where the JSON cannot carry a rung, as of one that an earlier release told
+    in the line: a climb may have begun under that one. Raises ShapeError for a method or a
+    check that the format cannot carry.
     """
     climb = _Climb(tuple(rungs))
-    return {
-        CLIMB: SEPARATOR.join(map(spelled, climb.rungs)),
-        RUNGS: shape.encode(climb).decode(),
-    }
+    told = {CLIMB: SEPARATOR.join(map(spelled, climb.rungs))}
+    if any(_problem(rung) for rung in climb.rungs):
+        return told
+    return {**told, RUNGS: shape.encode(climb).decode()}
 
 
 def read_climb(parameters: Mapping[str, str]) -> tuple[RungPart, ...]:
@@ -60,12 +66,16 @@ def read_climb(parameters: Mapping[str, str]) -> tuple[RungPart, ...]:
 
     Raises:
         NotCanonicalError: `climb.rungs` is not RFC 8785 canonical JSON.
-        ShapeError: It is of another form, or tells something else than `climb`.
+        ShapeError: It is of another form, or tells something else than `climb`; or a rung
+            has PASS, a verdict without a check that did not pass, or both reason and checks.
     """
     line, told = parameters.get(CLIMB), parameters.get(RUNGS)
     if told is None:
         return () if line is None else tuple(map(from_line, line.split(SEPARATOR)))
     rungs = shape.decode(_Climb, told.encode()).rungs
+    for number, rung in enumerate(rungs):
+        if (problem := _problem(rung)) is not None:
+            raise ShapeError(problem, f"parameters.{RUNGS}.rungs[{number}]")
     if SEPARATOR.join(map(spelled, rungs)) != line:
         raise ShapeError("must tell the climb that the line tells", f"parameters.{RUNGS}")
     return rungs
@@ -87,3 +97,20 @@ def from_line(text: str) -> RungPart:
     if found is None:
         return RungPart(method, "NONE", said or None, ())
     return RungPart(method, cast(Verdict, found[1]), found[2] or None, ())
+
+
+def _problem(rung: RungPart) -> str | None:
+    """Return what is not of the form that the JSON has, None where all is."""
+    if rung.result == "PASS":
+        return "must not have the result PASS: no rung that passed is before a certified one"
+    if rung.result == "NONE":
+        if rung.checks or not rung.reason:
+            return "must have a reason and no checks: its result is NONE"
+        if _JUDGED.fullmatch(rung.reason):
+            return "must not tell a verdict as the reason why there is none"
+        return None
+    if rung.reason is not None or not rung.checks:
+        return "must have checks and no reason: a verdict was reached"
+    if all(check.passed for check in rung.checks):
+        return "must have a check that did not pass: its result is no PASS"
+    return None

@@ -11,7 +11,6 @@ from workers.recheck.lines import Line, compare, skipped
 
 POLICY = "policy"
 BY_SAMPLES = "empirical-approximate"
-CLIMB, NO_RUNG = "climb", "no rung before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +73,6 @@ def _scores(said: Predicate, given: Given) -> list[Line]:
         if digest in found
         else skipped(f"{name} file", digest, "give it with --scores")
         for name, digest in listed
-    ]
-    told = said.method.parameters.get(CLIMB, NO_RUNG)
-    lines += [
-        skipped("rung before", told, f"its scores {digest} were not given (--scores)")
-        for name, digest in listed
-        if name == CLIMB_SCORES and digest not in found
     ]
     own = [digest for name, digest in listed if name == SCORES]
     if len(own) > 1:

@@ -17,7 +17,7 @@ MEANING: dict[Result, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that a certificate says, and what came out. reason: why nothing did."""
+    """One thing that a certificate says, and what came out. reason: why nothing, or not all."""
 
     name: str
     status: Status

@@ -3,10 +3,11 @@
 It says nothing about signatures: `lethe certificate verify` does.
 """
 
-from app.certificates.evidence import CLIMB_SCORES, SCORES
+from app.certificates.evidence import SCORES
 from app.certificates.statement import Predicate
 from workers.recheck.files import Given, compare_files, scores_of
 from workers.recheck.lines import Line, Recheck
+from workers.recheck.rungs import compare_rungs
 from workers.recheck.unjudged import list_checks
 
 
@@ -28,8 +29,5 @@ def recheck(said: Predicate, given: Given) -> Recheck:
         lines += found
     if not judged:
         lines += list_checks(said, given.evidence)
-    for data in scores_of(said, given, CLIMB_SCORES):
-        from workers.recheck.climb import compare_rung
-
-        lines += compare_rung(said, given, data)
+    lines += compare_rungs(said, given)
     return Recheck(lines, judged)
