@@ -342,3 +342,4 @@ def test_a_rung_with_settings_of_its_own_cites_no_audit_of_others(
     told = networks.statement(installation, request_id).predicate.method
     assert (told.id, "rung" in told.parameters) == (rung["method"], True)
     assert ("audit" in told.parameters) == (not differs)
+    installation.check()

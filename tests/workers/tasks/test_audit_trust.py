@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
-from app.service.algorithm_audits import digest_of
+from app.service.algorithm_audits import digest_of, pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.tasks import audits
@@ -165,7 +165,7 @@ def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
     with leaky.services.reading() as session:
         row = session.get_one(Audit, audit_id)
         model = session.get_one(Model, row.model_id)
-        pairs = audit_report.pairs_of(session, audit_id)
+        pairs = pairs_of(session, audit_id)
     training = {**model.config["training"], "rounds": 2}
     model.config = {**model.config, "training": training}
     assert contradiction(leaky.services, row, model, pairs) == FIRST
