@@ -59,3 +59,4 @@ class AuditPair(SQLModel, table=True):
     version: int | None = None  # of the model, whose rows these were
     environment: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
     done_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    mac: str | None = Field(default=None, max_length=64)  # of what a worker recorded

@@ -9,8 +9,12 @@ from app.ledger.audit_counts import AUDIT, COUNT, DONE, NUMBER, REPORTED, SIZE, 
 from app.ledger.entries import MODEL_EVENT, Leaf, parse_leaf
 from app.ledger.judgement import VERIFIED
 from app.ledger.spelling import parse_decimal
-from models import LogEntry
+from models import ErasureRequest, LogEntry, RequestEvent
 
+# Say the method of what follows; of events that do not, the one before them stays.
+NAMING = ("request.received", "request.escalated")
+# After it a model is made anew or by the same method again, and the log does not say which.
+DECIDED, RETRAIN = "request.decided", "retrain"
 OTHERWISE = "the log has other audits of this method than the certificate says"
 
 
@@ -18,21 +22,26 @@ def citation_problem(session: Session, certified: int, said: Predicate) -> str |
     """Return what is wrong with the audits on a certificate of log index `certified`.
 
     The log it counts in must reach beyond the judgement that it certifies: with a smaller
-    one the audits since then would be left out. Raises EntryError for a leaf that is none.
+    one the audits since then would be left out. Which method made the model is said by the
+    request's events, of which the certificate's words are a copy. Raises EntryError for a
+    leaf that is none.
     """
     told = said.method.parameters
     try:
         size = parse_decimal(told[SIZE], certified + 1) if COUNT in told else certified
     except (KeyError, ValueError):
         return "the certificate counts audits in a log of no size"
-    counts = count(_events(session, said.model.ref), said.method.id, size)
+    rung = _rung(session, said, certified)
+    method = rung.partition("(")[0]
+    counts = count(_events(session, said.model.ref), method, size)
     cited = told.get(AUDIT)
     if cited is not None and cited not in counts.reports:
         return "the log has no start and report of the audit that the certificate cites"
     judged = _judged(session, said.request_ref, certified)
     if COUNT not in told:
-        # Audits are of registered settings. Those from before they were counted name no method.
-        audited = told.get("rung", said.method.id) == said.method.id
+        # Audits are of registered settings: no rung with settings of its own is audited, nor
+        # may it cite. Starts from before they were counted name no method.
+        audited = cited is not None or rung == method
         hidden = audited and counts.named is not None and counts.named < judged
         return "the certificate does not say how many audits were started" if hidden else None
     if size <= judged:
@@ -49,6 +58,32 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
     )
     for index, leaf in session.exec(query.order_by(col(LogEntry.index))):
         yield index, parse_leaf(leaf)
+
+
+def _rung(session: Session, said: Predicate, certified: int) -> str:
+    """Return the method that made the model, with its settings if they are a rung's own.
+
+    Events are believed as they are stored: `check_openings` compares each with its leaf.
+    Where retention has ended there are none. The certificate's word is taken then, if it is
+    of the method that it names.
+    """
+    query = (
+        select(RequestEvent.event, RequestEvent.payload)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
+        .where(ErasureRequest.ref == said.request_ref)
+        .where(col(RequestEvent.log_index) < certified)
+        .order_by(col(RequestEvent.log_index))
+    )
+    own, told = said.method.id, said.method.parameters.get("rung", "")
+    named: str | None = None
+    anew = False
+    for event, payload in session.exec(query):
+        if event in NAMING and "method" in payload:
+            named, anew = str(payload["method"]), False
+        anew = anew or (event == DECIDED and payload.get("decision") == "retry")
+    if named is not None:
+        return RETRAIN if anew and own == RETRAIN else named
+    return told if told.startswith(f"{own}(") and told.endswith(")") else own
 
 
 def _judged(session: Session, ref: str, certified: int) -> int:

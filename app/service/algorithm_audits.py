@@ -1,5 +1,6 @@
 """Audits of unlearning algorithms: start, list, stop, download what they found."""
 
+import base64
 import hashlib
 import secrets
 import uuid
@@ -7,6 +8,7 @@ import uuid
 from sqlmodel import Session, col, func, select
 
 from app import canonical
+from app.certificates.audit_report import parse_report
 from app.ledger.audit_counts import STARTED, method_digest
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
@@ -17,6 +19,7 @@ from app.service.audit_problems import (
     AuditRefusedError,
     AuditRunningError,
     NoReportError,
+    NumbersChangedError,
     NumbersGoneError,
 )
 from app.service.context import Services
@@ -152,17 +155,24 @@ def report(services: Services, audit_id: str) -> bytes:
 def statistics(services: Services, audit_id: str) -> bytes:
     """Return the numbers of a reported audit's pairs.
 
-    Raises NumbersGoneError once one of its targets may have been erased; else as `report`.
+    Raises NumbersGoneError once one of its targets may have been erased, NumbersChangedError
+    where they are not those that were signed; else as `report`.
     """
     with services.reading() as session:
-        _reported(session, audit_id)
+        file = services.artifacts.get(session, _reported(session, audit_id))
         pairs = pairs_of(session, audit_id)
     if any(pair.before is None for pair in pairs):
         raise NumbersGoneError(
             "they were of a record that has been erased since; the report stays, and its "
             "counts and bounds are still checked without them"
         )
-    return encode_statistics(pairs)
+    numbers = encode_statistics(pairs)
+    if hashlib.sha256(numbers).hexdigest() != _signed_numbers(file):
+        raise NumbersChangedError(
+            "the stored numbers are not those of the signed report: the database was changed "
+            "since; restore a backup of it from before"
+        )
+    return numbers
 
 
 def encode_statistics(pairs: list[AuditPair]) -> bytes:
@@ -230,6 +240,12 @@ def _reported(session: Session, audit_id: str) -> str:
     if audit.report_id is None:
         raise NoReportError("the audit has no report yet", state=audit.state)
     return audit.report_id
+
+
+def _signed_numbers(report: bytes) -> str:
+    """Return the digest of the numbers that a report was signed of, hex SHA-256."""
+    payload = base64.b64decode(canonical.decode(report)["payload"])
+    return parse_report(payload).subject[0].digest
 
 
 def _auditable(model: Model, method: str | None) -> str:

@@ -25,3 +25,9 @@ class NumbersGoneError(LetheError):
     """An audit's numbers were destroyed with a record that they were of."""
 
     slug, title, status = "audit-numbers-destroyed", "The numbers are destroyed", 410
+
+
+class NumbersChangedError(LetheError):
+    """An audit's stored numbers are not those that its report was signed of."""
+
+    slug, title, status = "audit-numbers-changed", "The numbers were changed", 500

@@ -3,6 +3,7 @@
 import logging
 
 from app.service.algorithm_audits import TASK
+from app.service.audit_macs import about, mac_key, pair_mac
 from app.service.context import Services
 from models import Audit, Model
 from workers.audit.draw import Plan, StoredRows
@@ -72,7 +73,7 @@ def _computed(services: Services, taken: Taken) -> dict[str, object]:
     if not audit_queue.pin_code(services, taken.audit_id, code, made_by):
         raise OtherCodeError("the workers' code changed during the audit: start it again")
     done = _pair(services, config, rows, audit.config, taken.pair)
-    return {
+    recorded = {
         "before": done.before.hex(),
         "after": done.after.hex(),
         "retrained": done.retrained.hex(),
@@ -80,6 +81,9 @@ def _computed(services: Services, taken: Taken) -> dict[str, object]:
         "version": version,
         "environment": here(services),
     }
+    common = about(model, taken.audit_id, audit.config, made_by, code)
+    key = mac_key(services.master, model)
+    return {**recorded, "mac": pair_mac(key, common, taken.pair, recorded)}
 
 
 def _pair(

@@ -15,8 +15,8 @@ from models import Audit, AuditPair, Model, Record
 from workers.audit.ranks import were_targets
 from workers.fedavg.held_out import is_held_out
 
-_NOTHING = {"before": None, "after": None, "retrained": None}
-_AGAIN = {
+_NOTHING = {"before": None, "after": None, "retrained": None, "mac": None}
+AGAIN = {
     **_NOTHING,
     **{"gave_way": None, "version": None, "environment": None},
     **{"done_at": None, "lease_until": None, "attempt": 0},
@@ -53,7 +53,7 @@ def destroy(session: Session, audits: Collection[str]) -> None:
     session.flush()  # what expires unwritten is lost
     for audit_id in audits:
         running = session.get_one(Audit, audit_id).state == "running"
-        values = _AGAIN if running else _NOTHING
+        values = AGAIN if running else _NOTHING
         token = col(AuditPair.lease_token) + 1
         session.connection().execute(
             update(AuditPair)

@@ -159,8 +159,11 @@ def pin_code(services: Services, audit_id: str, digest: str, version: str) -> bo
         return session.get_one(Audit, audit_id).code_digest == digest
 
 
-def fail(services: Services, audit_id: str, reason: str) -> None:
-    """End an audit that cannot be finished. The reason is shown and holds no data."""
+def fail(services: Services, audit_id: str, reason: str, config: str | None = None) -> None:
+    """End an audit that cannot be finished. The reason is shown and holds no data.
+
+    config: digest by which the log names it, where its row may say another.
+    """
 
     def effect(tx: Transaction) -> None:
         audit = tx.session.get_one(Audit, audit_id)
@@ -168,7 +171,8 @@ def fail(services: Services, audit_id: str, reason: str) -> None:
             return
         model = tx.session.get_one(Model, audit.model_id)
         audit.state, audit.failure = "failed", reason[:400]
-        record_model_event(tx, model.ref, "audit.failed", {"config": audit.config_digest})
+        digests = {"config": config or audit.config_digest}
+        record_model_event(tx, model.ref, "audit.failed", digests)
         tx.session.flush()
 
     services.ledger.transact(effect)

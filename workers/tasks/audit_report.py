@@ -25,6 +25,8 @@ from app.service.context import Services
 from models import Audit, AuditPair, Model
 from models.types import utcnow
 from workers.provenance import code_digest
+from workers.tasks import audit_queue
+from workers.tasks.audit_trust import contradiction, named_in_log, redo_unsealed
 from workers.verifier import algorithm_audit
 from workers.verifier.algorithm_audit import Bound, Finding
 from workers.verifier.intervals import spell
@@ -35,7 +37,10 @@ JUDGES = ("audit", "verifier")
 
 
 def issue_if_complete(services: Services, audit_id: str) -> bool:
-    """Report an audit whose pairs are all there, once; return whether this did it."""
+    """Report an audit whose pairs are all there, once; return whether this did it.
+
+    An audit whose rows were changed by another than a worker fails instead.
+    """
     with services.reading() as session:
         audit = session.get(Audit, audit_id)
         if audit is None or audit.state != "running":
@@ -43,6 +48,12 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         pairs = pairs_of(session, audit_id)
         model = session.get_one(Model, audit.model_id)
     if any(pair.done_at is None for pair in pairs):
+        return False
+    if redo_unsealed(services, audit, pairs):
+        return False
+    why = contradiction(services, audit, model, pairs)
+    if why is not None:
+        audit_queue.fail(services, audit_id, why, named_in_log(services, audit, model))
         return False
     found = judged(audit, pairs)
     payload = report(audit, model, pairs, found, utcnow())

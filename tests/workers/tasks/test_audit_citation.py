@@ -16,13 +16,14 @@ from app.ledger import audit_counts
 from app.ledger.audit_counts import Counts
 from app.ledger.fsck import fsck
 from app.ledger.fsck_audits import OTHERWISE, citation_problem
-from app.ledger.journal import record_model_event
+from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.sequencer import Transaction
 from app.service import algorithm_audits, certificates
-from models import Artifact, Audit, Certificate, Model
+from models import Artifact, Audit, Certificate, ErasureRequest, Model
 from tests.installation import Installation
 from tests.workers.tasks import audits, ladders, networks
 from tests.workers.tasks.planted import plant
-from workers.tasks import audit, audit_citation, certify
+from workers.tasks import audit, audit_citation, audit_report, certify
 from workers.unlearning.retrain import Retrain
 
 Patch = pytest.MonkeyPatch
@@ -148,18 +149,75 @@ def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
     }
     for wanted, told in [*planted.items(), (UNSAID, without(honest, *counts)), (UNSAID, {})]:
         assert problem(ready, told) == wanted
+    # Whatever the certificate calls the rung or its method: the log has retrain.
+    for rung in ("retrain ", "x", "retrain(x=1)", "retrain("):
+        assert problem(ready, {"rung": rung}) == UNSAID
+        assert problem(ready, {**without(honest, *counts), "rung": rung}) == UNSAID
+        assert problem(ready, {**honest, "rung": rung}) is None
+    assert problem(ready, {}, "natural") == problem(ready, {}, "x") == UNSAID
+    assert problem(ready, {**honest}, "natural") is None
     assert problem(ready, honest) is None
 
 
-def problem(ready: Installation, told: dict[str, str]) -> str | None:
-    """Return what fsck says of a certificate like the first, with these words on audits."""
+def problem(
+    ready: Installation,
+    told: dict[str, str],
+    method: str = "retrain",
+    ref: str | None = None,
+    at: int | None = None,
+) -> str | None:
+    """Return what fsck says of a certificate like the first, with these words on audits.
+
+    ref: of another request, of which nothing is stored. at: index of its entry.
+    """
     with ready.services.reading() as session:
         first = min(session.exec(select(Certificate)), key=lambda one: one.log_index)
         certified, request_id = first.log_index, first.request_id
     said = networks.statement(ready, request_id).predicate
-    changed = replace(said, method=replace(said.method, parameters=told))
+    changed = replace(said, method=replace(said.method, id=method, parameters=told))
+    changed = replace(changed, request_ref=ref or said.request_ref)
     with ready.services.reading() as session:
-        return citation_problem(session, certified, changed)
+        return citation_problem(session, at or certified, changed)
+
+
+def test_the_log_says_which_method_made_the_model_and_a_decision_may_have_it_made_anew(
+    quick: audits.Quick,
+) -> None:
+    ready = quick.installation
+    audited(ready, "natural")
+    assert cited(ready, "r0") == {}
+
+    def later(told: dict[str, str], method: str = "retrain", ref: str | None = None) -> Any:
+        return problem(ready, told, method, ref, newest_entry(ready) + 1)
+
+    assert later({}) is None
+    happen(ready, "escalated", {"rung": 1, "method": "natural"})
+    assert later({}) == later({}, "natural") == UNSAID
+    happen(ready, "decided", {"decision": "abandon"})
+    assert later({}) == UNSAID
+    happen(ready, "decided", {"decision": "retry"})
+    assert later({}) is None
+    assert later({}, "natural") == later({}, "x") == UNSAID
+    happen(ready, "escalated", {"reason": "no-round"})
+    assert later({}, "natural") == UNSAID
+    happen(ready, "escalated", {"rung": 2, "method": "natural(rate=2)"})
+    for told in ({}, {"rung": "natural"}, {"rung": "natural(rate=2)"}):
+        assert later(told, "natural") is None
+    # The end of retention leaves the certificate's word, which is of its own method.
+    assert later({"rung": "natural(rate=2)"}, "natural", "gone") is None
+    for rung in ("natural", "natural ", "retrain(rate=2)", "natural("):
+        assert later({"rung": rung}, "natural", "gone") == UNSAID
+
+
+def happen(ready: Installation, event: str, payload: dict[str, Any]) -> None:
+    """Log one more event of the first request."""
+
+    def effect(tx: Transaction) -> None:
+        first = min(tx.session.exec(select(Certificate)), key=lambda one: one.log_index)
+        request = tx.session.get_one(ErasureRequest, first.request_id)
+        record_request_event(tx, request, f"request.{event}", payload)
+
+    ready.services.ledger.transact(effect)
 
 
 def newest_entry(ready: Installation) -> int:
@@ -249,7 +307,11 @@ def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
         assert (found["audit.started"], "audit.number" in found) == ("1", why is None)
 
 
-def test_another_configuration_than_was_started_is_not_cited(quick: audits.Quick) -> None:
+def test_another_configuration_than_was_started_is_not_cited(
+    quick: audits.Quick, monkeypatch: Patch
+) -> None:
+    """Of a release that did not look at the log before it signed a report."""
+    monkeypatch.setattr(audit_report, "contradiction", lambda *_: None)
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain")
     with Session(ready.services.engine) as session:
@@ -280,3 +342,4 @@ def test_a_rung_with_settings_of_its_own_cites_no_audit_of_others(
     told = networks.statement(installation, request_id).predicate.method
     assert (told.id, "rung" in told.parameters) == (rung["method"], True)
     assert ("audit" in told.parameters) == (not differs)
+    installation.check()
