@@ -85,9 +85,7 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
         raise NotJudgedError("nothing is stored of this request's judgement")
     file = services.artifacts.get(session, verification.evidence_id)
     plan = draft.load(services, session, job)
-    problem = contradiction(
-        events, hashlib.sha256(file).hexdigest(), plan.claim
-    ) or climb_problem(events, plan.method, plan.parameters)
+    problem = contradiction(events, hashlib.sha256(file).hexdigest(), plan.claim)
     if problem is not None:
         raise NotJudgedError(problem)
     evidence = parse_evidence(file)
@@ -101,6 +99,8 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
         raise NotJudgedError("the model is not as it was registered")
     _check_draft(plan, before, after)
     _check_executed(services, model, after, events)
+    if (problem := climb_problem(events, plan.method, plan.parameters)) is not None:
+        raise NotJudgedError(problem)
     return Passed(request, model, after, plan, evidence, file, leaves[0][1], events)
 
 
