@@ -13,6 +13,7 @@ from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import check_envelope
 from app.certificates.statement import Predicate, parse_statement
 from app.errors import LetheError
+from app.ledger.climbed import climb_problem, scores_problem
 from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from app.ledger.findings import FsckReport
 from app.ledger.fsck_audits import citation_problem
@@ -168,7 +169,12 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
         .order_by(col(RequestEvent.log_index))
     )
     events = [Event(one.log_index, one.event, one.payload) for one in session.exec(query)]
-    return contradiction(events, said.retained_set.removal_proof, said.guarantee.class_)
+    claim = said.guarantee.class_
+    return (
+        contradiction(events, said.retained_set.removal_proof, claim)
+        or climb_problem(events, said.method.id, said.method.parameters)
+        or scores_problem(events, claim, said.evidence)
+    )
 
 
 def _issuer_in(leaf: bytes) -> EllipticCurvePublicKey | None:

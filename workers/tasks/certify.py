@@ -19,6 +19,7 @@ from app.certificates.statement import (
     VersionPart,
     build_statement,
 )
+from app.ledger.climbed import score_parts
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
@@ -29,7 +30,7 @@ from models import Certificate, ErasureRequest, Job, Model
 from models.types import utcnow
 from workers.errors import RefusedError
 from workers.provenance import code_digest, environment
-from workers.tasks import repair, round_end, score_files
+from workers.tasks import repair, round_end
 from workers.tasks.audit_citation import citation
 from workers.tasks.before import let_go
 from workers.tasks.cleanup import clean
@@ -146,7 +147,7 @@ def _statement(
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),
-        evidence=(part, *score_files.parts(judgement.events, plan.claim)),
+        evidence=(part, *score_parts(judgement.events, plan.claim)),
         verifier=evidence.report.verifier,
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)

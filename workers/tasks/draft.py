@@ -70,6 +70,11 @@ class Draft:
     rows_gone: list[str] = field(default_factory=list)
     rows_learned: list[int] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """The method with the settings that differ, as certificates and the log name it."""
+        return self.parameters.get("rung", self.method)
+
     def purged(self) -> Purged:
         """Return the certificate's list; each artifact and each block had a key."""
         return Purged(

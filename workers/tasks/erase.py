@@ -19,7 +19,7 @@ from workers.tasks.asking import dropped_subjects
 from workers.tasks.batch import Member
 from workers.tasks.blocks import AnyBlock, encode_block
 from workers.tasks.draft import Draft, RewrittenBlock
-from workers.tasks.ladder import escalated
+from workers.tasks.ladder import escalated, executed
 from workers.tasks.lease import Lease, LeaseLostError, advance, follow
 from workers.tasks.removal import AnswerError
 from workers.tasks.update import Update
@@ -167,8 +167,7 @@ def _commit(
         if made.escalated is not None:
             why = escalated("NONE", made.escalated, lease.rung, made.method)
             record_request_event(tx, request, "request.escalated", why)
-        digests = {"head": made.encoded.head_digest, "statistics": made.encoded.statistics}
-        record_request_event(tx, request, "request.executed", digests)
+        record_request_event(tx, request, "request.executed", executed(made))
     session.flush()
     for member, draft_id in zip(members[1:], drafts[1:], strict=True):
         values = {"draft_id": draft_id, "before_id": before_id}

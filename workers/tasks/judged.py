@@ -13,6 +13,7 @@ from app.certificates.errors import CertificateError
 from app.certificates.evidence import Evidence, parse_evidence
 from app.certificates.retained import Removal
 from app.errors import LetheError
+from app.ledger.climbed import climb_problem
 from app.ledger.entries import CommitmentError, EntryError, Leaf
 from app.ledger.judgement import EXECUTED, Event, contradiction, opened
 from app.ledger.model_events import request_events
@@ -98,6 +99,8 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
         raise NotJudgedError("the model is not as it was registered")
     _check_draft(plan, before, after)
     _check_executed(services, model, after, events)
+    if (problem := climb_problem(events, plan.method, plan.parameters)) is not None:
+        raise NotJudgedError(problem)
     return Passed(request, model, after, plan, evidence, file, leaves[0][1], events)
 
 
@@ -136,7 +139,7 @@ def _check_executed(
     executed = [event for event in events if event.event == EXECUTED]
     known = versions_of(services.ledger, model)
     said = {"head": after.head_digest, "statistics": after.statistics_digest}
-    if not executed or dict(executed[-1].payload) != said:
+    if not executed or {**executed[-1].payload, **said} != executed[-1].payload:
         raise NotJudgedError("the log has another execution of this request")
     if [index for index, _ in known if index < executed[-1].index][-1] != after.log_index:
         raise NotJudgedError("the request was executed in another version")

@@ -6,12 +6,12 @@ log's event, in the job's rung, and, until the next rung is done, beside the ver
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from app.certificates.climb import RungPart, Verdict, from_line, read_climb, write_climb
-from app.certificates.statement import CheckPart
-from models import Verification
+from app.certificates.climb import RungPart, from_line, read_climb, write_climb
+from app.ledger.climbed import METHOD
 from workers.tasks.draft import Draft
+from workers.tasks.update import Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,21 @@ def escalated(
     return {**said, "skipped": list(skipped)} if skipped else said
 
 
+def executed(made: Made) -> dict[str, Any]:
+    """Return what the event request.executed says: which version, and by which method."""
+    digests = {"head": made.encoded.head_digest, "statistics": made.encoded.statistics}
+    return {**digests, METHOD: made.name}
+
+
 def climbed(
-    plan: Draft,
-    found: Verification | None,
-    skipped: Sequence[str] = (),
-    gave_way: str | None = None,
+    plan: Draft, since: Sequence[RungPart], gave_way: str | None = None
 ) -> dict[str, str]:
     """Return what a certificate says of the rungs before: whose, what was found, their cost.
 
-    found: None where the request was executed with the one that was refuted. gave_way: what
-    became of the rung that was begun after it, where no model came of that.
+    since: the rung that the draft is of, and those skipped after it. gave_way: what became of
+    the rung that was begun after them, where no model came of that.
     """
-    method = plan.parameters.get("rung", plan.method)
-    rungs = [*read_climb(plan.parameters), _rung(method, found), *map(from_line, skipped)]
+    rungs = [*read_climb(plan.parameters), *since]
     rungs += [] if gave_way is None else [from_line(gave_way)]
     cost = plan.parameters.get("climb.flops", "0"), plan.parameters.get("cost.flops", "0")
     flops = sum(int(part) for part in cost)
@@ -59,25 +61,3 @@ def climbed(
         **write_climb(rungs),
         **({"climb.flops": str(flops)} if flops else {}),
     }
-
-
-def _rung(method: str, found: Verification | None) -> RungPart:
-    if found is None:
-        return RungPart(method, "NONE", "not judged by itself", ())
-    checks = tuple(
-        CheckPart(
-            number=check["number"],
-            name=check["name"],
-            value=check["value"],
-            # A judgement that an earlier release recorded has neither of these.
-            interval=_pair(check.get("interval")),
-            threshold=check.get("threshold"),
-            passed=check["passed"],
-        )
-        for check in found.report["checks"]
-    )
-    return RungPart(method, cast(Verdict, found.result), None, checks)
-
-
-def _pair(ends: Sequence[str] | None) -> tuple[str, str] | None:
-    return None if ends is None else (ends[0], ends[1])

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from sqlalchemy import update
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col
 
 from app.schemas.progress import Phase
@@ -33,7 +33,7 @@ def tell(services: Services, lease: Lease, phase: Phase, done: int, total: int) 
                 )
                 .values(phase=phase, phase_done=done, phase_total=total)
             )
-    except (OperationalError, InterfaceError) as error:
+    except SQLAlchemyError as error:
         log.warning("progress of job %s not told: %s", lease.job_id, type(error).__name__)
 
 

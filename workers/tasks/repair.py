@@ -6,10 +6,13 @@ the refuted version and is judged like the first. If the last does not pass eith
 stored is damaged, and the model is taken out of service for a person to look.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlmodel import Session, col, select
 
+from app.certificates.climb import RungPart, spelled
+from app.ledger.climbed import TOGETHER
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
@@ -21,8 +24,9 @@ from app.steps import reached
 from models import ErasureRequest, Job, Model, Verification
 from workers.tasks import checkpoints, draft, family, versions
 from workers.tasks.draft import Draft
-from workers.tasks.ladder import Climb, climbed, escalated
+from workers.tasks.ladder import Climb, climbed, escalated, executed
 from workers.tasks.lease import Lease, LeaseLostError, advance, fail
+from workers.tasks.told import rungs_since
 from workers.tasks.update import Made
 from workers.tasks.versions import RetainedSet
 
@@ -38,10 +42,15 @@ def run(services: Services, lease: Lease) -> None:
     destroyed with it.
 
     Raises:
-        RefusedError: The rows cannot be fitted.
+        RefusedError: The rows cannot be fitted, or the log contradicts what is stored of the
+            rung before.
         LeaseLostError: Another worker holds the job now.
     """
     with services.reading() as session:
+        told = {
+            job.request_id: rungs_since(services, session, job, plan)
+            for job, plan in _plans(services, session, lease)
+        }
         model = session.get_one(Model, lease.model_id)
         base = model.current_version
         retained = RetainedSet.of(versions.commitments(session, lease.model_id))
@@ -59,10 +68,11 @@ def run(services: Services, lease: Lease) -> None:
         if is_network(model.config) and made.claim != COMPARED:
             _let_before_go(services, session, lease)
         drafts = []
-        found = session.get(Verification, lease.request_id)
-        skipped = [] if found is None else found.report.get("skipped", [])
+        _, *skipped = told[lease.request_id]
         for job, plan in _plans(services, session, lease):
             first = job.request_id == lease.request_id
+            # Those who wait left out the rungs that the refuted one left out.
+            since = told[job.request_id] if first else (*told[job.request_id], *skipped)
             repaired = replace(
                 plan,
                 number=version.number,
@@ -73,7 +83,7 @@ def run(services: Services, lease: Lease) -> None:
                 parameters={
                     **made.parameters,
                     **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
-                    **climbed(plan, found if first else None, skipped, made.escalated),
+                    **climbed(plan, since, made.escalated),
                 },
                 bounds=dict(made.bounds),
                 artifacts=[*plan.artifacts, *shredded],
@@ -84,13 +94,8 @@ def run(services: Services, lease: Lease) -> None:
             drafts.append(job.draft_id)
             request = session.get_one(ErasureRequest, job.request_id)
             request.state = "verifying"
-            _tell(tx, request, made, lease.rung, together=not first)
-            record_request_event(
-                tx,
-                request,
-                "request.executed",
-                {"head": encoded.head_digest, "statistics": encoded.statistics},
-            )
+            _tell(tx, request, made, lease.rung, None if first else skipped)
+            record_request_event(tx, request, "request.executed", executed(made))
         reached("execute.written")
         session.flush()
         checkpoints.let_go(services, tx, lease)
@@ -100,14 +105,20 @@ def run(services: Services, lease: Lease) -> None:
 
 
 def _tell(
-    tx: Transaction, request: ErasureRequest, made: Made, rung: int, *, together: bool
+    tx: Transaction,
+    request: ErasureRequest,
+    made: Made,
+    rung: int,
+    skipped: Sequence[RungPart] | None,
 ) -> None:
-    """Log what the event of the climb did not say of a request, or could not say yet."""
-    if together:
-        why = "executed together with one that did not pass"
-        record_request_event(
-            tx, request, "request.escalated", escalated("NONE", why, rung, _said(made))
-        )
+    """Log what the event of the climb did not say of a request, or could not say yet.
+
+    skipped: by the request that it was executed together with; None if that is itself.
+    """
+    if skipped is not None:
+        lines = list(map(spelled, skipped))
+        said = escalated("NONE", TOGETHER, rung, _said(made), lines)
+        record_request_event(tx, request, "request.escalated", said)
     if made.escalated is not None:
         record_request_event(
             tx,
@@ -120,7 +131,7 @@ def _tell(
 def _said(made: Made) -> str:
     if made.escalated is not None:
         return made.escalated.partition(":")[0]
-    return made.parameters.get("rung", made.method)
+    return made.name
 
 
 def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:

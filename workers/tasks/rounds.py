@@ -232,6 +232,7 @@ def _forget(
         {
             "head": versions.numbered(session, lease.model_id, plan.number).head_digest,
             "statistics": plan.statistics_after,
+            "method": plan.method,
         },
     )
     draft_id = draft.store(services, session, plan)

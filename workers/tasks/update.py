@@ -27,6 +27,11 @@ class Made:
     secret: bytes | None = None
     repeated: bool = False
 
+    @property
+    def name(self) -> str:
+        """The method with the settings that differ, as certificates and the log name it."""
+        return self.parameters.get("rung", self.method)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:

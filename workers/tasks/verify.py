@@ -8,8 +8,9 @@ import os
 from dataclasses import asdict
 
 from app.certificates.evidence import Report as EvidenceReport
-from app.certificates.evidence import build_evidence
+from app.certificates.evidence import build_evidence, parse_evidence
 from app.certificates.statement import CheckPart, VerifierPart
+from app.ledger.climbed import CHECKS, checks_digest
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
@@ -92,10 +93,7 @@ def _record(
         request_id=request.id,
         version_id=version_id,
         result=report.result,
-        report={
-            "checks": [asdict(check) for check in report.checks],
-            "skipped": [] if following is None else list(following.skipped),
-        },
+        report={"checks": [asdict(check) for check in report.checks]},
         evidence_id=artifact.id,
         verified_at=tx.now,
     )
@@ -111,6 +109,8 @@ def _record(
             "result": report.result,
             "evidence": artifact.digest,
             "class": case.plan.claim,
+            # The evidence is destroyed with its rung; this outlives it.
+            CHECKS: checks_digest(parse_evidence(evidence).report.checks),
             **score_files.keep(services, session, judged.scores),
         },
     )

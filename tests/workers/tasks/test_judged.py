@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
+from app.certificates.climb import RungPart, read_climb
+from app.ledger.climbed import CONTRADICTED
 from app.settings import Settings
 from app.signing.keys import PrivateKey
 from models import (
@@ -131,7 +133,10 @@ def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> N
     assert decide(ready, request, "retry") == 200
     ready.drain()
     assert state(ready, request) == "certified"
-    assert networks.statement(ready, request).predicate.method.id == "ridge-exact-refit"
+    method = networks.statement(ready, request).predicate.method
+    assert method.id == "ridge-exact-refit"
+    # A PASS that was not certified is no verdict to tell of a rung.
+    assert read_climb(method.parameters) == (RungPart("ridge-exact", "NONE", CONTRADICTED, ()),)
     ready.check()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.pool import QueuePool
 
 from app import steps
 from tests import small_network
@@ -131,3 +132,9 @@ def test_what_cannot_be_told_stops_nothing(
     away = replace(installation.services, engine=create_engine("sqlite:////nowhere/at/all.db"))
     onlooker._tell(away, held, "training", 1, 3)
     assert "not told: OperationalError" in caplog.text
+    full = create_engine(
+        "sqlite://", poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0
+    )
+    with full.connect():
+        onlooker._tell(replace(away, engine=full), held, "training", 2, 3)
+    assert "not told: TimeoutError" in caplog.text

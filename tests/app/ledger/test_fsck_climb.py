@@ -1,0 +1,184 @@
+"""Who holds the issuer's key, but not the log's, signs no other climb than the log has."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.certificates.climb import RungPart, write_climb
+from app.certificates.evidence import scores_part
+from app.certificates.statement import EvidencePart
+from app.ledger.climbed import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
+from app.ledger.fsck import fsck
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.startup import load_issuer
+from app.settings import Settings
+from models import ErasureRequest
+from tests.app.certificates.climbs import ATTACK, PURGE, SKIPPED
+from tests.app.ledger.samples import PREDICATE, certify, submit
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+FIRST = RungPart("puf-special", "FAIL", None, (PURGE, ATTACK))
+HONEST = (FIRST, SKIPPED)
+SCORES = (scores_part("ab" * 32, certified=False),)
+CLIMB = "the climb is not the one that the log has"
+METHOD = "the method is not the one that the log has as executed"
+Said = tuple[str, dict[str, Any]]
+
+
+def executed(method: str) -> Said:
+    return ("executed", {"head": "", "method": method})
+
+
+def verified(result: str, **more: str) -> Said:
+    evidence = PREDICATE.retained_set.removal_proof
+    return ("verified", {"result": result, "evidence": evidence, "class": "exact", **more})
+
+
+FAILED = verified("FAIL", checks=checks_digest(FIRST.checks), scores="ab" * 32)
+PASSED = verified("PASS", checks=checks_digest(PREDICATE.checks))
+LINE = f"{SKIPPED.method}: {SKIPPED.reason}"
+UP: Said = (
+    "escalated",
+    {"result": "FAIL", "checks": "3 yeom:auc", "method": "retrain", "rung": 2}
+    | {"skipped": [LINE]},
+)
+LOG = (executed("puf-special"), FAILED, UP, executed("retrain"), PASSED)
+
+
+def findings(
+    ledger: Ledger,
+    settings: Settings,
+    *,
+    log: Sequence[Said] = LOG,
+    rungs: Sequence[RungPart] = HONEST,
+    method: str = "retrain",
+    scores: Sequence[EvidencePart] = SCORES,
+    **parameters: str,
+) -> list[str]:
+    """Return what fsck finds of a certificate that tells these rungs and names these scores."""
+    request_id = submit(ledger)
+
+    def effect(tx: Transaction) -> None:
+        request = tx.session.get_one(ErasureRequest, request_id)
+        for event, said in log:
+            record_request_event(tx, request, f"request.{event}", said)
+
+    ledger.transact(effect)
+    issuer, _ = load_issuer(settings)
+    told = replace(PREDICATE.method, id=method, parameters={**write_climb(rungs), **parameters})
+    if not rungs:
+        told = replace(told, parameters=parameters)
+    evidence = (*PREDICATE.evidence, *scores)
+    certify(ledger, issuer, request_id, method=told, evidence=evidence)
+    return [finding.detail for finding in fsck(ledger).findings]
+
+
+def test_the_climb_that_the_log_has_is_no_finding(ledger: Ledger, settings: Settings) -> None:
+    assert findings(ledger, settings) == []
+
+
+def checked(**changes: Any) -> RungPart:
+    return replace(FIRST, checks=(PURGE, replace(ATTACK, **changes)))
+
+
+FORGED: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing-told": ({"rungs": ()}, CLIMB),
+    "a-rung-dropped": ({"rungs": (SKIPPED,)}, CLIMB),
+    "a-skipped-rung-dropped": ({"rungs": (FIRST,)}, CLIMB),
+    "a-rung-invented": ({"rungs": (*HONEST, replace(FIRST, method="natural"))}, CLIMB),
+    "a-skipped-rung-invented": ({"rungs": (*HONEST, replace(SKIPPED, method="acu"))}, CLIMB),
+    "another-order": ({"rungs": (SKIPPED, FIRST)}, CLIMB),
+    "another-result": ({"rungs": (replace(FIRST, result="INCONCLUSIVE"), SKIPPED)}, CLIMB),
+    "not-judged": (
+        {"rungs": (RungPart("puf-special", "NONE", NOT_JUDGED, ()), SKIPPED)},
+        CLIMB,
+    ),
+    "another-value": ({"rungs": (checked(value="0.5001"), SKIPPED)}, CLIMB),
+    "a-check-less": ({"rungs": (replace(FIRST, checks=(ATTACK,)), SKIPPED)}, CLIMB),
+    "another-rung": ({"rungs": (replace(FIRST, method="hf-kcu"), SKIPPED)}, CLIMB),
+    "another-reason": ({"rungs": (FIRST, replace(SKIPPED, reason="skipped"))}, CLIMB),
+    "another-method": ({"method": "puf-special"}, METHOD),
+    "other-settings": ({"rung": "retrain(seed=1)"}, METHOD),
+    "no-scores": ({"scores": ()}, "the scores are not those that the log has"),
+    "other-scores": (
+        {"scores": (scores_part("cd" * 32, certified=False),)},
+        "the scores are not those that the log has",
+    ),
+    "scores-of-the-verdict": (
+        {"scores": (scores_part("ab" * 32, certified=True),)},
+        "the scores are not those that the log has",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_another_climb_than_the_log_has_is_found(
+    ledger: Ledger, settings: Settings, case: str
+) -> None:
+    forged, why = FORGED[case]
+    assert findings(ledger, settings, **forged) == [why]
+
+
+def test_a_climb_in_one_line_does_not_hide_the_checks(
+    ledger: Ledger, settings: Settings
+) -> None:
+    line = write_climb(HONEST)["climb"]
+    assert findings(ledger, settings, rungs=(), climb=line) == [CLIMB]
+
+
+def old(log: Sequence[Said] = LOG) -> list[Said]:
+    """Return events as earlier releases logged them."""
+    lacks = {"executed": "method", "verified": "checks"}
+    return [
+        (event, {name: one for name, one in said.items() if name != lacks.get(event)})
+        for event, said in log
+    ]
+
+
+def test_of_entries_that_lack_a_field_the_rest_is_compared(
+    ledger: Ledger, settings: Settings
+) -> None:
+    line = write_climb(HONEST)["climb"]
+    assert findings(ledger, settings, log=old(), rungs=(), climb=line) == []
+    assert findings(ledger, settings, log=old(), rungs=(checked(value="?"), SKIPPED)) == []
+    assert findings(ledger, settings, log=old(), rungs=(FIRST,)) == [CLIMB]
+    other = (replace(FIRST, result="INCONCLUSIVE"), SKIPPED)
+    # The finding before is still there.
+    assert findings(ledger, settings, log=old(), rungs=other) == [CLIMB] * 2
+    # How the next rung is made is said by the escalation.
+    assert METHOD in findings(ledger, settings, log=old(), method="natural")
+
+
+def test_a_pass_that_was_not_certified_is_told_without_a_verdict(
+    ledger: Ledger, settings: Settings
+) -> None:
+    waits: list[Said] = [("needs-decision", {}), ("decided", {})]
+    log = [executed("retrain"), PASSED, *waits, executed("retrain"), PASSED]
+    told = replace(FIRST, method="retrain", result="PASS", checks=PREDICATE.checks)
+    contradicted = RungPart("retrain", "NONE", CONTRADICTED, ())
+    assert findings(ledger, settings, log=log, rungs=(contradicted,), scores=()) == []
+    # As earlier releases told it, of what they logged; and no more.
+    assert findings(ledger, settings, log=old(log), rungs=(told,), scores=()) == []
+    assert findings(ledger, settings, log=log, rungs=(told,), scores=()) == [CLIMB]
+
+
+def test_those_executed_together_tell_what_the_other_left_out(
+    ledger: Ledger, settings: Settings
+) -> None:
+    said = {"result": "NONE", "checks": TOGETHER, "rung": 2, "method": "retrain"}
+    gave: Said = ("escalated", {**said, "checks": "natural: NoSafeStep"})
+    start, end = executed("puf-special"), (gave, executed("retrain"), PASSED)
+    alone = RungPart("puf-special", "NONE", NOT_JUDGED, ())
+    way = RungPart("natural", "NONE", "NoSafeStep", ())
+    log = [start, ("escalated", {**said, "skipped": [LINE]}), *end]
+    told = (alone, SKIPPED, way)
+    assert findings(ledger, settings, log=log, rungs=told, scores=()) == []
+    # Earlier releases did not log it here: a rung without a verdict is believed of these.
+    before = [start, ("escalated", said), *end]
+    assert findings(ledger, settings, log=old(before), rungs=told, scores=()) == []
+    invented = (*told, replace(FIRST, method="natural"))
+    assert findings(ledger, settings, log=old(before), rungs=invented, scores=()) == [CLIMB]
+    assert findings(ledger, settings, log=before, rungs=told, scores=()) == [CLIMB] * 2
