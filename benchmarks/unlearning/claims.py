@@ -197,9 +197,9 @@ TRENDS = (
 )
 ABOUT = """\
 Gaps are in points. A figure of a paper is held to the mean; of two models the difference is
-taken seed by seed, and "not told apart" means that its 95 % interval holds both signs. Of an order
-"reproduced" says nothing of how much is left. Neither
-data nor schedules are the papers': a claim that is not reproduced here may hold there.
+taken seed by seed, and "not told apart" means that its 95 % interval holds both signs. Of an
+order "reproduced" says nothing of how much is left. Neither data nor
+schedules are the papers': a claim that is not reproduced here may hold there.
 """
 VERDICTS = {True: "reproduced", False: "**not reproduced**", None: "not told apart"}
 

@@ -8,7 +8,7 @@ import pytest
 from app.schemas.networks import NewNetwork
 from workers.datasets.images import LabelledImages
 from workers.demo import certified
-from workers.demo.network import TRAINING
+from workers.demo.network import ROUNDS, TRAINING
 from workers.demo.network_measure import accuracies
 from workers.fedavg.data import image_data
 from workers.network_registration import PreparedNetwork, prepare_network
@@ -28,7 +28,7 @@ def images() -> LabelledImages:
 @pytest.fixture(scope="module")
 def prepared(images: LabelledImages) -> PreparedNetwork:
     owners = np.array([f"c{row % 2}" for row in range(30)])
-    options = certified.options(images, TRAINING)
+    options = certified.options(images, {"rounds": ROUNDS, **TRAINING})
     return prepare_network(images, owners, ref="demo", options=options)
 
 
