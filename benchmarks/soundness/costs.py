@@ -21,7 +21,7 @@ from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, RidgeClai
 from workers.verifier.exact import VERIFIER
 from workers.verifier.row_digests import check_rows
 
-FULL = (Size(20_000, 96, 10, 5), Size(20_000, 256, 10, 5), Size(20_000, 768, 10, 5))
+FULL = (Size(20_000, 96, 10, 15), Size(20_000, 256, 10, 15), Size(20_000, 768, 10, 9))
 QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))
 EMPIRICAL_TARGET = 0.1
 # What a verdict is measured beside, and the ratio that is asked for.
