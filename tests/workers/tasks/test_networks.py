@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-import torch
 from sqlmodel import Session, select
 
 from app import canonical
@@ -22,11 +21,7 @@ from tests.small import pack
 from tests.workers.tasks import networks
 from workers.fedavg.held_out import is_held_out
 from workers.networks import registry as architectures
-from workers.tasks import network_update
 from workers.unlearning import registry as unlearning
-from workers.unlearning.hf_kcu_cg import BreakdownError
-from workers.unlearning.hf_kcu_direction import CurvatureError
-from workers.unlearning.recovery import LastingDamageError
 from workers.verifier.attacks.registry import ATTACKS, NEED_REFERENCES
 from workers.verifier.distances import DISTANCES
 from workers.verifier.policy import default, digest, to_document
@@ -233,29 +228,6 @@ def test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log(
     assert method.id == "retrain"
     assert method.parameters["asked"] == "puf-special"
     assert method.parameters["climb"] == "puf-special: NoSafeStep"
-
-
-@pytest.mark.parametrize(
-    ("error", "named"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory"), "OutOfMemory"),
-        (BreakdownError("planted"), "Breakdown"),
-        (CurvatureError("planted"), "Curvature"),
-        (LastingDamageError("planted"), "LastingDamage"),
-    ],
-)
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_method_without_a_result_gives_way_to_the_retraining(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, named: str
-) -> None:
-    def ends(*_: object) -> None:
-        raise error
-
-    networks.register(installation)
-    monkeypatch.setattr(network_update, "carry_out", ends)
-    request_id = networks.erase(installation, networks.whole("c1"), method="hf-kcu")
-    method = networks.statement(installation, request_id).predicate.method
-    assert (method.id, method.parameters["climb"]) == ("retrain", f"hf-kcu: {named}")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -1,0 +1,34 @@
+"""A method that ends without a model: the request is retrained for, and told so."""
+
+import pytest
+import torch
+
+from tests.installation import Installation
+from tests.workers.tasks import networks
+from workers.tasks import network_update
+from workers.unlearning.hf_kcu_cg import BreakdownError
+from workers.unlearning.hf_kcu_direction import CurvatureError
+from workers.unlearning.recovery import LastingDamageError
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), "OutOfMemory"),
+        (BreakdownError("planted"), "Breakdown"),
+        (CurvatureError("planted"), "Curvature"),
+        (LastingDamageError("planted"), "LastingDamage"),
+    ],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_method_without_a_result_gives_way_to_the_retraining(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, named: str
+) -> None:
+    def ends(*_: object) -> None:
+        raise error
+
+    networks.register(installation)
+    monkeypatch.setattr(network_update, "carry_out", ends)
+    request_id = networks.erase(installation, networks.whole("c1"), method="hf-kcu")
+    method = networks.statement(installation, request_id).predicate.method
+    assert (method.id, method.parameters["climb"]) == ("retrain", f"hf-kcu: {named}")
