@@ -5,7 +5,9 @@ import torch
 
 from tests.installation import Installation
 from tests.workers.tasks import networks
-from workers.tasks import network_update
+from tests.workers.tasks.ladders import HF_KCU, policy
+from tests.workers.tasks.planted import plant
+from workers.tasks import network_rung, network_update
 from workers.unlearning.hf_kcu_cg import BreakdownError
 from workers.unlearning.hf_kcu_direction import CurvatureError
 from workers.unlearning.recovery import LastingDamageError
@@ -32,3 +34,19 @@ def test_a_method_without_a_result_gives_way_to_the_retraining(
     request_id = networks.erase(installation, networks.whole("c1"), method="hf-kcu")
     method = networks.statement(installation, request_id).predicate.method
     assert (method.id, method.parameters["climb"]) == ("retrain", f"hf-kcu: {named}")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_later_rung_that_runs_out_of_memory_gives_way_too(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    networks.register(installation, policy=policy(HF_KCU))
+    plant(monkeypatch, "yeom:auc")
+    monkeypatch.setattr(network_rung, "resumed", ends)
+    request_id = networks.erase(installation, networks.whole("c1"))
+    method = networks.statement(installation, request_id).predicate.method
+    assert method.id == "retrain"
+    assert method.parameters["climb"].endswith("| hf-kcu: OutOfMemory")
