@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo federated demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check lock clean
+.PHONY: demo federated demo-federated test check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check red-team lock clean
 
 demo: $(STAMPS)/demo
 	$(BIN)/lethe demo $(ARGS)
@@ -48,6 +48,10 @@ flower-check:
 # `lethe demo` of every method of networks for real; `make test` runs two of them.
 demos-check: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 0 -m "slow or not slow" tests/e2e/test_demo_network.py $(ARGS)
+
+# Attacks a running installation, on SQLite with files and on PostgreSQL with Redis.
+red-team: $(STAMPS)/dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m redteam tests/redteam/live $(ARGS)
 
 # Compares the verifier's attacks and intervals with published implementations (scikit-learn,
 # statsmodels, ART, TensorFlow Privacy, PrivacyGuard), in an environment of their own.

@@ -1,0 +1,1 @@
+"""Attacks on a running installation: real processes, real servers, `make red-team`."""
