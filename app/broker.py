@@ -1,25 +1,44 @@
-"""Celery's filesystem broker with messages that appear whole or not at all.
+"""Celery's filesystem broker with messages that appear whole or not at all, and are checked.
 
 kombu 5.7 opens a message's file under its final name and then writes it. A worker that looks
 in between takes an empty file, fails to parse it and ends: seen about once in 300 messages.
 Here a message is written under another name and renamed, which POSIX makes atomic.
+
+What is no message of Lethe's is dropped and counted (`app.nudges`): to kombu each would be the
+end of the worker that reads it, and, put back, of the next one.
 """
 
+import fcntl
 import json
+import logging
 import os
+import shutil
+import stat
 import uuid
 from pathlib import Path
+from queue import Empty
 from time import time_ns
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.filesystem import Channel, Transport
 
+from app.nudges import LONGEST, MessageRefusedError, rebuild
+
+log = logging.getLogger(__name__)
+
 SCHEME = "lethe-filesystem"
+SUFFIX, TAKEN = ".msg", ".taken"
+REFUSED = "refused"  # file in the control folder: how many messages were dropped, in decimal
+
+
+def tell_refused(error: MessageRefusedError) -> None:
+    """Log that a message was dropped: never what it held, which may be anything."""
+    log.warning("a message was dropped from the broker (%s): see /readyz for how many", error)
 
 
 class AtomicChannel(Channel):
-    """Puts each message by rename."""
+    """Puts each message by rename, and gives out checked ones only."""
 
     # kombu names the second parameter in two ways and passes it by position.
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
@@ -28,7 +47,82 @@ class AtomicChannel(Channel):
         stem = f"{time_ns():020}_{uuid.uuid4()}"
         unfinished = folder / f"{stem}.unfinished"
         unfinished.write_text(json.dumps(message))
-        os.replace(unfinished, folder / f"{stem}.{queue}.msg")
+        os.replace(unfinished, folder / f"{stem}.{queue}{SUFFIX}")
+
+    def _get(self, queue: str) -> dict[str, Any]:
+        """Take the oldest message of a queue.
+
+        Raises:
+            Empty: There is none.
+        """
+        folder = Path(self.data_folder_in)
+        wanted = f"{queue}{SUFFIX}"
+        for name in sorted(os.listdir(folder)):
+            if name.partition(".")[2] != wanted:
+                continue
+            taken = folder / f"{uuid.uuid4()}{TAKEN}"
+            try:
+                os.rename(folder / name, taken)
+            except OSError:  # another worker was faster
+                continue
+            try:
+                return rebuild(_read(taken), queue)
+            except MessageRefusedError as error:
+                tell_refused(error)
+                count_refused(Path(self.control_folder))
+            finally:
+                _remove(taken)
+        raise Empty
+
+    def refused(self) -> int:
+        """Return how many messages were ever dropped."""
+        return read_refused(Path(self.control_folder))
+
+
+def _read(path: Path) -> bytes:
+    """Return a message's bytes. Raises MessageRefusedError if it is no small regular file."""
+    try:
+        # A FIFO would block until somebody writes to it, a link would lead elsewhere.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise MessageRefusedError(f"not readable: {type(error).__name__}") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+            raise MessageRefusedError("no file of a message's size")
+        return os.read(descriptor, LONGEST + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # a directory
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def count_refused(control_folder: Path) -> None:
+    """Count one more dropped message."""
+    path = control_folder / REFUSED
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        count = _number(file.read(32)) + 1
+        file.seek(0)
+        file.write(f"{count}\n".encode())
+
+
+def read_refused(control_folder: Path) -> int:
+    """Return how many messages were ever dropped."""
+    try:
+        return _number((control_folder / REFUSED).read_bytes()[:32])
+    except FileNotFoundError:
+        return 0
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.strip().isdigit() else 0
 
 
 def bind(control_folder: Path, queue: str) -> None:
@@ -48,3 +142,5 @@ class AtomicTransport(Transport):
 
 
 TRANSPORT_ALIASES[SCHEME] = f"{__name__}:AtomicTransport"
+for scheme in ("redis", "rediss"):
+    TRANSPORT_ALIASES[scheme] = "app.broker_redis:CheckedTransport"

@@ -14,6 +14,7 @@ from datetime import timedelta
 from celery import Celery, group
 
 from app import broker
+from app.nudges import SILO_PREFIX
 from app.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ DRAIN_SECONDS = 2.0  # how long closing waits for nudges not yet sent
 
 def silo_queue(number: int) -> str:
     """Return the name of a silo's queue; silos are counted from 0."""
-    return f"silo-{number}"
+    return f"{SILO_PREFIX}{number}"
 
 
 def make_celery(settings: Settings) -> Celery:
@@ -137,7 +138,12 @@ class Dispatcher:
             except Exception as error:
                 log.warning("nudge not sent (%s); the sweep will", type(error).__name__)
 
-    def check(self) -> None:
-        """Raise whatever the broker raises when it cannot be reached (for /readyz)."""
+    def check(self) -> int:
+        """Return how many messages workers have dropped as none of Lethe's (for /readyz).
+
+        Raises whatever the broker raises when it cannot be reached.
+        """
         with self._celery.connection_for_write() as connection:
             connection.ensure_connection(max_retries=0, timeout=2)
+            refused: int = connection.default_channel.refused()
+        return refused

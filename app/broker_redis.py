@@ -1,0 +1,72 @@
+"""Celery's Redis broker with checked messages; loaded when a Redis broker is used."""
+
+import json
+from typing import Any
+
+from kombu.transport.redis import Channel, Transport
+
+from app.broker import tell_refused
+from app.nudges import MessageRefusedError, rebuild
+
+REFUSED = "lethe.refused"  # a counter in Redis: how many messages were ever dropped
+
+
+class CheckedChannel(Channel):
+    """Drops and counts what is no message of Lethe's where Redis hands it out.
+
+    There, and not later: kombu takes a message from its list, or from those that nobody
+    acknowledged, before it decodes it, and the error would end the worker.
+    """
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        client = super()._create_client(asynchronous)
+        client.set_response_callback("BRPOP", self._popped_from)
+        client.set_response_callback("RPOP", lambda item, **_: self._checked(item, None))
+        client.set_response_callback("HGET", self._unacknowledged)
+        return client
+
+    def _popped_from(self, answer: Any, **_: Any) -> tuple[bytes, bytes] | None:
+        if not answer:
+            return None
+        key, item = answer
+        name = key.decode("utf-8", "replace").removeprefix(self.global_keyprefix)
+        checked = self._checked(item, name.rsplit(self.sep, 1)[0])
+        return None if checked is None else (key, checked)
+
+    def _unacknowledged(self, item: bytes | None, **_: Any) -> bytes | None:
+        """Check what is put back when its worker died: [message, exchange, queue]."""
+        if item is None:
+            return None
+        try:
+            message, _, queue = json.loads(item)
+            if not isinstance(queue, str):
+                raise MessageRefusedError("malformed: no queue")
+            return json.dumps([rebuild(json.dumps(message), queue), "", queue]).encode()
+        except MessageRefusedError as error:
+            return self._drop(error)
+        except (TypeError, ValueError, RecursionError) as error:
+            return self._drop(MessageRefusedError(f"malformed: {type(error).__name__}"))
+
+    def _checked(self, item: bytes | None, queue: str | None) -> bytes | None:
+        if item is None:
+            return None
+        try:
+            return json.dumps(rebuild(item, queue)).encode()
+        except MessageRefusedError as error:
+            return self._drop(error)
+
+    def _drop(self, error: MessageRefusedError) -> None:
+        tell_refused(error)
+        with self.conn_or_acquire() as client:
+            client.incr(REFUSED)
+
+    def refused(self) -> int:
+        """Return how many messages were ever dropped."""
+        with self.conn_or_acquire() as client:
+            return int(client.get(REFUSED) or 0)
+
+
+class CheckedTransport(Transport):
+    """The Redis transport over `CheckedChannel`."""
+
+    Channel = CheckedChannel

@@ -1,0 +1,206 @@
+"""What is no message of Lethe's is dropped and counted, on both brokers, and the next is read."""
+
+import base64
+import json
+import os
+import queue
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from redis import Redis
+
+from app.dispatch import Dispatcher, make_celery
+from app.nudges import LONGEST, MessageRefusedError, rebuild
+from app.settings import Settings
+
+NOTHING = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+
+
+def body(content: object) -> str:
+    return base64.b64encode(json.dumps(content).encode()).decode()
+
+
+def message(**changes: Any) -> dict[str, Any]:
+    """A message as Celery sends it, with other headers or parts."""
+    headers = {"task": "lethe.execute", "id": "1-2", "eta": None, "expires": None}
+    headers |= changes.pop("headers", {})
+    whole = {
+        "body": body([["job-1"], {}, NOTHING]),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": headers,
+        "properties": {
+            "delivery_tag": "tag",
+            "body_encoding": "base64",
+            "delivery_info": {"exchange": "", "routing_key": "cpu"},
+        },
+    }
+    return whole | changes
+
+
+def raw(**changes: Any) -> bytes:
+    return json.dumps(message(**changes)).encode()
+
+
+def without(name: str) -> bytes:
+    whole = message()
+    del whole[name]
+    return json.dumps(whole).encode()
+
+
+POISON: dict[str, bytes] = {
+    "no JSON": b"\x80\x04not json",
+    "no UTF-8": b'{"body": "\xff\xfe"}',
+    "empty": b"",
+    "a list": b"[]",
+    "null": b"null",
+    "deep": b"[" * 12_000,
+    "long number": b"1" * 12_000,
+    "huge": b'"' + b"x" * LONGEST + b'"',
+    "no headers": without("headers"),
+    "no body": without("body"),
+    "headers of another type": json.dumps(message() | {"headers": 7}).encode(),
+    "no base64": raw(body="%%%"),
+    "body of a number": raw(body=7),
+    "body no JSON": raw(body=base64.b64encode(b"\x80").decode()),
+    "body too short": raw(body=body([["job-1"]])),
+    "pickle": raw(**{"content-type": "application/x-python-serialize"}),
+    "unknown task": raw(headers={"task": "os.system"}),
+    "task of a silo": raw(headers={"task": "lethe.answer"}),
+    "task of a list": raw(headers={"task": ["lethe.execute"]}),
+    "two ids": raw(body=body([["job-1", "job-2"], {}, NOTHING])),
+    "keywords": raw(body=body([["job-1"], {"a": 1}, NOTHING])),
+    "id of a number": raw(body=body([[7], {}, NOTHING])),
+    "id of a path": raw(body=body([["../../x"], {}, NOTHING])),
+    "task id of a list": raw(headers={"id": []}),
+    "a time to come": raw(headers={"eta": "2999-01-01T00:00:00"}),
+    "expires never": raw(headers={"expires": "soon"}),
+    "expires of a list": raw(headers={"expires": [1]}),
+}
+
+
+@pytest.fixture(params=["files", "redis"])
+def place(
+    request: pytest.FixtureRequest, data_dir: Path
+) -> tuple[Celery, Callable[[bytes], None]]:
+    """A broker, and how a stranger puts bytes into it."""
+    if request.param == "files":
+        celery = make_celery(Settings(data_dir=data_dir))
+
+        def write(content: bytes) -> None:
+            (data_dir / "broker" / "!x.cpu.msg").write_bytes(content)
+
+        return celery, write
+    url = request.getfixturevalue("redis_url")
+    celery = make_celery(Settings(data_dir=data_dir, broker_url=url))
+
+    def push(content: bytes) -> None:
+        with Redis.from_url(url) as client:
+            client.lpush("cpu", content)
+
+    return celery, push
+
+
+def read_one(celery: Celery) -> Any:
+    with celery.connection_for_read() as connection:
+        waiting = connection.SimpleQueue("cpu")
+        try:
+            found = waiting.get(timeout=10)
+            found.ack()
+            return found.headers["argsrepr"], found.payload
+        finally:
+            waiting.close()
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_poison_is_dropped_and_counted_and_the_next_message_is_read(
+    place: tuple[Celery, Callable[[bytes], None]], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    celery, put = place
+    dispatcher = Dispatcher(celery)
+    before = dispatcher.check()
+    put(POISON[name])
+    dispatcher.nudge("job-1")
+    dispatcher.close()
+    assert read_one(celery) == ("('job-1',)", [["job-1"], {}, NOTHING])
+    assert dispatcher.check() == before + 1
+    assert "dropped" in caplog.text
+    for told in ("os.system", "../../x", "soon", "job-2"):
+        assert told not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
+def test_what_is_no_file_is_dropped(data_dir: Path, kind: str) -> None:
+    celery = make_celery(Settings(data_dir=data_dir))
+    folder, elsewhere = data_dir / "broker", data_dir / "elsewhere"
+    elsewhere.write_bytes(raw())
+    path = folder / "!x.cpu.msg"
+    if kind == "directory":
+        (path / "more").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(elsewhere)
+    dispatcher = Dispatcher(celery)
+    dispatcher.nudge("job-1")
+    dispatcher.close()
+    assert read_one(celery)[0] == "('job-1',)"
+    assert dispatcher.check() == 1
+    assert list(folder.iterdir()) == []
+    assert elsewhere.exists()
+
+
+@pytest.mark.parametrize("name", ["no JSON", "unknown task", "no headers"])
+def test_poison_among_what_nobody_acknowledged_is_not_put_back(
+    data_dir: Path, redis_url: str, name: str
+) -> None:
+    celery = make_celery(Settings(data_dir=data_dir, broker_url=redis_url))
+    kept = json.dumps([message(), "", "cpu"]).encode()
+    planted = POISON[name]
+    if name != "no JSON":
+        planted = json.dumps([json.loads(planted), "", "cpu"]).encode()
+    with Redis.from_url(redis_url) as client:
+        for tag, content in (("1", planted), ("2", kept)):
+            client.hset("unacked", tag, content)
+            client.zadd("unacked_index", {tag: 1})
+        with celery.connection_for_read() as connection:
+            connection.default_channel.qos.restore_visible()
+        assert client.hlen("unacked") == 0
+        (restored,) = client.lrange("cpu", 0, -1)
+    assert rebuild(restored, "cpu")["headers"]["task"] == "lethe.execute"
+    assert Dispatcher(celery).check() == 1
+
+
+def test_nothing_of_a_message_survives_but_task_id_and_argument() -> None:
+    more = {"callbacks": [{"task": "os.system"}], "errbacks": None, "chain": [1], "chord": None}
+    whole = message(
+        body=body([["job-1"], {}, more]),
+        headers={"timelimit": "x", "retries": "y", "shadow": "z", "stamps": 7, "group": []},
+        properties={"reply_to": "x", "delivery_info": 7},
+    )
+    assert "os.system" not in str(base64.b64decode(rebuild(json.dumps(whole), "cpu")["body"]))
+    plain = rebuild(json.dumps(message()), "cpu")
+    built = rebuild(json.dumps(whole), "cpu")
+    for one in (plain, built):
+        del one["properties"]["delivery_tag"]
+    assert plain == built
+
+
+def test_a_silos_queue_holds_questions_only() -> None:
+    asked = raw(headers={"task": "lethe.answer"})
+    assert rebuild(asked, "silo-3")["headers"]["task"] == "lethe.answer"
+    with pytest.raises(MessageRefusedError, match="not a task"):
+        rebuild(raw(), "silo-3")
+
+
+def test_an_empty_queue_is_empty(place: tuple[Celery, Callable[[bytes], None]]) -> None:
+    celery, put = place
+    put(b"{}")
+    with celery.connection_for_read() as connection:
+        waiting = connection.SimpleQueue("cpu")
+        with pytest.raises(queue.Empty):
+            waiting.get(timeout=0.2)
+        waiting.close()
