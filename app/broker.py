@@ -49,7 +49,7 @@ class AtomicChannel(Channel):
         unfinished.write_text(json.dumps(message))
         os.replace(unfinished, folder / f"{stem}.{queue}{SUFFIX}")
 
-    def _get(self, queue: str) -> dict[str, Any]:
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         """Take the oldest message of a queue.
 
         Raises:

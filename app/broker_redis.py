@@ -19,7 +19,7 @@ class CheckedChannel(Channel):
     """
 
     def _create_client(self, asynchronous: bool = False) -> Any:
-        client = super()._create_client(asynchronous)
+        client = super()._create_client(asynchronous)  # type: ignore[no-untyped-call]
         client.set_response_callback("BRPOP", self._popped_from)
         client.set_response_callback("RPOP", lambda item, **_: self._checked(item, None))
         client.set_response_callback("HGET", self._unacknowledged)
@@ -43,9 +43,10 @@ class CheckedChannel(Channel):
                 raise MessageRefusedError("malformed: no queue")
             return json.dumps([rebuild(json.dumps(message), queue), "", queue]).encode()
         except MessageRefusedError as error:
-            return self._drop(error)
+            self._drop(error)
         except (TypeError, ValueError, RecursionError) as error:
-            return self._drop(MessageRefusedError(f"malformed: {type(error).__name__}"))
+            self._drop(MessageRefusedError(f"malformed: {type(error).__name__}"))
+        return None
 
     def _checked(self, item: bytes | None, queue: str | None) -> bytes | None:
         if item is None:
@@ -53,7 +54,8 @@ class CheckedChannel(Channel):
         try:
             return json.dumps(rebuild(item, queue)).encode()
         except MessageRefusedError as error:
-            return self._drop(error)
+            self._drop(error)
+            return None
 
     def _drop(self, error: MessageRefusedError) -> None:
         tell_refused(error)

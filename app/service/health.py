@@ -26,7 +26,7 @@ def ready(services: Services) -> dict[str, str]:
         with services.reading() as session:
             session.connection().execute(text("SELECT 1"))
 
-    checks: dict[str, Callable[[], None]] = {
+    checks: dict[str, Callable[[], object]] = {
         "database": database,
         "log": lambda: audit.check_published(services),
         "broker": services.dispatcher.check,
@@ -39,7 +39,7 @@ def ready(services: Services) -> dict[str, str]:
     return dict.fromkeys(checks, "ok")
 
 
-def _passes(check: Callable[[], None]) -> bool:
+def _passes(check: Callable[[], object]) -> bool:
     # Whatever a driver raises means the same here: this part does not answer.
     try:
         check()
