@@ -7,7 +7,11 @@ from models.types import LogNumber
 
 
 class LogEntry(SQLModel, table=True):
-    """One leaf. `event` and `ref` repeat what the leaf says, for queries of history."""
+    """One leaf. `event` and `ref` repeat what the leaf says, for queries of history.
+
+    `mac` says that this installation wrote the row (`app.ledger.entry_macs`); it is served to
+    nobody.
+    """
 
     __tablename__ = "log_entries"
 
@@ -17,3 +21,4 @@ class LogEntry(SQLModel, table=True):
     event: str | None = Field(default=None, max_length=131, index=True)
     ref: str | None = Field(default=None, max_length=128, index=True)
     day: str = Field(max_length=10, index=True)  # as in the leaf: never finer than a day
+    mac: bytes = Field(sa_column=Column(LargeBinary, nullable=False))  # HMAC-SHA256

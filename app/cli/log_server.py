@@ -4,7 +4,7 @@ import json
 
 import click
 
-from app.ledger.findings import FsckReport
+from app.ledger.findings import NOT_CHECKED, FsckReport
 from app.ledger.fsck import fsck
 from app.ledger.startup import init_log, load_issuer, open_ledger, require_schema
 from app.settings import Settings
@@ -38,7 +38,7 @@ def run_fsck(as_json: bool = False) -> bool:
     engine = make_engine(settings.resolved_database_url)
     try:
         require_schema(engine)
-        report = fsck(open_ledger(settings, engine), {keyid: issuer.public_key()})
+        report = fsck(open_ledger(settings, engine, examine=True), {keyid: issuer.public_key()})
     finally:
         engine.dispose()
     if as_json:
@@ -58,6 +58,8 @@ def _print(report: FsckReport) -> None:
         f"{'PASS' if report.ok else 'FAIL'}  {report.size} entries, "
         f"{report.checkpoints} checkpoints"
     )
+    if not report.macs:
+        click.echo(f"      MACs of the entries: {NOT_CHECKED}")
     for finding in report.findings:
         where = "" if finding.log_index is None else f" (entry {finding.log_index})"
         click.echo(f"      {finding.check}: {finding.detail}{where}")

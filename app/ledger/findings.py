@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+NOT_CHECKED = "not checked: entries.key is not here"
 MOST = 20  # findings of one check that are listed; a wrong leaf makes many wrong nodes
 
 
@@ -18,10 +19,14 @@ class Finding:
 
 @dataclass(slots=True)
 class FsckReport:
-    """What was found among `size` entries and `checkpoints` signed notes."""
+    """What was found among `size` entries and `checkpoints` signed notes.
+
+    macs: whether the entries' MACs were checked, for which entries.key must be there.
+    """
 
     size: int = 0
     checkpoints: int = 0
+    macs: bool = False
     findings: list[Finding] = field(default_factory=list)
     unlisted: Counter[str] = field(default_factory=Counter)
 
@@ -43,6 +48,7 @@ class FsckReport:
             "result": "PASS" if self.ok else "FAIL",
             "size": self.size,
             "checkpoints": self.checkpoints,
+            "macs": "checked" if self.macs else NOT_CHECKED,
             "findings": [
                 {"check": f.check, "detail": f.detail, "log_index": f.log_index}
                 for f in self.findings

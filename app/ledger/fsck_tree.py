@@ -24,11 +24,14 @@ def check_tree(
 ) -> dict[int, bytes]:
     """Compute the tree again and compare every node and root; return the roots asked for."""
     report.size = read_size(session)
+    report.macs = ledger.entry_key is not None
     peaks, roots = Peaks(), {}
     checkpoints = _checkpoints(session)
     pending = next(checkpoints, None)
     for entry, stored in _entries(session, report):
         _check_entry(entry, report)
+        if ledger.entry_key is not None and not ledger.entry_key.is_authentic(entry):
+            report.add("mac", "the row is not one that this installation wrote", entry.index)
         if entry.index != peaks.size:
             missing = f"{entry.index - peaks.size} entries are missing"
             report.add("gap", f"{missing}: no later hash can be computed", peaks.size)

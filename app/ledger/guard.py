@@ -101,8 +101,8 @@ class SigningGuard:
                 "database instead of beginning another"
             ) from None
 
-    def check(self, origin: str, size: int, root_at: RootAt) -> None:
-        """Return if a log of `size` entries may be signed: it extends what was signed last.
+    def check(self, origin: str, size: int, root_at: RootAt) -> Checkpoint:
+        """Return what was signed last, if a log of `size` entries extends it.
 
         Raises:
             RolledBackError: It is shorter.
@@ -110,7 +110,9 @@ class SigningGuard:
             GuardMissingError: There is no guard.
             GuardDamagedError: The guard cannot be read.
         """
-        _check(self.read(), origin, size, root_at)
+        held = self.read()
+        _check(held, origin, size, root_at)
+        return held
 
     def advance(self, checkpoint: Checkpoint, root_at: RootAt) -> None:
         """Remember `checkpoint`, durably, so that it may then be signed.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.ledger.tree import EMPTY_ROOT, node_hash
+from app.ledger.tree import EMPTY_ROOT, NodeReader, node_hash
 
 
 class Peaks:
@@ -11,6 +11,17 @@ class Peaks:
     def __init__(self) -> None:
         self.size = 0
         self._peaks: list[tuple[int, bytes]] = []  # (level, hash), largest first
+
+    @classmethod
+    def of(cls, size: int, read: NodeReader) -> "Peaks":
+        """Return the tree of the first `size` entries, in at most 63 reads of stored nodes."""
+        peaks, start = cls(), 0
+        peaks.size = size
+        for level in reversed(range(size.bit_length())):
+            if size >> level & 1:
+                peaks._peaks.append((level, read(level, start >> level)))
+                start += 1 << level
+        return peaks
 
     def append(self, digest: bytes) -> Iterator[tuple[int, int, bytes]]:
         """Add a leaf hash and yield the nodes (level, index, hash) that it completes."""

@@ -7,27 +7,33 @@
 Nothing is signed before it is durable, and nothing is published before the guard remembers
 it. A crash between two of these lines loses nothing: the next transaction or the next start
 goes on at the following line.
+
+What lies above the guard in the database is signed only if each entry has a MAC under
+`entries.key` and the tree over them is computed from their leaves (`app.ledger.tail`): who can
+write the database, and has no key, has nothing signed.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from typing import TypeVar
 
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
 
 from app.errors import LetheError
 from app.ledger import storage
 from app.ledger.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
-from app.ledger.entries import parse_leaf
+from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
 from app.ledger.note import NoteError, NoteSigner, NoteVerifier
 from app.ledger.proofs import ProofError, consistency_proof, inclusion_proof
 from app.ledger.receipt import Receipt, read_receipt
 from app.ledger.storage import NodeTable
-from app.ledger.tree import EMPTY_ROOT, NodeReader, leaf_hash, new_nodes, tree_root
+from app.ledger.tail import REMEDY, Tail, read_tail
+from app.ledger.tree import EMPTY_ROOT, NodeReader, leaf_hash, tree_root
 from app.steps import reached
 from models import LogCheckpoint, LogEntry
 from models.session import reading
@@ -55,10 +61,10 @@ class LogExistsError(LetheError):
 class Transaction:
     """A writer transaction under the log's lock; `now` is one time for all of it."""
 
-    def __init__(self, session: Session, size: int) -> None:
+    def __init__(self, session: Session, tail: Tail, key: EntryKey) -> None:
         self.session = session
         self.now: datetime = utcnow()
-        self._size = size
+        self._tail, self._key = tail, key
         self._entries: list[LogEntry] = []
 
     def append(self, leaf: bytes) -> int:
@@ -70,19 +76,8 @@ class Transaction:
         Raises:
             EntryError: Not an entry of a kind this log holds.
         """
-        parsed = parse_leaf(leaf)
-        day = parsed.day or self.now.date()
-        index = self._size + len(self._entries)
-        self._entries.append(
-            LogEntry(
-                index=index,
-                leaf=leaf,
-                kind=parsed.kind,
-                event=parsed.event,
-                ref=parsed.ref,
-                day=day.isoformat(),
-            )
-        )
+        index = self._tail.peaks.size + len(self._entries)
+        self._entries.append(self._key.row(index, leaf, self.now.date()))
         return index
 
     @contextmanager
@@ -96,15 +91,25 @@ class Transaction:
             del self._entries[mark:]
             raise
 
-    def write_entries(self, nodes: NodeTable) -> bool:
-        """Write the appended entries and the nodes they complete; False if there are none."""
+    def write_entries(self) -> bool:
+        """Write the appended entries and the nodes they complete; False if there are none.
+
+        Raises:
+            ForkedError: Rows are in their place that no append wrote.
+        """
         if not self._entries:
             return False
         self.session.flush()
-        hashes = [leaf_hash(entry.leaf) for entry in self._entries]
-        storage.insert_entries(self.session, self._entries)
-        added = nodes.compute(lambda read: new_nodes(self._size, hashes, read))
-        storage.insert_nodes(self.session, added)
+        peaks = self._tail.peaks
+        try:
+            storage.insert_entries(self.session, self._entries)
+            nodes = [node for e in self._entries for node in peaks.append(leaf_hash(e.leaf))]
+            storage.insert_nodes(self.session, nodes)
+        except IntegrityError:
+            raise ForkedError(
+                f"rows that no append wrote lie at or above entry {self._entries[0].index}: "
+                f"{REMEDY}"
+            ) from None
         return True
 
 
@@ -112,12 +117,20 @@ class Ledger:
     """A log in a database, the key that signs it and the guard beside that key.
 
     Any number of threads and processes may hold one on the same database and guard. Build
-    it with `app.ledger.startup`, which also checks that it may be used.
+    it with `app.ledger.startup`, which also checks that it may be used. Without `entry_key` it
+    can only be examined: nothing is appended or signed.
     """
 
-    def __init__(self, engine: Engine, signer: NoteSigner, guard: SigningGuard) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        signer: NoteSigner,
+        guard: SigningGuard,
+        entry_key: EntryKey | None,
+    ) -> None:
         self.engine = engine
         self.guard = guard
+        self.entry_key = entry_key
         self._signer = signer
         # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
         self._lock = threading.Lock()
@@ -149,14 +162,12 @@ class Ledger:
         """
         with self._turn():
             with self._writing() as session:
-                size = storage.read_size(session)
-                pending = self._require_latest(session).size < size
-                nodes = NodeTable(session)
                 # Before anything is written: an entry that can never be signed is no entry.
-                self.guard.check(self.origin, size, _root_at(nodes))
-                tx = Transaction(session, size)
+                latest, tail = self._verified(session)
+                pending = latest.size < tail.peaks.size
+                tx = Transaction(session, tail, self._required_key())
                 result = effect(tx)
-                appended = tx.write_entries(nodes)
+                appended = tx.write_entries()
                 if appended:
                     reached("ledger.appended")
                 session.commit()
@@ -203,16 +214,16 @@ class Ledger:
             LogMissingError: The database holds no log.
             GuardError: The log is not the one that was signed, or the guard is missing; the
                 message names the remedy.
+            KeyMissingError: entries.key is another log's.
         """
         with self._turn():
             with self._writing() as session:
-                latest = self._require_latest(session)
-                root_at = _root_at(NodeTable(session))
+                self._require_own_key(session)
+                latest, tail = self._verified(session)
                 stored = self._open_stored(latest)
-                size = storage.read_size(session)
-                self.guard.check(self.origin, size, root_at)
-                if self.guard.read().size < stored.size:  # the keys came from a backup
-                    self.guard.advance(stored, root_at)
+                held = self.guard.read()
+                if held.size < stored.size:  # the keys came from a backup
+                    self.guard.advance(stored, tail.root_at)
             self._publish()
 
     def size(self, session: Session) -> int:
@@ -278,15 +289,50 @@ class Ledger:
             )
         return stored
 
+    def _verified(self, session: Session) -> tuple[LogCheckpoint, Tail]:
+        """Return the published checkpoint, and the log above the guard once it is verified."""
+        latest = self._require_latest(session)
+        size, nodes = storage.read_size(session), NodeTable(session)
+        held = self.guard.check(self.origin, size, _root_at(nodes))
+        tail = read_tail(session, held, size, self._required_key())
+        if (
+            latest.size > held.size
+        ):  # only old keys: the guard is durable before a note is stored
+            stored = self._open_stored(latest)
+            if stored.size > size or tail.root_at(stored.size) != stored.root:
+                raise ForkedError(
+                    "the published checkpoint is not one of the entries in the database: "
+                    "restore its newest backup, then run `lethe log fsck`"
+                )
+        return latest, tail
+
+    def _required_key(self) -> EntryKey:
+        assert self.entry_key is not None, "a ledger without it is for looking only"
+        return self.entry_key
+
+    def _require_own_key(self, session: Session) -> None:
+        """Check an entry whose leaf was signed: a key that does not fit it fits none."""
+        self._require_latest(session)
+        root_at = _root_at(NodeTable(session))
+        last = self.guard.check(self.origin, storage.read_size(session), root_at).size - 1
+        entry = storage.read_entries(session, last, last + 1).get(last)
+        if entry is None:
+            return
+        # The columns beside the leaf may have been changed: that is for fsck to say.
+        own = self._required_key().row(last, entry.leaf, date.fromisoformat(entry.day))
+        if own.mac != entry.mac:
+            raise KeyMissingError(
+                f"entries.key is not the key of this log, of which entry {last} was signed: "
+                "restore it from the backup of the keys directory that belongs to this database"
+            )
+
     def _publish(self) -> LogCheckpoint:
         with self._writing() as session:
-            latest = self._require_latest(session)
-            size = storage.read_size(session)
-            if latest.size == size:
+            latest, tail = self._verified(session)
+            if latest.size == tail.peaks.size:
                 return latest
-            root_at = _root_at(NodeTable(session))
-            checkpoint = Checkpoint(self.origin, size, root_at(size))
-            self.guard.advance(checkpoint, root_at)
+            checkpoint = Checkpoint(self.origin, tail.peaks.size, tail.peaks.root())
+            self.guard.advance(checkpoint, tail.root_at)
             reached("checkpoint.guarded")
             row = self._store(session, checkpoint)
         reached("checkpoint.committed")

@@ -3,6 +3,7 @@
 <data_dir>/keys/  log.key     Ed25519, signs checkpoints      log.vkey    its public half
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
                   master.key  wraps all data keys             log.guard.json
+                  entries.key authenticates stored log entries (`app.ledger.entry_macs`)
 """
 
 from contextlib import suppress
@@ -18,6 +19,7 @@ from sqlmodel import Session
 from app.errors import LetheError
 from app.files import write_durably
 from app.ledger import storage
+from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
 from app.ledger.note import NoteSigner
 from app.ledger.sequencer import Ledger, LogExistsError
@@ -30,15 +32,8 @@ from migrations import HEAD
 from models.session import make_engine, reading
 
 LOG_KEY, LOG_VKEY, GUARD = "log.key", "log.vkey", "log.guard.json"
+ENTRIES_KEY = "entries.key"
 ISSUER_KEY, ISSUER_PEM = "issuer.key", "issuer.pem"
-
-
-class KeyMissingError(LetheError):
-    """A key file is missing or not what its name says."""
-
-    slug = "key-missing"
-    title = "A key is missing"
-    status = 503
 
 
 class UnreachableDatabaseError(LetheError):
@@ -82,7 +77,7 @@ def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
     Raises:
         LogMissingError: No log was begun.
         GuardError: The log is not the one that was signed; the message names the remedy.
-        KeyMissingError: The log key is missing or not an Ed25519 key.
+        KeyMissingError: The log's key or that of its entries is missing or none.
         SchemaError: The database is not migrated.
     """
     engine = engine or make_engine(settings.resolved_database_url)
@@ -92,17 +87,25 @@ def load_ledger(settings: Settings, engine: Engine | None = None) -> Ledger:
     return ledger
 
 
-def open_ledger(settings: Settings, engine: Engine) -> Ledger:
+def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) -> Ledger:
     """Return the ledger unchecked, for `begin` and for those who examine a damaged log.
 
+    Args:
+        settings: Where the keys are.
+        engine: The log's database.
+        examine: Open it also where entries.key is missing; nothing can be appended then.
+
     Raises:
-        KeyMissingError: The log key is missing or not an Ed25519 key.
+        KeyMissingError: The log key is missing or not an Ed25519 key, or entries.key is
+            missing or not a key.
     """
     key = _load(settings.keys_dir / LOG_KEY)
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
     guard = SigningGuard(settings.keys_dir / GUARD)
-    return Ledger(engine, NoteSigner(settings.origin, key), guard)
+    path = settings.keys_dir / ENTRIES_KEY
+    entry_key = None if examine and not path.exists() else _load_entry_key(path, settings)
+    return Ledger(engine, NoteSigner(settings.origin, key), guard, entry_key)
 
 
 def load_issuer(settings: Settings) -> tuple[EllipticCurvePrivateKey, str]:
@@ -132,6 +135,8 @@ def create_keys(settings: Settings) -> None:
         vkey = NoteSigner(settings.origin, log_key).verifier.vkey + "\n"
         write_durably(folder / LOG_VKEY, vkey.encode(), mode=0o644)
     write_durably(folder / ISSUER_PEM, public_pem(issuer).encode(), mode=0o644)
+    with suppress(FileExistsError):
+        write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
     if not settings.master_key.get_secret_value():
         with suppress(FileExistsError):
             MasterKey.create(folder / master.FILE)
@@ -165,6 +170,21 @@ def _ensure(path: Path, fresh: PrivateKey) -> PrivateKey:
     with suppress(FileExistsError):
         write_durably(path, private_pem(fresh).encode(), replace=False)
     return _load(path)
+
+
+def _load_entry_key(path: Path, settings: Settings) -> EntryKey:
+    try:
+        return parse_entry_key(path.read_bytes(), settings.origin)
+    except FileNotFoundError:
+        raise KeyMissingError(
+            f"{path} is missing: restore it from the backup of the keys directory; no other "
+            "key fits the entries of this log. For a new installation, run `lethe log init`"
+        ) from None
+    except ValueError:
+        raise KeyMissingError(
+            f"{path} is not a key that `lethe log init` wrote: restore it from the backup of "
+            "the keys directory"
+        ) from None
 
 
 def _load(path: Path) -> PrivateKey:

@@ -61,6 +61,20 @@ def read_leaves(session: Session, start: int, end: int) -> list[bytes]:
     return leaves
 
 
+def read_entries(session: Session, start: int, end: int) -> dict[int, LogEntry]:
+    """Return the entries [start, end) by their index, those that are stored."""
+    query = select(LogEntry).where(col(LogEntry.index) >= start, col(LogEntry.index) < end)
+    return {entry.index: entry for entry in session.exec(query)}
+
+
+def read_nodes(
+    session: Session, keys: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], bytes]:
+    """Return the hashes of nodes by (level, index), those that are stored."""
+    query = _NODES.where(tuple_(col(LogNode.level), col(LogNode.index)).in_(keys))
+    return {(level, at): value for level, at, value in session.connection().execute(query)}
+
+
 def insert_entries(session: Session, entries: Sequence[LogEntry]) -> None:
     """Add rows of entries."""
     session.connection().execute(insert(LogEntry), [entry.model_dump() for entry in entries])

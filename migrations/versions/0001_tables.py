@@ -63,6 +63,7 @@ def upgrade() -> None:
         sa.Column("event", sa.String(length=131), nullable=True),
         sa.Column("ref", sa.String(length=128), nullable=True),
         sa.Column("day", sa.String(length=10), nullable=False),
+        sa.Column("mac", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("index", name=op.f("pk_log_entries")),
     )
     with op.batch_alter_table("log_entries", schema=None) as batch_op:

@@ -34,7 +34,7 @@ CHANGES = {
     "ON CONFLICT (size) DO UPDATE SET note = 'x'",
 }
 ON_SQLITE = {
-    "replace-entry": "REPLACE INTO log_entries SELECT \"index\", '', kind, event, ref, day "
+    "replace-entry": "REPLACE INTO log_entries SELECT \"index\", '', kind, event, ref, day, mac "
     "FROM log_entries",
     "replace-node": "INSERT OR REPLACE INTO log_nodes SELECT level, \"index\", '' FROM log_nodes",
     "replace-checkpoint": "REPLACE INTO log_checkpoints SELECT * FROM log_checkpoints",

@@ -150,6 +150,7 @@ def test_fsck_speaks_json(environment: Settings) -> None:
         "result": "PASS",
         "size": 0,
         "checkpoints": 1,
+        "macs": "checked",
         "findings": [],
         "unlisted": {},
     }

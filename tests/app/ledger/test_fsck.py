@@ -87,6 +87,7 @@ def test_a_new_log_and_an_unpublished_entry_are_clean(ledger: Ledger) -> None:
     assert fsck(ledger).ok
 
 
+NOT_OURS = "mac 4: the row is not one that this installation wrote"
 NODES = {
     "a-missing-node": (
         'DELETE FROM log_nodes WHERE level = 1 AND "index" = 2',
@@ -111,14 +112,14 @@ NODES = {
     ),
     "an-event-column-that-lies": (
         "UPDATE log_entries SET event = 'model.withdrawn' WHERE \"index\" = 4",
-        ["entry 4: the columns say other than the leaf"],
+        ["entry 4: the columns say other than the leaf", NOT_OURS],
     ),
     "a-day-that-lies": (
         "UPDATE log_entries SET day = '2026-01-03' WHERE \"index\" = 4",
-        ["entry 4: the columns say other than the leaf"],
+        ["entry 4: the columns say other than the leaf", NOT_OURS],
     ),
     "an-entry-of-negative-index": (
-        "INSERT INTO log_entries SELECT -1, leaf, kind, event, ref, day FROM log_entries "
+        "INSERT INTO log_entries SELECT -1, leaf, kind, event, ref, day, mac FROM log_entries "
         'WHERE "index" = 4',
         ["entry: there are entries of negative index"],
     ),

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Engine
 
 from app.errors import LetheError
 from app.ledger import startup
+from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, RolledBackError, SigningGuard
 from app.ledger.note import parse_vkey
 from app.ledger.sequencer import Ledger, LogExistsError, Transaction
@@ -40,6 +41,7 @@ def test_init_makes_all_keys_closed_to_others_and_the_empty_checkpoint(
         "issuer.key": 0o600,
         "issuer.pem": 0o644,
         "master.key": 0o600,
+        "entries.key": 0o600,
     }
     assert stat.S_IMODE(settings.keys_dir.stat().st_mode) == 0o700
     vkey = (settings.keys_dir / "log.vkey").read_text().removesuffix("\n")
@@ -167,12 +169,12 @@ def test_one_key_on_two_databases_signs_one_history(
 ) -> None:
     append(ledger, entry(0))
     shutil.copy(sqlite_template, tmp_path / "second.db")
+    keys = ledger._signer, SigningGuard(tmp_path / "aside.json"), ledger.entry_key
     second = Ledger(
-        make_engine(f"sqlite:///{tmp_path / 'second.db'}"), ledger._signer, ledger.guard
+        make_engine(f"sqlite:///{tmp_path / 'second.db'}"), keys[0], ledger.guard, keys[2]
     )
-    aside = SigningGuard(tmp_path / "aside.json")
-    Ledger(second.engine, ledger._signer, aside).begin()
-    append(Ledger(second.engine, ledger._signer, aside), entry(0))
+    Ledger(second.engine, *keys).begin()
+    append(Ledger(second.engine, *keys), entry(0))
     assert append(second, entry(1)) == [1]  # the same history, one entry further
     with pytest.raises(RolledBackError):
         append(ledger, entry(2))
@@ -298,5 +300,5 @@ def test_an_empty_database_is_not_migrated(empty_database_url: str) -> None:
 
 def test_the_issuer_key_must_be_on_p256(settings: Settings, ledger: Ledger) -> None:
     shutil.copy(settings.keys_dir / startup.LOG_KEY, settings.keys_dir / startup.ISSUER_KEY)
-    with pytest.raises(startup.KeyMissingError, match="P-256"):
+    with pytest.raises(KeyMissingError, match="P-256"):
         load_issuer(settings)

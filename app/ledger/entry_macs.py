@@ -1,0 +1,86 @@
+"""A MAC on each stored entry, so that the log's key signs only what this installation wrote.
+
+Whoever may write the database may append rows to the log. The signing guard knows what was
+signed; of the rows above it only a key outside the database can tell whose they are. That key
+is `entries.key`. It authenticates rows to the sequencer and to fsck and is in no leaf: mirrors
+and auditors need neither key nor MAC. It is never replaced, because entries are never changed.
+"""
+
+import base64
+import secrets
+from datetime import date
+from hmac import compare_digest, digest
+
+from app import canonical
+from app.errors import LetheError
+from app.ledger.entries import parse_leaf
+from models import LogEntry
+
+KEY_SIZE = 32  # bytes
+MAC_SIZE = 32  # bytes, HMAC-SHA256
+
+
+class KeyMissingError(LetheError):
+    """A key file is missing or not what its name says."""
+
+    slug = "key-missing"
+    title = "A key is missing"
+    status = 503
+
+
+class EntryKey:
+    """The key of one log's entries. Never printed, logged or stored in the database."""
+
+    def __init__(self, key: bytes, origin: str) -> None:
+        assert len(key) == KEY_SIZE
+        self._key, self._origin = key, origin
+
+    def row(self, index: int, leaf: bytes, day: date) -> LogEntry:
+        """Return the row of a leaf at its index; `day` counts where the leaf has none.
+
+        Raises:
+            EntryError: Not an entry of a kind this log holds.
+        """
+        said = parse_leaf(leaf)
+        entry = LogEntry(
+            index=index,
+            leaf=leaf,
+            kind=said.kind,
+            event=said.event,
+            ref=said.ref,
+            day=(said.day or day).isoformat(),
+            mac=b"",  # of all the others
+        )
+        entry.mac = self.mac(entry)
+        return entry
+
+    def mac(self, entry: LogEntry) -> bytes:
+        """Return HMAC-SHA256 over the log's name, the entry's index and all its columns.
+
+        The message is RFC 8785 JSON, so that no two entries have the same one. `mac` itself
+        is left out, and may be unset.
+        """
+        said = ["lethe-entry-1", self._origin, str(entry.index), bytes(entry.leaf).hex()]
+        columns = [entry.kind, entry.event, entry.ref, entry.day]
+        return digest(self._key, canonical.encode([*said, *columns]), "sha256")
+
+    def is_authentic(self, entry: LogEntry) -> bool:
+        """Return whether the entry was written under this key, at this index of this log."""
+        return compare_digest(bytes(entry.mac), self.mac(entry))
+
+
+def new_entry_key() -> bytes:
+    """Return the content of a key file with a fresh random key: a line of base64."""
+    return base64.b64encode(secrets.token_bytes(KEY_SIZE)) + b"\n"
+
+
+def parse_entry_key(data: bytes, origin: str) -> EntryKey:
+    """Return the key in a file's content, for the log named `origin`.
+
+    Raises:
+        ValueError: It is not what `new_entry_key` returns.
+    """
+    key = base64.b64decode(data.removesuffix(b"\n"), validate=True)
+    if len(key) != KEY_SIZE or base64.b64encode(key) + b"\n" != data:
+        raise ValueError("not one line of base64 of 32 bytes")
+    return EntryKey(key, origin)
