@@ -27,9 +27,8 @@ from app.certificates.evidence import check_evidence
 from app.certificates.statement import Statement, parse_statement
 from app.errors import LetheError
 from app.ledger.checkpoint import open_checkpoint
-from app.ledger.note import NoteVerifier, open_note
+from app.ledger.note import NoteVerifier, not_verified, read_note
 from app.ledger.proofs import check_inclusion
-from app.ledger.spelling import parse_base64
 from app.ledger.tree import leaf_hash
 
 Result = Literal["PASS", "FAIL"]
@@ -98,14 +97,13 @@ def verify_certificate(
     evidence: bytes | None = None,
     witnesses: Sequence[NoteVerifier] = (),
     threshold: int = 0,
-    allow_unknown_witnesses: bool = False,
 ) -> Verdict:
     """Verify a certificate file against the log's and the issuer's key.
 
     `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
     the certificate should be about, `evidence` its evidence file. At least `threshold` of
-    `witnesses` must have signed the checkpoint. Signature lines of other keys are refused
-    by default, because nothing would notice a change in them.
+    `witnesses` must have signed the checkpoint. Signature lines of other keys are ignored, as
+    the note format demands, and step 6 names them: nothing notices a change in them.
 
     Never raises because of what `bundle`, `model` or `evidence` hold.
 
@@ -124,7 +122,6 @@ def verify_certificate(
         evidence,
         witnesses,
         threshold,
-        allow_unknown_witnesses,
     )
     steps: list[Step] = []
     failed = False
@@ -154,7 +151,6 @@ class _Run:
     evidence: bytes | None
     witnesses: Sequence[NoteVerifier]
     threshold: int
-    allow_unknown: bool
     parsed: Bundle = field(init=False)
     statement: Statement = field(init=False)
 
@@ -202,23 +198,20 @@ class _Run:
 
     def witness_policy(self) -> str:
         note = self.parsed.entry.inclusion_proof.checkpoint.envelope
-        open_note(note, [self.log, *self.witnesses])  # refuses a wrong line of a witness
-        lines = _signers(note)
+        # Refuses a wrong line of a witness, whether it is required or not.
+        opened = read_note(note, [self.log, *self.witnesses])
+        lines = [(key.name, key.key_id) for key in opened.verified]
         if len(set(lines)) != len(lines):
             raise StepError("a key signed the checkpoint twice")
-        known = {(witness.name, witness.key_id) for witness in self.witnesses}
-        signed = known.intersection(lines)
-        unknown = set(lines) - known - {(self.log.name, self.log.key_id)}
-        if unknown and not self.allow_unknown:
-            raise StepError(
-                f"{len(unknown)} signature lines of unknown keys: give their witness keys, "
-                "or allow unknown witnesses"
-            )
-        if len(signed) < self.threshold:
-            raise StepError(f"{len(signed)} witnesses signed, {self.threshold} are required")
-        if not self.threshold:
-            return f"none required, {len(signed)} known witnesses signed"
-        return f"{len(signed)} of {len(known)} witnesses signed, {self.threshold} required"
+        known, signed = len(self.witnesses), len(lines) - 1  # step 5 saw the log's line
+        if signed < self.threshold:
+            raise StepError(f"{signed} witnesses signed, {self.threshold} are required")
+        found = (
+            f"{signed} of {known} witnesses signed, {self.threshold} required"
+            if self.threshold
+            else f"none required, {signed} known witnesses signed"
+        )
+        return found + not_verified(opened.unverified)
 
     def statement_shape(self) -> str:
         self.statement = parse_statement(self.parsed.payload)
@@ -267,13 +260,6 @@ _STEPS: tuple[tuple[str, Callable[[_Run], str]], ...] = (
     ("retained-set proofs", _Run.retained_set),
 )
 STEP_NAMES: tuple[str, ...] = tuple(name for name, _ in _STEPS)
-
-
-def _signers(note: str) -> list[tuple[str, bytes]]:
-    """Return (name, key id) of each signature line of a note that `open_note` accepted."""
-    lines = note.rpartition("\n\n")[2].split("\n")[:-1]
-    words = [line.split(" ") for line in lines]
-    return [(name, parse_base64(encoded)[:4]) for _, name, encoded in words]
 
 
 def _short(spki: bytes) -> str:

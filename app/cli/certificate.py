@@ -17,6 +17,8 @@ from app.errors import LetheError
 from app.options import service_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.certificates.verify import Verdict
     from app.ledger.note import NoteVerifier
 
@@ -55,9 +57,6 @@ def certificate() -> None:
     type=click.IntRange(min=0),
     help="How many of these witnesses must have signed. Default: all.",
 )
-@click.option(
-    "--allow-unknown-witnesses", is_flag=True, help="Ignore signatures of other keys."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def verify(
     file: Path,
@@ -69,7 +68,6 @@ def verify(
     evidence: Path | None,
     witness: tuple[Path, ...],
     threshold: int | None,
-    allow_unknown_witnesses: bool,
     as_json: bool,
 ) -> None:
     """Verify a certificate file offline, in nine numbered steps.
@@ -80,8 +78,9 @@ def verify(
     from app.certificates.bundle import MAX_BUNDLE
     from app.certificates.verify import verify_certificate
     from app.cli.issuer import read_issuer
+    from app.ledger.note import parse_log_vkey, parse_vkey
 
-    log = _read_vkey(_key_file(log_key, keys, LOG_KEY, "--log-key"))
+    log = _read_vkey(_key_file(log_key, keys, LOG_KEY, "--log-key"), parse_log_vkey)
     issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
     required = len(witness) if threshold is None else threshold
     if required > len(witness):
@@ -95,9 +94,8 @@ def verify(
         issuer_keyid=issuer_keyid,
         model=model,
         evidence=None if evidence is None else evidence.read_bytes(),
-        witnesses=[_read_vkey(path) for path in witness],
+        witnesses=[_read_vkey(path, parse_vkey) for path in witness],
         threshold=required,
-        allow_unknown_witnesses=allow_unknown_witnesses,
     )
     if as_json:
         click.echo(json.dumps(verdict.to_json()))
@@ -173,13 +171,15 @@ def _key_file(given: Path | None, keys: Path | None, name: str, option: str) -> 
     return keys / name
 
 
-def _read_vkey(path: Path) -> "NoteVerifier":
-    from app.ledger.note import NoteError, parse_vkey
+def _read_vkey(path: Path, parse: "Callable[[str], NoteVerifier]") -> "NoteVerifier":
+    from app.ledger.note import NoteError
 
     try:
-        return parse_vkey(path.read_bytes().decode("utf-8").removesuffix("\n"))
-    except (UnicodeDecodeError, NoteError):
-        raise click.UsageError(f"{path.name} does not hold an Ed25519 note key") from None
+        return parse(path.read_bytes().decode("utf-8").removesuffix("\n"))
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{path.name} does not hold a note's verifier key") from None
+    except NoteError as error:
+        raise click.UsageError(f"{path.name}: {error.detail}") from None
 
 
 def _download(url: str) -> bytes:

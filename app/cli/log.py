@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.certificate_text import plain
 from app.ledger.follow import (
     LogError,
     LogReport,
@@ -15,7 +16,7 @@ from app.ledger.follow import (
     mirror_log,
     verify_log,
 )
-from app.ledger.note import NoteError, NoteVerifier, parse_vkey
+from app.ledger.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
 from app.ledger.spelling import format_base64
 
 _vkey_option = click.option(
@@ -97,7 +98,7 @@ def _read_vkey(file_or_text: str) -> NoteVerifier:
     except (OSError, ValueError):  # no such file, too long for a file name, or not text
         text = file_or_text
     try:
-        return parse_vkey(text)
+        return parse_log_vkey(text)
     except NoteError as error:
         raise NoteError(
             f"--vkey is neither a key nor a file with one: {error.detail}"
@@ -126,9 +127,11 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
             "root": root,
             "entries": report.entries,
             "tiles": report.tiles,
+            "unverified": [f"{line.name}+{line.key_id.hex()}" for line in report.unverified],
         }
         click.echo(json.dumps(verdict))
     else:
         click.echo(f"PASS  {report.origin}")
         click.echo(f"      size {report.size}, root {root}")
-        click.echo(f"      {report.entries} entries and {report.tiles} tiles checked")
+        told = f"{report.entries} entries and {report.tiles} tiles checked"
+        click.echo(plain(f"      {told}{not_verified(report.unverified)}"))

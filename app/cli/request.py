@@ -11,7 +11,7 @@ import click
 
 from app.client import Client, ProblemError, Receipt, RequestStatus
 from app.client.keyids import derived_keyid
-from app.ledger.note import NoteVerifier, parse_vkey
+from app.ledger.note import NoteVerifier, parse_log_vkey
 from app.options import service_url
 from app.signing.keys import load_private_key
 from app.waiting import Waiting
@@ -190,8 +190,8 @@ def decide(
 
 
 def _read_vkey(path: Path) -> NoteVerifier:
-    # A byte that is not UTF-8 is not base64 either: parse_vkey names the remedy.
-    return parse_vkey(path.read_bytes().decode("utf-8", "replace").strip())
+    # A byte that is not UTF-8 is not base64 either: parse_log_vkey names the remedy.
+    return parse_log_vkey(path.read_bytes().decode("utf-8", "replace").strip())
 
 
 def _watch(service: Client, request_id: str, timeout: float | None, as_json: bool) -> None:

@@ -9,7 +9,7 @@
 from dataclasses import dataclass
 
 from app.errors import LetheError
-from app.ledger.note import NoteSigner, NoteVerifier, open_note, sign_note
+from app.ledger.note import ED25519, NoteError, NoteSigner, NoteVerifier, open_note, sign_note
 from app.ledger.spelling import format_base64, parse_base64, parse_decimal
 from app.ledger.tree import EMPTY_ROOT, HASH_SIZE, MAX_SIZE
 
@@ -84,9 +84,11 @@ def open_checkpoint(note: str, verifier: NoteVerifier, origin: str | None = None
     """Return the checkpoint that `verifier` signed for `origin` (default: its own name).
 
     Raises:
-        NoteError: The note does not verify.
+        NoteError: The note does not verify, or the key is a witness's.
         CheckpointError: The signed text is not a checkpoint, or of another origin.
     """
+    if verifier.kind != ED25519:
+        raise NoteError("a witness's key does not sign for a log: give the log's own key")
     checkpoint = parse_checkpoint(open_note(note, [verifier]))
     if checkpoint.origin != (verifier.name if origin is None else origin):
         raise CheckpointError("the checkpoint is of another log: its origin differs")

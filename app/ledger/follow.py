@@ -22,7 +22,7 @@ from app.ledger.fetch import (
     UnreachableError,
     fetch_from,
 )
-from app.ledger.note import NoteError, NoteVerifier
+from app.ledger.note import NoteError, NoteVerifier, SignatureLine, read_note
 from app.ledger.tiles import (
     TILE_HEIGHT,
     TILE_WIDTH,
@@ -52,7 +52,10 @@ Keep = Callable[[str, bytes], None]  # takes each file's path and bytes once it 
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """What was checked: all `entries` and hash `tiles` below this signed head."""
+    """What was checked: all `entries` and hash `tiles` below this signed head.
+
+    `unverified` has the checkpoint's signature lines by keys that were not given: ignored.
+    """
 
     origin: str
     size: int
@@ -60,6 +63,7 @@ class LogReport:
     entries: int
     tiles: int
     checkpoint: str
+    unverified: tuple[SignatureLine, ...]
 
 
 def verify_log(fetch: Fetch, verifier: NoteVerifier) -> LogReport:
@@ -127,7 +131,8 @@ def _follow(fetch: Fetch, verifier: NoteVerifier, keep: Keep) -> LogReport:
             path=CHECKPOINT,
         )
     size = checkpoint.size
-    return LogReport(checkpoint.origin, size, root, size, tiles, note)
+    unverified = read_note(note, [verifier]).unverified
+    return LogReport(checkpoint.origin, size, root, size, tiles, note, unverified)
 
 
 def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpoint]:

@@ -1,27 +1,40 @@
-"""Signed notes: text with one signature line for each key (C2SP signed-note, Ed25519).
+"""Signed notes: text with one signature line for each key (C2SP signed-note).
 
 <text, ending in a newline>
 <blank line>
 — <key name> base64(key id || signature)
+
+Logs sign with Ed25519 (type 0x01). Witnesses of a checkpoint sign a time with it, in Ed25519
+(0x04) or ML-DSA-44 (0x06): `app.ledger.cosignature`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
 from app.errors import LetheError
+from app.ledger.cosignature import ed25519_message, ml_dsa_message, split_cosignature
 from app.ledger.spelling import format_base64, parse_base64
 
 MAX_NOTE = 1_000_000  # bytes, as in golang.org/x/mod/sumdb/note
 MAX_SIGNATURES = 100  # the specification asks for at least 16
-ED25519 = b"\x01"  # signature type byte, C2SP signed-note "Signature types"
 KEY_ID_SIZE = 4
+# Signature type bytes, C2SP signed-note "Signature types".
+ED25519, COSIGNATURE, ML_DSA_44 = b"\x01", b"\x04", b"\x06"
+ALGORITHMS = {
+    ED25519: "Ed25519",
+    COSIGNATURE: "Ed25519 with a time",
+    ML_DSA_44: "ML-DSA-44 with a time",
+}
+
+PublicKey = Ed25519PublicKey | MLDSA44PublicKey
 
 
 class NoteError(LetheError):
@@ -34,36 +47,82 @@ class NoteError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class NoteVerifier:
-    """A public key and the name it signs under; (name, key_id) finds it in a note.
+    """A public key, the name it signs under and how; (name, key_id) finds it in a note.
 
-    `key_id` is the first 4 bytes of `log_id`. Raises NoteError if it is not.
+    `kind` is the signature type byte. `key_id` is the first 4 bytes of `log_id`. Raises
+    NoteError if it is not, or if the key is not one of this kind.
     """
 
     name: str
     key_id: bytes
-    key: Ed25519PublicKey
+    key: PublicKey
+    kind: bytes = ED25519
 
     def __post_init__(self) -> None:
         _require_name(self.name)
+        of_kind = MLDSA44PublicKey if self.kind == ML_DSA_44 else Ed25519PublicKey
+        if self.kind not in ALGORITHMS or not isinstance(self.key, of_kind):
+            raise NoteError("the key is not of the kind that its type byte says")
         if self.key_id != self.log_id[:KEY_ID_SIZE]:
             raise NoteError("the key id does not belong to this name and key")
 
     @classmethod
-    def of(cls, name: str, key: Ed25519PublicKey) -> "NoteVerifier":
+    def of(cls, name: str, key: PublicKey, kind: bytes = ED25519) -> "NoteVerifier":
         """Return the verifier for `key` under `name`, its key id computed."""
         _require_name(name)
-        return cls(name, _key_hash(name, key)[:KEY_ID_SIZE], key)
+        return cls(name, _key_hash(name, key, kind)[:KEY_ID_SIZE], key, kind)
 
     @property
     def log_id(self) -> bytes:
         """SHA256(name || 0x0A || type || public key), 32 bytes."""
-        return _key_hash(self.name, self.key)
+        return _key_hash(self.name, self.key, self.kind)
 
     @property
     def vkey(self) -> str:
         """The verifier key as one line of text, without newline: name+id+base64."""
-        encoded = format_base64(ED25519 + self.key.public_bytes_raw())
+        encoded = format_base64(self.kind + self.key.public_bytes_raw())
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
+
+    def check(self, text: str, signature: bytes) -> None:
+        """Return if `signature`, without its key id, is this key's over the note's `text`.
+
+        Raises:
+            InvalidSignature: It is not.
+        """
+        message = text.encode()
+        if self.kind != ED25519:
+            try:
+                time, signature = split_cosignature(signature)
+                if self.kind == COSIGNATURE:
+                    message = ed25519_message(time, text)
+                else:
+                    message = ml_dsa_message(self.name, time, text)
+            except ValueError:
+                raise InvalidSignature from None
+        self.key.verify(signature, message)
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureLine:
+    """One signature line, as it stands in a note; nothing is proved of it."""
+
+    name: str
+    key_id: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedNote:
+    """A note that at least one known key signed.
+
+    `verified` has the key of each line that was verified, in their order. `unverified` has the
+    lines of keys that are not known. Nothing protects those: whoever hands a note on may add,
+    change and remove them.
+    """
+
+    text: str
+    verified: tuple[NoteVerifier, ...]
+    unverified: tuple[SignatureLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +139,44 @@ class NoteSigner:
 
 
 def parse_vkey(text: str) -> NoteVerifier:
-    """Read a verifier key: `name+hex key id+base64(0x01 || public key)`.
+    """Read a verifier key: `name+hex key id+base64(type || public key)`.
 
     Raises:
-        NoteError: Malformed, not Ed25519, or the key id does not match name and key.
+        NoteError: Malformed, of a type that is not supported, or the key id does not match
+            name and key.
     """
     name, _, rest = text.partition("+")
     _, _, encoded = rest.partition("+")  # base64 may hold a plus itself
     try:
         data = parse_base64(encoded)
-        if data[:1] != ED25519:
+        kind, raw = data[:1], data[1:]
+        if kind not in ALGORITHMS:
             raise ValueError
-        verifier = NoteVerifier.of(name, Ed25519PublicKey.from_public_bytes(data[1:]))
-    except ValueError:
-        raise NoteError("a verifier key is name+key id+base64 of an Ed25519 key") from None
+        key: PublicKey
+        if kind == ML_DSA_44:
+            key = MLDSA44PublicKey.from_public_bytes(raw)
+        else:
+            key = Ed25519PublicKey.from_public_bytes(raw)
+        verifier = NoteVerifier.of(name, key, kind)
+    except (ValueError, UnsupportedAlgorithm):
+        raise NoteError(
+            "a verifier key is name+key id+base64 of an Ed25519 key, or of a witness's "
+            "Ed25519 or ML-DSA-44 key"
+        ) from None
     if verifier.vkey != text:
         raise NoteError("the verifier key's id is not the one of its name and key")
+    return verifier
+
+
+def parse_log_vkey(text: str) -> NoteVerifier:
+    """Read the verifier key of a log.
+
+    Raises:
+        NoteError: As `parse_vkey`, or it is a witness's key: that never signs for a log.
+    """
+    verifier = parse_vkey(text)
+    if verifier.kind != ED25519:
+        raise NoteError("this is a witness's key: a log's key is Ed25519 of type 0x01")
     return verifier
 
 
@@ -116,11 +197,12 @@ def sign_note(text: str, *signers: NoteSigner) -> str:
     return text + "\n" + "".join(lines)
 
 
-def open_note(note: str, verifiers: Sequence[NoteVerifier]) -> str:
-    """Return the text of a note that at least one of `verifiers` signed.
+def read_note(note: str, verifiers: Sequence[NoteVerifier]) -> OpenedNote:
+    """Return a note that at least one of `verifiers` signed, and who else signed it.
 
     Signatures by unknown keys are ignored, as the specification demands: that is how keys
-    are rotated and witnesses added.
+    are rotated and witnesses added. A known name with another key id is an unknown key, and
+    so is a known key id under another name.
 
     Raises:
         NoteError: Malformed, or a known key's signature is wrong, or there is none.
@@ -128,24 +210,46 @@ def open_note(note: str, verifiers: Sequence[NoteVerifier]) -> str:
     known = {(verifier.name, verifier.key_id): verifier for verifier in verifiers}
     if len(known) != len(verifiers):
         raise NoteError("two of the known keys share one name and key id")
-    text, signatures = _split_note(note)
-    verified = 0
-    for name, key_id, signature in signatures:
-        verifier = known.get((name, key_id))
+    text, lines = _split_note(note)
+    verified, unverified = [], []
+    for line in lines:
+        verifier = known.get((line.name, line.key_id))
         if verifier is None:
+            unverified.append(line)
             continue
         try:
-            verifier.key.verify(signature, text.encode())
+            verifier.check(text, line.signature)
         except InvalidSignature:
             raise NoteError("the note carries a wrong signature by a known key") from None
-        verified += 1
+        verified.append(verifier)
     if not verified:
         raise NoteError("no known key signed the note: is it another log's, or its key new?")
-    return text
+    return OpenedNote(text, tuple(verified), tuple(unverified))
 
 
-def _split_note(note: str) -> tuple[str, list[tuple[str, bytes, bytes]]]:
-    """Return the text and each signature line as (name, key id, signature)."""
+def open_note(note: str, verifiers: Sequence[NoteVerifier]) -> str:
+    """Return the text of a note that at least one of `verifiers` signed.
+
+    Raises:
+        NoteError: As `read_note`.
+    """
+    return read_note(note, verifiers).text
+
+
+def not_verified(lines: Sequence[SignatureLine]) -> str:
+    """Return "; not verified: …" with the first of the lines' names, or nothing for none.
+
+    The names are what the note says, so what prints them must make them harmless.
+    """
+    if not lines:
+        return ""
+    names = list(dict.fromkeys(f"{line.name[:80]}+{line.key_id.hex()}" for line in lines))
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return "; not verified, their keys were not given: " + ", ".join(names[:3]) + rest
+
+
+def _split_note(note: str) -> tuple[str, list[SignatureLine]]:
+    """Return the text and each signature line."""
     if len(note) > MAX_NOTE:
         raise NoteError(f"a note has at most {MAX_NOTE} bytes")
     _require_text(note)
@@ -159,7 +263,7 @@ def _split_note(note: str) -> tuple[str, list[tuple[str, bytes, bytes]]]:
     return head + "\n", [_parse_signature(line) for line in lines]
 
 
-def _parse_signature(line: str) -> tuple[str, bytes, bytes]:
+def _parse_signature(line: str) -> SignatureLine:
     if not line.startswith("— "):
         raise NoteError("a signature line starts with an em dash and a space")
     name, _, encoded = line[2:].partition(" ")
@@ -170,7 +274,7 @@ def _parse_signature(line: str) -> tuple[str, bytes, bytes]:
         raise NoteError("a signature is canonical base64") from None
     if len(data) <= KEY_ID_SIZE:
         raise NoteError("a signature is a 4-byte key id and at least one byte more")
-    return name, data[:KEY_ID_SIZE], data[KEY_ID_SIZE:]
+    return SignatureLine(name, data[:KEY_ID_SIZE], data[KEY_ID_SIZE:])
 
 
 def _require_text(text: str) -> None:
@@ -196,6 +300,6 @@ def _require_name(name: str) -> None:
         raise NoteError("a key name is valid UTF-8") from None
 
 
-def _key_hash(name: str, key: Ed25519PublicKey) -> bytes:
+def _key_hash(name: str, key: PublicKey, kind: bytes) -> bytes:
     # C2SP signed-note: key ID = SHA-256(key name || 0x0A || type || public key)[:4]
-    return sha256(name.encode() + b"\n" + ED25519 + key.public_bytes_raw()).digest()
+    return sha256(name.encode() + b"\n" + kind + key.public_bytes_raw()).digest()

@@ -16,7 +16,7 @@ from app.client import Client
 from app.client.answers import RequestStatus, parse_progress
 from app.ledger.fetch import fetch_from
 from app.ledger.follow import mirror_log
-from app.ledger.note import parse_vkey
+from app.ledger.note import parse_log_vkey
 from app.signing.keys import generate_key, private_pem
 from app.waiting import Waiting
 from workers.datasets.digit_images import load_digit_images
@@ -127,7 +127,7 @@ def _serve(
     key = generate_key("ed25519")
     for name in ("log.vkey", "issuer.pem"):
         shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
-    log = parse_vkey((out / "keys" / "log.vkey").read_text().strip())
+    log = parse_log_vkey((out / "keys" / "log.vkey").read_text().strip())
     outcomes = []
     with Client(base_url, token=token) as operator:
         operator.register_key(key, keyid="requester")

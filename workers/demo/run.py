@@ -12,7 +12,7 @@ import click
 from app.client import Client
 from app.ledger.fetch import fetch_from
 from app.ledger.follow import mirror_log
-from app.ledger.note import parse_vkey
+from app.ledger.note import parse_log_vkey
 from app.signing.keys import generate_key, private_pem
 from workers.cli.demo import MASKED
 from workers.datasets.digits import load_digits
@@ -123,7 +123,7 @@ def _serve(out: Path, running: Running, prepared: Prepared) -> list[Outcome]:
         _wait_until_ready(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
         outcomes = []
-        log = parse_vkey((out / "keys" / "log.vkey").read_text().strip())
+        log = parse_log_vkey((out / "keys" / "log.vkey").read_text().strip())
         requesters = [
             Client(running.base_url, f"requester-{name}", key, log=log)
             for name, key in keys.items()

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
     encode_dss_signature,
@@ -27,7 +29,7 @@ from app.certificates.dsse import check_envelope, sign_envelope
 from app.certificates.statement import Subject, build_statement
 from app.certificates.verify import STEP_NAMES, verify_certificate
 from app.ledger.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
-from app.ledger.note import sign_note
+from app.ledger.note import COSIGNATURE, ML_DSA_44, NoteVerifier, sign_note
 from app.ledger.spelling import format_base64
 from tests.app.certificates.build import (
     BEFORE,
@@ -230,7 +232,6 @@ FORGED: dict[str, tuple[Callable[[Bundle], None], int]] = {
     "checkpoint of another tree": (note(other_tree), 5),
     "checkpoint and a newline": (note(extra_bytes), 5),
     "empty line in the checkpoint": (note(lambda c: c.replace("\n", "\n\n", 1)), 5),
-    "line of an unknown key": (note(lambda c: c + line_by("other.example", c)), 6),
     "log key signed twice": (note(lambda c: c + c.rpartition("\n\n")[2]), 6),
 }
 
@@ -374,9 +375,49 @@ def test_the_log_is_not_its_own_witness() -> None:
     assert failed_at(CERTIFIED.bundle, witnesses=[WITNESS], threshold=1) == 6
 
 
-def test_an_unknown_witness_is_refused_unless_allowed() -> None:
-    assert failed_at(WITNESSED) == 6
-    assert CERTIFIED.verify(WITNESSED, allow_unknown_witnesses=True).result == "PASS"
+def test_an_unknown_witness_is_ignored_and_named() -> None:
+    verdict = CERTIFIED.verify(WITNESSED)
+    assert verdict.result == "PASS"
+    assert verdict.steps[5].detail == (
+        "none required, 0 known witnesses signed; not verified, their keys were not given: "
+        f"witness.example+{WITNESS.key_id.hex()}"
+    )
+    # The line does not count for another witness, nor for one of that name with another key.
+    other = log_signer("witness.example", b"second").verifier
+    for required in (OTHER, other):
+        assert failed_at(WITNESSED, witnesses=[required], threshold=1) == 6
+
+
+def test_cosignatures_in_both_algorithms_count() -> None:
+    # Lines as tlog-cosignature lays them out, by keys that Lethe's own code never signs with.
+    ed25519, ml_dsa = Ed25519PrivateKey.generate(), MLDSA44PrivateKey.generate()
+    first = NoteVerifier.of("w.example/1", ed25519.public_key(), COSIGNATURE)
+    second = NoteVerifier.of("w.example/2", ml_dsa.public_key(), ML_DSA_44)
+
+    def cosign(checkpoint: str) -> str:
+        text, stamp = text_of(checkpoint), (1_790_000_000).to_bytes(8, "big")
+        origin, size, root = text.split("\n")[:3]
+        message = b"subtree/v1\n\0" + b"\x0b" + b"w.example/2" + stamp
+        message += bytes([len(origin)]) + origin.encode() + bytes(8)
+        message += int(size).to_bytes(8, "big") + base64.b64decode(root)
+        signed = [
+            (first, ed25519.sign(f"cosignature/v1\ntime 1790000000\n{text}".encode())),
+            (second, ml_dsa.sign(message)),
+        ]
+        return checkpoint + "".join(
+            f"— {key.name} {format_base64(key.key_id + stamp + signature)}\n"
+            for key, signature in signed
+        )
+
+    data = changed(note(cosign))
+    verdict = CERTIFIED.verify(data, witnesses=[first, second], threshold=2)
+    assert verdict.result == "PASS"
+    assert "2 of 2 witnesses signed" in verdict.steps[5].detail
+    unknown = CERTIFIED.verify(data)
+    assert unknown.result == "PASS"
+    assert "not verified" in unknown.steps[5].detail
+    stranger = NoteVerifier.of("w.example/1", ed25519.public_key())  # its id as type 0x01
+    assert failed_at(data, witnesses=[stranger], threshold=1) == 6
 
 
 def test_a_wrong_line_of_a_known_witness_is_refused_even_if_none_is_required() -> None:
@@ -384,7 +425,7 @@ def test_a_wrong_line_of_a_known_witness_is_refused_even_if_none_is_required() -
     line = sign_note(text, log_signer("witness.example", b"witness")).rpartition("\n\n")[2]
     forged = changed(note(lambda c: c + line))
     assert failed_at(forged, witnesses=[WITNESS]) == 6
-    assert failed_at(forged, witnesses=[WITNESS], allow_unknown_witnesses=True) == 6
+    assert CERTIFIED.verify(forged).result == "PASS"  # nobody gave the key
 
 
 @pytest.mark.parametrize("threshold", [-1, 1])

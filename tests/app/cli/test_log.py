@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from app.cli.log import log
 from app.errors import LetheError
-from app.ledger.fetch import UnreachableError
+from app.ledger.fetch import UnreachableError, fetch_from
 from app.ledger.follow import mirror_log
-from app.ledger.note import NoteError
+from app.ledger.note import NoteError, NoteSigner, sign_note
 from tests.app.ledger import oracle
 from tests.app.ledger.logs import STRANGER, VERIFIER, fetch_files, log_files
 
@@ -57,7 +57,29 @@ def test_json_tells_what_was_checked(directory: Path) -> None:
         "root": root,
         "entries": 300,
         "tiles": 3,
+        "unverified": [],
     }
+
+
+def test_a_signature_line_of_an_unknown_key_is_ignored_and_named(directory: Path) -> None:
+    path = directory / "checkpoint"
+    text, _, line = path.read_text().rpartition("\n\n")
+    witness = NoteSigner("witness.example\N{RIGHT-TO-LEFT OVERRIDE}", STRANGER.key)
+    cosigned = sign_note(text + "\n", witness)
+    path.write_text(cosigned + line)
+    result = invoke("verify", str(directory), "--vkey", VKEY)
+    assert result.exit_code == 0
+    told = f"witness.example\ufffd+{witness.verifier.key_id.hex()}"
+    assert f"not verified, their keys were not given: {told}" in result.output
+    as_json = json.loads(invoke("verify", str(directory), "--vkey", VKEY, "--json").output)
+    assert as_json["result"] == "PASS"
+    (name,) = as_json["unverified"]
+    assert name.endswith(f"+{witness.verifier.key_id.hex()}")
+    only = directory.parent / "only"
+    mirror_log(fetch_from(directory), VERIFIER, only)  # a mirror keeps the witness's line
+    assert (only / "checkpoint").read_text() == cosigned + line
+    path.write_text(cosigned)
+    assert invoke("verify", str(directory), "--vkey", VKEY).exit_code == 1
 
 
 def test_a_damaged_log_fails_and_names_the_file(directory: Path) -> None:

@@ -9,13 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ledger.note import (
+    COSIGNATURE,
     MAX_NOTE,
     MAX_SIGNATURES,
+    ML_DSA_44,
     NoteError,
     NoteSigner,
     NoteVerifier,
+    SignatureLine,
+    not_verified,
     open_note,
+    parse_log_vkey,
     parse_vkey,
+    read_note,
     sign_note,
 )
 from tests.app.ledger.vectors import case_name, cases, foreign
@@ -122,10 +128,45 @@ def test_verifier_key_reads_back() -> None:
 
 def test_a_key_of_another_type_is_told_from_a_wrong_key_id() -> None:
     by_name = {case["name"]: case["vkey"] for case in cases("vkeys")}
-    with pytest.raises(NoteError, match="Ed25519"):
-        parse_vkey(by_name["type-cosignature"])
+    with pytest.raises(NoteError, match="base64 of an Ed25519"):
+        parse_vkey(by_name["type-unassigned"])
     with pytest.raises(NoteError, match="not the one of its name and key"):
         parse_vkey(by_name["other-name"])
+
+
+def test_a_witness_never_signs_for_a_log() -> None:
+    witness = NoteVerifier.of("log.example", LOG.verifier.key, COSIGNATURE)
+    assert parse_vkey(witness.vkey) == witness
+    with pytest.raises(NoteError, match="a witness's key"):
+        parse_log_vkey(witness.vkey)
+    assert parse_log_vkey(LOG.verifier.vkey) == LOG.verifier
+
+
+def test_a_key_of_another_kind_than_its_type_is_refused() -> None:
+    for kind in (ML_DSA_44, b"\x03"):
+        with pytest.raises(NoteError, match="not of the kind"):
+            NoteVerifier.of("log.example", LOG.verifier.key, kind)
+
+
+def test_lines_of_unknown_keys_are_listed_and_prove_nothing() -> None:
+    note = sign_note(TEXT, LOG, WITNESS, signer(seed=9))
+    opened = read_note(note, [LOG.verifier])
+    assert opened.verified == (LOG.verifier,)
+    assert [(line.name, line.key_id) for line in opened.unverified] == [
+        ("witness.example", WITNESS.verifier.key_id),
+        ("log.example", signer(seed=9).verifier.key_id),  # the log's name, and not its key
+    ]
+    told = not_verified(opened.unverified)
+    assert told.startswith("; not verified, their keys were not given: witness.example+")
+    assert read_note(note, [LOG.verifier, WITNESS.verifier]).verified[1] == WITNESS.verifier
+    assert not_verified(()) == ""
+
+
+def test_a_hundred_unknown_names_are_told_in_one_short_line() -> None:
+    lines = [SignatureLine(f"{number}" + "n" * 9000, bytes(4), b"x") for number in range(99)]
+    told = not_verified(lines)
+    assert len(told) < 400
+    assert told.endswith(" and 96 more")
 
 
 def test_a_key_id_of_another_key_is_refused() -> None:
