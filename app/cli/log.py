@@ -120,7 +120,7 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
         sys.exit(1)
     root = format_base64(report.root)
     if as_json:
-        verdict = {
+        passed: dict[str, object] = {
             "result": "PASS",
             "origin": report.origin,
             "size": report.size,
@@ -129,7 +129,7 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
             "tiles": report.tiles,
             "unverified": [f"{line.name}+{line.key_id.hex()}" for line in report.unverified],
         }
-        click.echo(json.dumps(verdict))
+        click.echo(json.dumps(passed))
     else:
         click.echo(f"PASS  {report.origin}")
         click.echo(f"      size {report.size}, root {root}")
