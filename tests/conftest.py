@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -35,6 +36,17 @@ ORIGIN = "ledger.test/lethe"
 TEMPORARY_NEEDED = 4 * 2**30  # bytes; less than one is in use, packaging's installs most of it
 if (memory := in_memory(TEMPORARY_NEEDED, programs=True)) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+# A test trains if its module uses torch, or a helper that registers a network.
+TRAINERS = {"torch", "tests.small_network", "tests.workers.tasks.networks"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that train: `make test-capabilities` repeats them with other last bits."""
+    for item in items:
+        used = vars(getattr(item, "module", None) or object).values()
+        if TRAINERS & {value.__name__ for value in used if isinstance(value, ModuleType)}:
+            item.add_marker(pytest.mark.trains)
 
 
 @pytest.fixture(scope="session")
