@@ -21,6 +21,7 @@ BUSY_S = 30.0  # a writer waits this long for its turn; transactions here take m
 # while it holds anything: a writer never waits for readers who wait for it.
 CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
 READ_ONLY = "lethe_read_only"  # execution option of SQLite connections
+UNSYNCED = "lethe_unsynced"  # execution option: commits are not synced to the disk
 
 # Per connection. secure_delete zeroes deleted content, or a shredded key could be read from
 # a free page; FULL makes a commit in WAL mode durable, NORMAL would lose the last ones.
@@ -48,9 +49,11 @@ def make_engine(url: str) -> Engine:
             return _sqlite_engine(parsed, pool)
         case "postgresql":
             # A restarted server is noticed when a connection is taken, not in a request.
-            return create_engine(
+            engine = create_engine(
                 parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", **pool
             )
+            event.listen(engine, "begin", _begin_on_postgresql)
+            return engine
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
     )
@@ -61,6 +64,20 @@ def reading(engine: Engine) -> Engine:
     if engine.dialect.name == "sqlite":
         return engine.execution_options(**{READ_ONLY: True})
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def unsynced(engine: Engine) -> Engine:
+    """Return an engine on the same pool for what need not survive a power cut by itself.
+
+    Its commits survive the end of the process. They reach the disk with the next commit of
+    the other writers, or before: both databases write one log ahead, in order.
+    """
+    return engine.execution_options(**{UNSYNCED: True})
+
+
+def _begin_on_postgresql(connection: Connection) -> None:
+    if connection.get_execution_options().get(UNSYNCED, False):
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
 
 
 def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:
@@ -95,6 +112,10 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    read_only = connection.get_execution_options().get(READ_ONLY, False)
+    options = connection.get_execution_options()
+    read_only = options.get(READ_ONLY, False)
+    if not read_only:
+        level = "NORMAL" if options.get(UNSYNCED, False) else "FULL"
+        connection.exec_driver_sql(f"PRAGMA synchronous={level}")
     connection.exec_driver_sql(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

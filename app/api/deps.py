@@ -4,17 +4,19 @@ No dependency holds a database connection for as long as its route runs: a route
 for the log's lock would keep it, and 40 of them would keep every connection from the writer.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request, Security
 from starlette.concurrency import run_in_threadpool
 
+from app.api.schemes import BEARER, SIGNATURE
 from app.errors import LetheError
 from app.service import keys, tokens
 from app.service.context import Services
+from app.service.signatures import Role, current_key
 from app.signing.http import SignedBy, check_body, verify_head
 from models import BearerToken
 
@@ -42,7 +44,9 @@ def bearer(*scopes: str) -> Callable[..., BearerToken]:
     """Return a dependency that demands a bearer token of one of `scopes`."""
 
     def check(
-        services: ServicesDep, authorization: Annotated[str | None, Header()] = None
+        services: ServicesDep,
+        _: Annotated[None, Security(BEARER)],
+        authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> BearerToken:
         with services.reading() as session:
             return tokens.authorise(session, authorization, scopes)
@@ -56,39 +60,52 @@ OperatorOrAuditor = Depends(bearer("operator", "auditor"))
 
 @dataclass(frozen=True, slots=True)
 class SignedCall:
-    """A request whose signature verified; the nonce is spent later, in the transaction."""
+    """A request whose signature verified and whose nonce is spent."""
 
     by: SignedBy
     body: bytes
     idempotency_key: str | None
 
 
-async def get_signed(request: Request, services: ServicesDep) -> SignedCall:
-    """Verify the RFC 9421 signature over this request, and only then read its body.
+def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
+    """Return a dependency that demands the signature of a key of `role`."""
 
-    The signature covers the body through its digest, so it can be checked without: who holds
-    no key cannot make the service keep what they send.
-    """
-    idempotency_key = _idempotency_key(request)
+    async def check(
+        request: Request, services: ServicesDep, _: Annotated[None, Security(SIGNATURE)]
+    ) -> SignedCall:
+        """Verify the RFC 9421 signature over this request, and only then read its body.
 
-    def check() -> SignedBy:
-        with services.reading() as session:
-            return verify_head(
-                request.method,
-                target_uri(request, services.settings.public_url),
-                request.headers,
-                lambda keyid: keys.resolve(session, keyid),
-                now=datetime.now(UTC),
-                has_body=_announces_body(request),
-            )
+        The signature covers the body through its digest, so it can be checked without: who
+        holds no key of the role cannot make the service keep what they send. The nonce is
+        spent first, or a call that is refused now could be sent again by whoever saw it.
+        """
+        idempotency_key = _idempotency_key(request)
+        signed = await run_in_threadpool(_verify, request, services, role)
+        body = await request.body()
+        check_body(request.headers, body)
+        return SignedCall(signed, body, _scoped(idempotency_key, signed.covered))
 
-    signed = await run_in_threadpool(check)
-    body = await request.body()
-    check_body(request.headers, body)
-    return SignedCall(signed, body, _scoped(idempotency_key, signed.covered))
+    return check
 
 
-Signed = Annotated[SignedCall, Depends(get_signed)]
+def _verify(request: Request, services: Services, role: Role) -> SignedBy:
+    with services.reading() as session:
+        signed = verify_head(
+            request.method,
+            target_uri(request, services.settings.public_url),
+            request.headers,
+            lambda keyid: keys.resolve(session, keyid),
+            now=datetime.now(UTC),
+            has_body=_announces_body(request),
+        )
+    services.nonces.spend(signed)
+    with services.reading() as session:
+        current_key(session, signed, role)
+    return signed
+
+
+SignedByRequester = Annotated[SignedCall, Depends(signed_by("requester"))]
+SignedByClient = Annotated[SignedCall, Depends(signed_by("client"))]
 
 
 def _announces_body(request: Request) -> bool:

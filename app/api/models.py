@@ -14,7 +14,7 @@ from app.api.deps import (
     Operator,
     OperatorOrAuditor,
     ServicesDep,
-    Signed,
+    SignedByClient,
 )
 from app.api.forms import describe_form, read_form
 from app.api.immutable import revalidated
@@ -212,7 +212,7 @@ def parse_contribution(services: Services, model: Model, body: bytes) -> Checked
 
 
 @router.get("/{ref}/manifest", operation_id="getManifest")
-def get_manifest(ref: str, signed: Signed, services: ServicesDep) -> ManifestView:
+def get_manifest(ref: str, signed: SignedByClient, services: ServicesDep) -> ManifestView:
     """Show a client what it needs to compute statistics; signed with a client's key."""
     return registry.manifest(services, signed.by, ref)
 
@@ -220,7 +220,7 @@ def get_manifest(ref: str, signed: Signed, services: ServicesDep) -> ManifestVie
 @router.post("/{ref}/contributions", status_code=202, operation_id="contribute")
 def contribute(
     ref: str,
-    signed: Signed,
+    signed: SignedByClient,
     services: ServicesDep,
     response: Response,
     add_back: bool = False,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from app.api.deps import After, Limit, Operator, ServicesDep, Signed
+from app.api.deps import After, Limit, Operator, ServicesDep, SignedByClient
 from app.api.models import parse_contribution
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
@@ -15,13 +15,13 @@ router = APIRouter(prefix="/v1/releases", tags=["releases"])
 
 
 @router.get("/asked", operation_id="listAsked")
-def list_asked(signed: Signed, services: ServicesDep) -> Page[ReleaseView]:
+def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[ReleaseView]:
     """List what the signing client is asked for now, at most 100, oldest first."""
     return Page(items=releases.asked(services, signed.by), next=None)
 
 
 @router.post("/{release_id}/answer", operation_id="answerRelease")
-def answer(release_id: str, signed: Signed, services: ServicesDep) -> ReleaseView:
+def answer(release_id: str, signed: SignedByClient, services: ServicesDep) -> ReleaseView:
     """Send the statistics of the records asked for, as an .npz like a contribution's."""
     return releases.answer(services, signed.by, release_id, parse_contribution, signed.body)
 

@@ -13,7 +13,7 @@ from app.api.deps import (
     Operator,
     OperatorOrAuditor,
     ServicesDep,
-    Signed,
+    SignedByRequester,
 )
 from app.api.immutable import immutable, unkept
 from app.schemas.base import Page
@@ -36,7 +36,7 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
         }
     },
 )
-def submit(signed: Signed, services: ServicesDep, response: Response) -> Accepted:
+def submit(signed: SignedByRequester, services: ServicesDep, response: Response) -> Accepted:
     """Accept a signed erasure request; the answer carries the log's receipt."""
     try:
         # Parsed only now: what an unsigned body says is nobody's business.
@@ -75,7 +75,7 @@ def get_request(request_id: str, services: ServicesDep) -> RequestView:
 
 
 @router.delete("/{request_id}", operation_id="withdrawRequest")
-def withdraw(request_id: str, signed: Signed, services: ServicesDep) -> RequestView:
+def withdraw(request_id: str, signed: SignedByRequester, services: ServicesDep) -> RequestView:
     """Withdraw a request while no worker has begun on it; signed with the same key."""
     return requests.withdraw(services, signed.by, request_id)
 

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, Signed
+from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, SignedByClient
 from app.schemas.base import Page
 from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step
 from app.service import round_work, rounds
@@ -28,7 +28,7 @@ def list_rounds(
 
 
 @router.get("/asked", operation_id="listAskedRounds")
-def list_asked(signed: Signed, services: ServicesDep) -> Page[RoundNotice]:
+def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[RoundNotice]:
     """List the open rounds that name the signing key, at most 100, oldest first."""
     return Page(items=round_work.waiting_for(services, signed.by), next=None)
 
@@ -41,13 +41,15 @@ def get_round(round_id: str, services: ServicesDep) -> RoundView:
 
 
 @router.get("/{round_id}/work", operation_id="getRoundWork")
-def get_work(round_id: str, signed: Signed, services: ServicesDep) -> RoundWork:
+def get_work(round_id: str, signed: SignedByClient, services: ServicesDep) -> RoundWork:
     """Show a member what its next message is made of; signed with the member's key."""
     return round_work.work(services, signed.by, round_id)
 
 
 @router.put("/{round_id}/messages/{step}", operation_id="sendRoundMessage")
-def send(round_id: str, step: Step, signed: Signed, services: ServicesDep) -> dict[str, str]:
+def send(
+    round_id: str, step: Step, signed: SignedByClient, services: ServicesDep
+) -> dict[str, str]:
     """Send the signing member's message for a step; the same again is answered the same."""
     return {"state": round_work.send(services, signed.by, round_id, step, signed.body)}
 

@@ -177,6 +177,16 @@ class Ledger:
                 self._publish()
         return result
 
+    def beside(self, effect: Callable[[], T]) -> T:
+        """Run `effect`, which writes in a transaction of its own and appends no entry.
+
+        On SQLite, where there is one writer, it takes its turn with those of this process.
+        """
+        if self.engine.dialect.name != "sqlite":
+            return effect()
+        with self._turn():
+            return effect()
+
     def publish_checkpoint(self) -> LogCheckpoint:
         """Sign and store a checkpoint over all durable entries, unless there is one.
 

@@ -11,6 +11,7 @@ from app.dispatch import Dispatcher, make_celery
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.service.signatures import NonceBook
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
@@ -30,6 +31,7 @@ class Services:
     features: FeatureVault
     dispatcher: Dispatcher
     committer: GroupCommitter
+    nonces: NonceBook
 
     def close(self) -> None:
         """Finish what was submitted, send its nudges, and close the database."""
@@ -63,4 +65,5 @@ def open_services(settings: Settings) -> Services:
         features=FeatureVault(master),
         dispatcher=Dispatcher(make_celery(settings)),
         committer=GroupCommitter(ledger),
+        nonces=NonceBook(ledger),
     )

@@ -7,7 +7,8 @@ from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service.context import Services
 from app.service.problems import ConflictError, NotFoundError
-from app.signing.errors import KeyFormatError, KeyRevokedError
+from app.service.signatures import unknown_key
+from app.signing.errors import KeyFormatError
 from app.signing.keys import (
     Algorithm,
     PublicKey,
@@ -63,17 +64,15 @@ def revoke(services: Services, keyid: str) -> KeyView:
     return services.ledger.transact(effect, checkpoint=False)
 
 
-def resolve(session: Session, keyid: str) -> tuple[PublicKey, Algorithm] | None:
-    """Return a good key by its id, None if it is unknown.
+def resolve(session: Session, keyid: str) -> tuple[PublicKey, Algorithm]:
+    """Return a good key by its id.
 
     Raises:
-        KeyRevokedError: It was revoked.
+        KeyUnknownError: It was never registered, or it was revoked.
     """
     key = session.get(RequesterKey, keyid)
-    if key is None:
-        return None
-    if key.revoked_at is not None:
-        raise KeyRevokedError("this key was revoked: sign with a current one")
+    if key is None or key.revoked_at is not None:
+        raise unknown_key()
     public = load_public_key(key.public_key.encode())
     return public, algorithm_of(public)
 

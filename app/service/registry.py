@@ -24,7 +24,6 @@ from app.service.problems import (
     NotFoundError,
     UnknownModelError,
 )
-from app.service.requests import use_signature
 from app.service.scope import (
     ADD_BACK,
     chunks,
@@ -34,6 +33,7 @@ from app.service.scope import (
     record_tag,
     tags_digest,
 )
+from app.service.signatures import current_key
 from app.service.upload import CheckedUpload
 from app.signing.errors import KeyNotEntitledError
 from app.signing.http import SignedBy
@@ -69,7 +69,7 @@ def contribute(
     """
 
     def effect(tx: Transaction) -> tuple[ContributionView, str | None]:
-        key = use_signature(tx, signed)
+        key = current_key(tx.session, signed, "client")
         model = find(tx.session, ref)
         earlier = _first_answer(tx.session, key.keyid, idempotency_key, upload)
         if earlier is not None and is_add_back(tx.session, earlier) != add_back:
@@ -78,8 +78,6 @@ def contribute(
             )
         if earlier is not None:
             return show_contribution(model, earlier), None
-        if key.role != "client":
-            raise KeyNotEntitledError("contributions are signed with a key of role client")
         if key.client is not None and set(upload.clients) != {key.client}:
             raise KeyNotEntitledError("this key is bound to one client: send only its rows")
         if key.subject is not None and set(upload.subjects) != {key.subject}:
@@ -252,12 +250,9 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
         UnknownModelError: No such model.
         ConflictError: It is a network, to which clients send rows as they are.
     """
-
-    def effect(tx: Transaction) -> ManifestView:
-        key = use_signature(tx, signed)
-        if key.role != "client":
-            raise KeyNotEntitledError("a manifest is for keys of role client")
-        model = find(tx.session, ref)
+    with services.reading() as session:
+        current_key(session, signed, "client")
+        model = find(session, ref)
         if is_network(model.config):
             raise ConflictError("clients of a network send rows: they need no manifest")
         return ManifestView(
@@ -270,8 +265,6 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
             method=model.method,
             extractor=Extractor.model_validate(model.extractor),
         )
-
-    return services.ledger.transact(effect, checkpoint=False)
 
 
 def _remote(model: Model) -> bool:

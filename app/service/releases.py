@@ -18,7 +18,7 @@ from app.service.context import Services
 from app.service.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.service.queue import PARKED
 from app.service.registry import SINGLE
-from app.service.requests import use_signature
+from app.service.signatures import current_key
 from app.service.upload import CheckedUpload
 from app.signing.errors import KeyNotEntitledError
 from app.signing.http import SignedBy
@@ -45,7 +45,7 @@ def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
     """
 
     def effect(tx: Transaction) -> list[ReleaseView]:
-        key = use_signature(tx, signed)
+        key = current_key(tx.session, signed, "client")
         client = _client_of(key)
         query = (
             select(Release, Subject)
@@ -87,7 +87,7 @@ def answer(
 
     def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None]:
         session = tx.session
-        key = use_signature(tx, signed)
+        key = current_key(tx.session, signed, "client")
         client = _client_of(key)
         release = _find(session, release_id)
         owner = session.get_one(Subject, release.subject_id)
@@ -204,8 +204,8 @@ def set_going(tx: Transaction, release: Release) -> tuple[str, str] | None:
 
 
 def _client_of(key: RequesterKey) -> str:
-    if key.role != "client" or key.client is None:
-        raise KeyNotEntitledError("releases are for keys of role client, bound to one client")
+    if key.client is None:
+        raise KeyNotEntitledError("releases are for keys that are bound to one client")
     return key.client
 
 

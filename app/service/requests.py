@@ -4,7 +4,7 @@ import base64
 import hashlib
 import secrets
 import uuid
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -35,7 +35,7 @@ from app.service.problems import (
 from app.service.progress import progress_of
 from app.service.queue import PARKED, head_of_queue
 from app.service.scope import check_scope, claim
-from app.signing.errors import KeyRevokedError, KeyUnknownError, SignatureReplayedError
+from app.service.signatures import current_key
 from app.signing.http import SignedBy
 from app.steps import reached
 from models import (
@@ -47,7 +47,6 @@ from models import (
     Release,
     RequesterKey,
     RequestEvent,
-    UsedNonce,
 )
 
 ALONE = (
@@ -77,7 +76,7 @@ def submit(
     digest = hashlib.sha256(body).hexdigest()
 
     def effect(tx: Transaction) -> tuple[str, str | None]:
-        key = use_signature(tx, signed)
+        key = current_key(tx.session, signed, "requester")
         earlier = _first_answer(tx.session, signed.keyid, idempotency_key, digest)
         if earlier is not None:
             return earlier.id, None
@@ -132,28 +131,6 @@ def _warnings(services: Services, session: Session, request: ErasureRequest) -> 
     if single and services.settings.batch_min_requests == 1:
         return [ALONE]
     return []
-
-
-def use_signature(tx: Transaction, signed: SignedBy) -> RequesterKey:
-    """Spend the signature's nonce and return its key, both inside the writer transaction.
-
-    Raises:
-        KeyUnknownError: The key was deleted since the signature was checked.
-        KeyRevokedError: The key was revoked since.
-        SignatureReplayedError: (keyid, nonce) was used before.
-    """
-    key = tx.session.get(RequesterKey, signed.keyid)
-    if key is None:
-        raise KeyUnknownError("no key with this keyid is registered: register it first")
-    if key.revoked_at is not None:
-        raise KeyRevokedError("this key was revoked: sign with a current one")
-    if tx.session.get(UsedNonce, (signed.keyid, signed.nonce)) is not None:
-        raise SignatureReplayedError("this nonce was used before: sign again with a new one")
-    # Kept past expiry by the clock skew that verification forgives, and a margin.
-    expires = signed.expires + timedelta(minutes=1)
-    tx.session.add(UsedNonce(keyid=signed.keyid, nonce=signed.nonce, expires_at=expires))
-    tx.session.flush()
-    return key
 
 
 def _first_answer(
@@ -297,14 +274,16 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
 
     Raises:
         NotFoundError: No such request, or it was signed with another key.
-        NotWithdrawableError: A worker has begun, or the request is closed.
+        NotWithdrawableError: A worker has begun, or the request is closed otherwise.
     """
 
     def effect(tx: Transaction) -> None:
-        key = use_signature(tx, signed)
+        key = current_key(tx.session, signed, "requester")
         request = find(tx.session, request_id)
         if request.keyid != key.keyid:
             raise NotFoundError("no request has this id")
+        if request.state == "withdrawn":  # sent again: the first answer may have been lost
+            return
         job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
         waits = request.state in ("received", "needs-decision")
         begun = not waits or job.lease_token != 0

@@ -11,7 +11,6 @@ from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS, Masked, Revealed, RoundNotice, RoundWork, Shared, Step
 from app.service.context import Services
 from app.service.problems import ConflictError, NotFoundError
-from app.service.requests import use_signature
 from app.service.round_messages import StepMessage, read_message
 from app.service.round_problems import (
     RoundDuplicateError,
@@ -29,6 +28,7 @@ from app.service.round_steps import (
     senders,
 )
 from app.service.scope import chunks, has_tombstone, open_tombstone_key
+from app.service.signatures import current_key
 from app.signing.http import SignedBy
 from app.signing.keys import load_public_key
 from models import (
@@ -47,9 +47,8 @@ PAGE = 100
 
 def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
     """Return the rounds that the signing key may still send to, oldest first."""
-
-    def effect(tx: Transaction) -> list[RoundNotice]:
-        key = use_signature(tx, signed)
+    with services.reading() as session:
+        key = current_key(session, signed, "client")
         query = (
             select(Round, Model.ref)
             .join(RoundMember, col(RoundMember.round_id) == col(Round.id))
@@ -60,10 +59,8 @@ def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
         )
         return [
             RoundNotice(id=row.id, model=ref, state=row.state, until=row.step_until)
-            for row, ref in tx.session.exec(query).all()
+            for row, ref in session.exec(query).all()
         ]
-
-    return services.ledger.transact(effect, checkpoint=False)
 
 
 def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
@@ -74,7 +71,7 @@ def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
     """
 
     def effect(tx: Transaction) -> tuple[RoundWork, str | None]:
-        key = use_signature(tx, signed)
+        key = current_key(tx.session, signed, "client")
         row, member = _member(tx.session, round_id, key.keyid)
         job = advance_round(services, tx, row)
         return _work(services, tx.session, row, member), job
@@ -135,7 +132,7 @@ def send(services: Services, signed: SignedBy, round_id: str, step: Step, body: 
     message = read_message(body, plan=row.plan, step=step, keyid=signed.keyid, key=key)
 
     def effect(tx: Transaction) -> tuple[str, str | None]:
-        signer = use_signature(tx, signed)
+        signer = current_key(tx.session, signed, "client")
         row, member = _member(tx.session, round_id, signer.keyid)
         earlier = message_id(member, step)
         if earlier is not None:

@@ -82,17 +82,10 @@ class DigestMismatchError(SignatureError):
 
 
 class KeyUnknownError(SignatureError):
-    """No key is registered under the keyid."""
+    """No key is registered under the keyid, or it was revoked."""
 
     slug = "key-unknown"
     title = "Unknown key"
-
-
-class KeyRevokedError(SignatureError):
-    """The key was revoked. Raised by the keyring, never by the verifier."""
-
-    slug = "key-revoked"
-    title = "Revoked key"
 
 
 class KeyNotEntitledError(SignatureError):

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.errors import LetheError
-from app.signing.errors import KeyFormatError, KeyRevokedError, SignatureError
+from app.signing.errors import KeyFormatError, KeyNotEntitledError, SignatureError
 from app.signing.http import new_nonce, sign_request, verify_request
 from app.signing.keys import Algorithm, PublicKey, algorithm_of, public_of
 from tests.app.signing.signer import (
@@ -196,10 +196,10 @@ def test_a_foreign_key_does_not_sign() -> None:
 
 def test_the_keyring_may_refuse_in_its_own_words() -> None:
     def revoked(keyid: str) -> tuple[PublicKey, Algorithm]:
-        raise KeyRevokedError("revoked")
+        raise KeyNotEntitledError("not here")
 
     request = sign(Draft())
-    with pytest.raises(KeyRevokedError):
+    with pytest.raises(KeyNotEntitledError):
         verify_request(request.method, URI, dict(request.headers), BODY, revoked, now=TIME)
 
 
