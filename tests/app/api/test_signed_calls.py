@@ -112,12 +112,12 @@ def calls(caller: Caller, role: str) -> list[Response]:
             caller.signed("DELETE", f"/v1/requests/{nobody}"),
         ]
     data = pack(rows(count=1, first=101))
-    kind = {"content_type": "application/x-npz"}
+    npz = "application/x-npz"
     return [
         caller.signed("GET", f"/v1/models/{MODEL}/manifest"),
-        caller.signed("POST", f"/v1/models/{MODEL}/contributions", data, **kind),
+        caller.signed("POST", f"/v1/models/{MODEL}/contributions", data, content_type=npz),
         caller.signed("GET", "/v1/releases/asked"),
-        caller.signed("POST", f"/v1/releases/{nobody}/answer", data, **kind),
+        caller.signed("POST", f"/v1/releases/{nobody}/answer", data, content_type=npz),
         caller.signed("GET", "/v1/rounds/asked"),
         caller.signed("GET", f"/v1/rounds/{nobody}/work"),
         caller.signed("PUT", f"/v1/rounds/{nobody}/messages/share", b"{}"),
