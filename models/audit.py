@@ -10,10 +10,12 @@ from models.types import UTCDateTime, utcnow
 
 
 class Audit(SQLModel, table=True):
-    """One audit, of which `config` is logged by its digest before the first pair runs.
+    """One audit at work, whose start names id, `created_at`, `config` and `method` in the log.
 
-    state: running, reported, failed or stopped. every_days: another is started so many days
-    after this one, 0 for none; it then moves on to that one.
+    What came out of it is in the signed report that the log names, and in no column. state:
+    running, reported, failed or stopped, as the queue takes it; what is shown and cited is
+    the log's. every_days: another is started at `due_at`, so many days after this one, 0 for
+    none; it then moves on to that one.
     """
 
     __tablename__ = "audits"
@@ -22,20 +24,15 @@ class Audit(SQLModel, table=True):
     model_id: int = Field(foreign_key="models.id", index=True)
     method: str = Field(max_length=40)
     config: dict[str, str] = Field(sa_column=Column(JSON, nullable=False))
-    config_digest: str = Field(max_length=64)
     parallel: int  # pairs that may be at work at once
     every_days: int
+    due_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
     state: str = Field(default="running", max_length=16, index=True)
     failure: str | None = Field(default=None, max_length=400)
     code_digest: str | None = Field(default=None, max_length=64)  # of the first worker's code
-    result: str | None = Field(default=None, max_length=16)
-    found: str | None = Field(default=None, max_length=200)  # what certificates repeat of it
     method_version: str | None = Field(default=None, max_length=40)
-    report_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
-    report_digest: str | None = Field(default=None, max_length=64)
     nudged_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
-    reported_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
 
 
 class AuditPair(SQLModel, table=True):

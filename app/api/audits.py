@@ -6,7 +6,7 @@ from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
 from app.api.immutable import immutable, revalidated
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.base import Page
-from app.service import algorithm_audits
+from app.service import algorithm_audits, audit_views
 
 router = APIRouter(prefix="/v1/audits", tags=["audits"])
 JSON = "application/json"
@@ -24,16 +24,14 @@ def start(wanted: NewAudit, services: ServicesDep, response: Response) -> AuditV
 def list_audits(
     services: ServicesDep, after: After = None, limit: Limit = 100
 ) -> Page[AuditView]:
-    """List audits, those that failed or were stopped too."""
-    with services.reading() as session:
-        return algorithm_audits.page(session, after, limit)
+    """List audits, those that failed, were stopped, or are missing from the database too."""
+    return audit_views.page(services, after, limit)
 
 
 @router.get("/{audit_id}", operation_id="getAudit", dependencies=[OperatorOrAuditor])
 def get_audit(audit_id: str, services: ServicesDep) -> AuditView:
     """Show one audit."""
-    with services.reading() as session:
-        return algorithm_audits.get(session, audit_id)
+    return audit_views.get(services, audit_id)
 
 
 @router.post("/{audit_id}/stop", operation_id="stopAudit", dependencies=[Operator])

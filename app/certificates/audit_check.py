@@ -27,6 +27,7 @@ from app.certificates.audit_report import (
 )
 from app.certificates.dsse import Envelope, check_signature
 from app.certificates.errors import CertificateError
+from app.ledger.audit_counts import audit_digest
 
 CLOSE = 1e-4  # relative: reports spell six digits
 HALVINGS = 60
@@ -46,11 +47,12 @@ class ReportError(CertificateError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A report that holds. configuration: the digest that `audit.started` must have."""
+    """A report that holds. audit, configuration: the digests that `audit.started` must have."""
 
     statement: AuditStatement
     keyid: str
     digest: str
+    audit: str
     configuration: str
 
 
@@ -80,7 +82,8 @@ def check_report(
     if statistics is not None:
         _check_statistics(statement, statistics, *levels)
     configuration = hashlib.sha256(canonical.encode(dict(said.configuration))).hexdigest()
-    return Checked(statement, keyid, hashlib.sha256(data).hexdigest(), configuration)
+    named = audit_digest(said.audit_id, said.started_at)
+    return Checked(statement, keyid, hashlib.sha256(data).hexdigest(), named, configuration)
 
 
 def epsilon(

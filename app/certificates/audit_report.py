@@ -101,6 +101,16 @@ def parse_report(payload: bytes) -> AuditStatement:
     return shape.decode(AuditStatement, payload)
 
 
+def in_short(report: AuditPredicate) -> str:
+    """Return a report in one line, as certificates repeat it."""
+    asked = report.configuration
+    return (
+        f"{report.result}: epsilon at least {report.after.epsilon} "
+        f"(delta {asked['delta']}) at confidence {asked['confidence']}; "
+        f"{report.after.trials} trials can show {report.resolution} at most"
+    )
+
+
 def words(result: AuditResult, after: str, before: str, resolution: str) -> str:
     """Return what a result means; the others are the spelled ε of each."""
     if result == "LEAK":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
-_id = click.argument("audit_id", metavar="ID", type=click.UUID)
+_id = click.argument("audit_id", metavar="ID")
 
 
 @click.group()
@@ -77,16 +77,19 @@ def start(url: str, **wanted: Any) -> None:
 @service_url
 @_json
 def list_(url: str, as_json: bool) -> None:
-    """List audits, oldest first."""
+    """List audits, oldest first; exits with 1 if one is missing or not as the log has it."""
     with _client(url) as operator:
-        rows = sorted(operator.audits(), key=lambda row: str(row["started_at"]))
+        rows = sorted(operator.audits(), key=lambda row: str(row["started_at"] or ""))
     for row in rows:
         if as_json:
             click.echo(json.dumps(row))
         else:
-            done = f"{row['pairs_done']}/{row['config']['pairs']}"
+            done = f"{row['pairs_done']}/{row['config'].get('pairs', '?')}"
             words = (row["id"], row["started_at"], row["model"], row["method"], row["state"])
-            click.echo("\t".join([*words, done, row["result"] or "-"]))
+            line = [*(word or "-" for word in words), done, row["result"] or "-"]
+            click.echo("\t".join([*line, *([row["problem"]] if row["problem"] else [])]))
+    if any(row["problem"] for row in rows):
+        sys.exit(1)
 
 
 @audit.command()
@@ -95,7 +98,7 @@ def list_(url: str, as_json: bool) -> None:
 def show(url: str, audit_id: str) -> None:
     """Print an audit as the service has it."""
     with _client(url) as operator:
-        click.echo(json.dumps(operator.audit(str(audit_id)), indent=2))
+        click.echo(json.dumps(operator.audit(audit_id), indent=2))
 
 
 @audit.command()
@@ -104,7 +107,7 @@ def show(url: str, audit_id: str) -> None:
 def stop(url: str, audit_id: str) -> None:
     """End an audit that runs, and its schedule."""
     with _client(url) as operator:
-        click.echo(operator.stop_audit(str(audit_id))["state"])
+        click.echo(operator.stop_audit(audit_id)["state"])
 
 
 @audit.command()
@@ -121,7 +124,7 @@ def get(url: str, audit_id: str, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with _client(url) as operator:
         for part in _PARTS:
-            (out / f"{part}.json").write_bytes(operator.audit_file(str(audit_id), part))
+            (out / f"{part}.json").write_bytes(operator.audit_file(audit_id, part))
             click.echo(str(out / f"{part}.json"))
 
 
@@ -180,6 +183,7 @@ def _print(checked: "Checked") -> None:
         ("seed", str(config.get("seed"))),
         ("reported", said.reported_at.isoformat()),
         ("digest", f"sha256:{checked.digest} (audit.reported in the log)"),
+        ("audit", f"sha256:{checked.audit} (both entries have it)"),
         ("started as", f"sha256:{checked.configuration} (audit.started in the log)"),
         ("issuer", checked.keyid),
     ]

@@ -1,48 +1,55 @@
-"""How many audits of a method the log has, so that nobody runs ten and cites the best.
+"""What the log says of audits: which began, how each ended, and which report is the newest.
 
-Each start is in the log before its first pair runs. Whoever reads the log counts them, and a
-certificate says the same count, up to the size of the log that it names.
+Each start is in the log before its first pair runs, and names the audit by a digest, as its
+end does. Rows of tables can be changed; whoever reads the log counts the same, and a
+certificate says that count, up to the size of the log that it names.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 
+from app import canonical
 from app.ledger.entries import Leaf
 
 STARTED, REPORTED = "audit.started", "audit.reported"
+FAILED, STOPPED = "audit.failed", "audit.stopped"
+ENDS = {REPORTED: "reported", FAILED: "failed", STOPPED: "stopped"}  # events and states
+RUNNING = "running"
 # Parameters of a certificate's method: those that count, and the one that cites.
 AUDIT, COUNT, DONE = "audit", "audit.started", "audit.reported"
-NUMBER, SIZE = "audit.number", "audit.log-size"
+NUMBER, SIZE, MISSING = "audit.number", "audit.log-size", "audit.missing"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """A report in the log. number: of its start, from 1; config: what that committed to."""
+class Logged:
+    """An audit as the log has it; all digests are hex SHA-256.
 
-    number: int
-    config: str
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Audits of one method among the first `size` entries; reports by their digest.
-
-    named: index of the first start that names its method, as all do since they are counted.
+    digest: `audit_digest`; index and day: of its start; method: `method_digest`; config: of
+    its configuration. state: running, reported, failed or stopped. end: the index of the
+    entry that ended it; report and code: what that names of a report, and of the code that
+    trained and unlearned.
     """
 
-    size: int
-    started: int
-    named: int | None
-    reports: Mapping[str, Report]
+    digest: str
+    index: int
+    day: date | None
+    method: str
+    config: str
+    state: str = RUNNING
+    end: int | None = None
+    report: str = ""
+    code: str = ""
 
-    def parameters(self, cited: str | None) -> dict[str, str]:
-        """Return what a certificate says of them, citing this report of theirs or none."""
-        if not self.started:
-            return {}
-        done = len({report.number for report in self.reports.values()})
-        told = {COUNT: str(self.started), DONE: str(done), SIZE: str(self.size)}
-        return told if cited is None else {**told, NUMBER: str(self.reports[cited].number)}
+
+def audit_digest(audit_id: str, started_at: datetime) -> str:
+    """Return how the log names an audit: hex SHA-256 of RFC 8785 {"audit", "startedAt"}.
+
+    Both are in the signed report, the time to the second in UTC (RFC 3339 with Z).
+    """
+    at = started_at.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+    return hashlib.sha256(canonical.encode({"audit": audit_id, "startedAt": at})).hexdigest()
 
 
 def method_digest(method: str) -> str:
@@ -50,25 +57,64 @@ def method_digest(method: str) -> str:
     return hashlib.sha256(method.encode()).hexdigest()
 
 
-def count(events: Iterable[tuple[int, Leaf]], method: str, size: int) -> Counts:
-    """Count the audits of a method by (index, leaf) of its model's entries, in their order.
+def logged_audits(
+    events: Iterable[tuple[int, Leaf]], size: int | None = None
+) -> dict[str, Logged]:
+    """Return a model's audits by their digest, in the order of their starts.
 
-    A start from before they named their method counts as one of each: too many audits are
-    a question, too few an answer to none.
+    events: (index, leaf) of its entries in their order; those from `size` on do not count,
+    nor does a second start or a second end of one audit.
     """
-    own, starts = method_digest(method), list[Leaf]()
-    reports: dict[str, Report] = {}
-    named: int | None = None
+    found: dict[str, Logged] = {}
     for index, leaf in events:
-        if index >= size:
+        if size is not None and index >= size:
             break
-        config = leaf.digests.get("config", "")
-        if leaf.event == STARTED and leaf.digests.get("method", own) == own:
-            starts.append(leaf)
-            named = index if named is None and "method" in leaf.digests else named
-        elif leaf.event == REPORTED:
-            for number, start in reversed(list(enumerate(starts, 1))):
-                if start.digests.get("config") == config:  # the last: one runs at a time
-                    reports[leaf.digests.get("report", "")] = Report(number, config)
-                    break
-    return Counts(size, len(starts), named, reports)
+        digest = leaf.digests.get("audit", "")
+        if leaf.event == STARTED:
+            method, config = leaf.digests.get("method", ""), leaf.digests.get("config", "")
+            found.setdefault(digest, Logged(digest, index, leaf.day, method, config))
+        elif leaf.event in ENDS and digest in found and found[digest].end is None:
+            found[digest] = replace(
+                found[digest],
+                state=ENDS[leaf.event],
+                end=index,
+                report=leaf.digests.get("report", ""),
+                code=leaf.digests.get("code", ""),
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Audits of one method among the first `size` entries, in the order of their starts."""
+
+    size: int
+    audits: Sequence[Logged]
+
+    @property
+    def reports(self) -> Mapping[str, int]:
+        """The number of the start, from 1, of each report by its digest."""
+        numbered = enumerate(self.audits, 1)
+        return {one.report: number for number, one in numbered if one.state == "reported"}
+
+    def newest(self, code: str) -> Logged | None:
+        """Return the audit that was reported last by code of this digest, None without any."""
+        own = [one for one in self.audits if one.state == "reported" and one.code == code]
+        return max(own, key=lambda one: one.end or 0, default=None)
+
+    def parameters(self, cited: str | None) -> dict[str, str]:
+        """Return what a certificate says of them, citing this report of theirs or none."""
+        if not self.audits:
+            return {}
+        numbers = self.reports
+        done = sum(one.state == "reported" for one in self.audits)
+        told = {COUNT: str(len(self.audits)), DONE: str(done), SIZE: str(self.size)}
+        return told if cited is None else {**told, NUMBER: str(numbers[cited])}
+
+
+def count(events: Iterable[tuple[int, Leaf]], method: str, size: int) -> Counts:
+    """Count the audits of a method by (index, leaf) of its model's entries, in their order."""
+    own = method_digest(method)
+    return Counts(
+        size, [one for one in logged_audits(events, size).values() if one.method == own]
+    )

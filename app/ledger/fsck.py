@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session
 
+from app.ledger.audit_rows import check_audits
 from app.ledger.checkpoint import Checkpoint
 from app.ledger.findings import FsckReport
 from app.ledger.fsck_requests import check_certificates, check_openings, check_requests
@@ -22,7 +23,7 @@ from models.session import reading
 def fsck(
     ledger: Ledger, issuers: Mapping[str, EllipticCurvePublicKey] | None = None
 ) -> FsckReport:
-    """Check entries, nodes, checkpoints, guard, openings and certificates.
+    """Check entries, nodes, checkpoints, guard, openings, certificates and audits.
 
     Args:
         ledger: Opened without checks (`open_ledger`) if it does not start any more.
@@ -41,6 +42,7 @@ def fsck(
         check_requests(session, report)
         check_openings(session, report)
         check_certificates(session, issuers or {}, report)
+        check_audits(session, report)
     return report
 
 

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 from sqlmodel import Session, col, func, select
 
 from app.certificates.statement import Predicate
-from app.ledger.audit_counts import AUDIT, COUNT, DONE, NUMBER, REPORTED, SIZE, STARTED, count
+from app.ledger.audit_counts import (
+    AUDIT,
+    COUNT,
+    DONE,
+    ENDS,
+    MISSING,
+    NUMBER,
+    SIZE,
+    STARTED,
+    count,
+)
 from app.ledger.entries import MODEL_EVENT, Leaf, parse_leaf
 from app.ledger.judgement import VERIFIED
 from app.ledger.spelling import parse_decimal
@@ -15,6 +25,7 @@ from models import ErasureRequest, LogEntry, RequestEvent
 NAMING = ("request.received", "request.escalated")
 # After it a model is made anew or by the same method again, and the log does not say which.
 DECIDED, RETRAIN = "request.decided", "retrain"
+OLDER = "the certificate cites another audit than the newest of its method and code"
 OTHERWISE = "the log has other audits of this method than the certificate says"
 
 
@@ -40,12 +51,16 @@ def citation_problem(session: Session, certified: int, said: Predicate) -> str |
     judged = _judged(session, said.request_ref, certified)
     if COUNT not in told:
         # Audits are of registered settings: no rung with settings of its own is audited, nor
-        # may it cite. Starts from before they were counted name no method.
+        # may it cite.
         audited = cited is not None or rung == method
-        hidden = audited and counts.named is not None and counts.named < judged
+        hidden = audited and any(one.index < judged for one in counts.audits)
         return "the certificate does not say how many audits were started" if hidden else None
     if size <= judged:
         return "the certificate counts audits in a log that ends before its judgement"
+    newest = counts.newest(said.method.code_digest)
+    wanted = None if newest is None else newest.report
+    if cited != wanted and (cited is not None or MISSING not in told):
+        return OLDER
     given = {name: told[name] for name in (COUNT, DONE, NUMBER, SIZE) if name in told}
     return None if given == counts.parameters(cited) else OTHERWISE
 
@@ -54,7 +69,7 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
     query = select(LogEntry.index, LogEntry.leaf).where(
         LogEntry.kind == MODEL_EVENT,
         LogEntry.ref == ref,
-        col(LogEntry.event).in_((STARTED, REPORTED)),
+        col(LogEntry.event).in_((STARTED, *ENDS)),
     )
     for index, leaf in session.exec(query.order_by(col(LogEntry.index))):
         yield index, parse_leaf(leaf)

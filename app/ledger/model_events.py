@@ -58,6 +58,15 @@ def model_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
         return list(read.found.get(ref, ()))
 
 
+def model_refs(ledger: Ledger) -> list[str]:
+    """Return the models that `model_events` knows, sorted. Raises what that raises."""
+    with _first:
+        read = _known.setdefault(ledger, _Read())
+    with read.lock:
+        _read_on(ledger, read)
+        return sorted(read.found)
+
+
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
     """Return (index, leaf) of every signed entry of an open request, in their order.
 

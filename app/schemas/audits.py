@@ -43,19 +43,26 @@ class NewAudit(Wire):
 
 
 class AuditView(Wire):
-    """An audit: what was asked for, how far it is, and by which digest its report is known."""
+    """An audit: what was asked for, how far it is, and by which digest its report is known.
+
+    State and digests are the log's, result and what was found those of the signed report. An
+    audit that the log has and the database lacks is `missing`, and its id the digest that the
+    log has of it; one that only the database has is `unlogged`. problem: what is not as it
+    must be, null if nothing is; a report that is not stored is one.
+    """
 
     id: str
     model: str
-    method: str
-    state: Literal["running", "reported", "failed", "stopped"]
-    failure: str | None
-    config: dict[str, str]
-    config_digest: str
-    every_days: int
-    pairs_done: int
-    result: str | None
-    found: str | None
-    report_digest: str | None
-    started_at: Time
-    reported_at: Time | None
+    method: str | None = None
+    state: Literal["running", "reported", "failed", "stopped", "missing", "unlogged"]
+    problem: str | None
+    failure: str | None = None
+    config: dict[str, str] = Field(default_factory=dict)
+    config_digest: str | None = None
+    every_days: int = 0
+    pairs_done: int = 0
+    result: str | None = None
+    found: str | None = None
+    report_digest: str | None = None
+    started_at: Time | None = None
+    reported_at: Time | None = None

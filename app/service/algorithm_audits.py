@@ -1,30 +1,30 @@
-"""Audits of unlearning algorithms: start, list, stop, download what they found."""
+"""Audits of unlearning algorithms: start, stop, download what they found."""
 
-import base64
 import hashlib
 import secrets
 import uuid
+from datetime import timedelta
 
 from sqlmodel import Session, col, func, select
 
 from app import canonical
-from app.certificates.audit_report import parse_report
-from app.ledger.audit_counts import STARTED, method_digest
+from app.ledger.audit_counts import RUNNING, STARTED, STOPPED, audit_digest, method_digest
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.audits import AuditView, NewAudit
-from app.schemas.base import Page
 from app.schemas.networks import UNREADY
+from app.service import audit_views
 from app.service.audit_problems import (
     AuditRefusedError,
     AuditRunningError,
-    NoReportError,
     NumbersChangedError,
     NumbersGoneError,
 )
+from app.service.audit_reports import read_report
 from app.service.context import Services
 from app.service.methods import PIXELS, is_network, offered
 from app.service.problems import MethodUnavailableError, ModelNotReadyError, NotFoundError
+from app.service.registration import digest_of
 from app.service.registry import find as find_model
 from models import Audit, AuditPair, Model, Record
 
@@ -43,7 +43,7 @@ def start(services: Services, wanted: NewAudit) -> AuditView:
         AuditRunningError: One of this model and method is not finished.
     """
 
-    def effect(tx: Transaction) -> AuditView:
+    def effect(tx: Transaction) -> str:
         model = find_model(tx.session, wanted.model)
         method = _auditable(model, wanted.method)
         if model.state != "ready":
@@ -69,36 +69,39 @@ def start(services: Services, wanted: NewAudit) -> AuditView:
             "confidence": wanted.confidence,
             "delta": wanted.delta,
         }
-        audit = begin(tx, model, config, wanted.parallel, wanted.every_days)
-        return show(tx.session, audit, model.ref)
+        return begin(tx, model, config, wanted.parallel, wanted.every_days).id
 
-    shown = services.ledger.transact(effect)
-    nudge(services, shown.id, min(wanted.parallel, wanted.pairs))
-    return shown
+    audit_id = services.ledger.transact(effect)
+    nudge(services, audit_id, min(wanted.parallel, wanted.pairs))
+    return audit_views.get(services, audit_id)
 
 
 def begin(
     tx: Transaction, model: Model, config: dict[str, str], parallel: int, every_days: int
 ) -> Audit:
     """Store an audit with its pairs and log its start, before any of them runs."""
-    digest = digest_of(config)
     assert model.id is not None
+    now = tx.now.replace(microsecond=0)  # as reports spell it
     audit = Audit(
         id=str(uuid.uuid4()),
         model_id=model.id,
         method=config["method"],
         config=config,
-        config_digest=digest,
         parallel=parallel,
         every_days=every_days,
-        created_at=tx.now,
+        due_at=now + timedelta(days=every_days) if every_days else None,
+        created_at=now,
         nudged_at=tx.now,
     )
     tx.session.add(audit)
     tx.session.flush()
     for number in range(int(config["pairs"])):
         tx.session.add(AuditPair(audit_id=audit.id, pair=number))
-    started = {"config": digest, "method": method_digest(audit.method)}
+    started = {
+        "audit": audit_digest(audit.id, now),
+        "config": digest_of(config),
+        "method": method_digest(audit.method),
+    }
     record_model_event(tx, model.ref, STARTED, started)
     return audit
 
@@ -106,17 +109,32 @@ def begin(
 def stop(services: Services, audit_id: str) -> AuditView:
     """End an audit that runs, and have none follow it. Raises NotFoundError."""
 
-    def effect(tx: Transaction) -> AuditView:
+    def effect(tx: Transaction) -> None:
         audit = find(tx.session, audit_id)
         model = tx.session.get_one(Model, audit.model_id)
-        audit.every_days = 0
-        if audit.state == "running":
+        audit.every_days, audit.due_at = 0, None
+        if audit.state == RUNNING:
             audit.state = "stopped"
-            record_model_event(tx, model.ref, "audit.stopped", {"config": audit.config_digest})
+            record_end(services, tx, audit, model, STOPPED)
         tx.session.flush()
-        return show(tx.session, audit, model.ref)
 
-    return services.ledger.transact(effect)
+    services.ledger.transact(effect)
+    return audit_views.get(services, audit_id)
+
+
+def record_end(
+    services: Services, tx: Transaction, audit: Audit, model: Model, event: str, **said: str
+) -> bool:
+    """Log the end of an audit that runs by the log; False where it does not, and log nothing.
+
+    A row can be changed to run again, or to be another audit's. said: further digests.
+    """
+    one = audit_views.logged(services, audit, model.ref)
+    if one is None or one.state != RUNNING:
+        return False
+    digests = {"audit": one.digest, "config": one.config, **said}
+    record_model_event(tx, model.ref, event, digests)
+    return True
 
 
 def nudge(services: Services, audit_id: str, times: int) -> None:
@@ -125,31 +143,10 @@ def nudge(services: Services, audit_id: str, times: int) -> None:
         services.dispatcher.nudge(audit_id, TASK)
 
 
-def page(session: Session, after: str | None, limit: int) -> Page[AuditView]:
-    """Return audits by id."""
-    query = (
-        select(Audit, Model.ref)
-        .join(Model, col(Model.id) == col(Audit.model_id))
-        .order_by(col(Audit.id))
-        .limit(limit + 1)
-    )
-    if after is not None:
-        query = query.where(col(Audit.id) > after)
-    rows = list(session.exec(query))
-    more = rows[limit - 1][0].id if len(rows) > limit else None
-    return Page(items=[show(session, audit, ref) for audit, ref in rows[:limit]], next=more)
-
-
-def get(session: Session, audit_id: str) -> AuditView:
-    """Return one audit. Raises NotFoundError."""
-    audit = find(session, audit_id)
-    return show(session, audit, session.get_one(Model, audit.model_id).ref)
-
-
 def report(services: Services, audit_id: str) -> bytes:
-    """Return an audit's signed report. Raises NotFoundError, NoReportError."""
+    """Return a signed report. Raises NotFoundError, NoReportError, AuditMissingError."""
     with services.reading() as session:
-        return services.artifacts.get(session, _reported(session, audit_id))
+        return audit_views.report(services, session, audit_id)
 
 
 def statistics(services: Services, audit_id: str) -> bytes:
@@ -159,7 +156,7 @@ def statistics(services: Services, audit_id: str) -> bytes:
     where they are not those that were signed; else as `report`.
     """
     with services.reading() as session:
-        file = services.artifacts.get(session, _reported(session, audit_id))
+        file = audit_views.report(services, session, audit_id)
         pairs = pairs_of(session, audit_id)
     if any(pair.before is None for pair in pairs):
         raise NumbersGoneError(
@@ -167,7 +164,7 @@ def statistics(services: Services, audit_id: str) -> bytes:
             "counts and bounds are still checked without them"
         )
     numbers = encode_statistics(pairs)
-    if hashlib.sha256(numbers).hexdigest() != _signed_numbers(file):
+    if hashlib.sha256(numbers).hexdigest() != read_report(file).subject[0].digest:
         raise NumbersChangedError(
             "the stored numbers are not those of the signed report: the database was changed "
             "since; restore a backup of it from before"
@@ -195,57 +192,9 @@ def find(session: Session, audit_id: str) -> Audit:
     return audit
 
 
-def show(session: Session, audit: Audit, ref: str) -> AuditView:
-    """Return an audit as the API shows it."""
-    done = select(func.count()).where(
-        AuditPair.audit_id == audit.id, col(AuditPair.done_at).is_not(None)
-    )
-    return AuditView.model_validate(
-        {
-            **{name: getattr(audit, name) for name in _SHOWN},
-            "model": ref,
-            "pairs_done": session.exec(done).one(),
-            "started_at": audit.created_at,
-        }
-    )
-
-
-_SHOWN = (
-    "id",
-    "method",
-    "state",
-    "failure",
-    "config",
-    "config_digest",
-    "every_days",
-    "result",
-    "found",
-    "report_digest",
-    "reported_at",
-)
-
-
-def digest_of(config: dict[str, str]) -> str:
-    """Return the digest by which the log holds an audit to its configuration."""
-    return hashlib.sha256(canonical.encode(config)).hexdigest()
-
-
 def new_seed() -> int:
     """Return a seed that nobody chose."""
     return secrets.randbits(SEED_BITS)
-
-
-def _reported(session: Session, audit_id: str) -> str:
-    audit = find(session, audit_id)
-    if audit.report_id is None:
-        raise NoReportError("the audit has no report yet", state=audit.state)
-    return audit.report_id
-
-
-def _signed_numbers(report: bytes) -> str:
-    """Return the digest of the numbers that a report was signed of, hex SHA-256."""
-    payload = base64.b64decode(canonical.decode(report)["payload"])
-    return parse_report(payload).subject[0].digest
 
 
 def _auditable(model: Model, method: str | None) -> str:

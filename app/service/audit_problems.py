@@ -21,6 +21,12 @@ class NoReportError(LetheError):
     slug, title, status = "report-not-issued", "No report", 404
 
 
+class AuditMissingError(LetheError):
+    """The log has a report of the audit that is not stored."""
+
+    slug, title, status = "audit-missing", "The audit's report is missing", 500
+
+
 class NumbersGoneError(LetheError):
     """An audit's numbers were destroyed with a record that they were of."""
 

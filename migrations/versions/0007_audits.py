@@ -22,24 +22,16 @@ def upgrade() -> None:
         sa.Column("model_id", sa.Integer(), nullable=False),
         sa.Column("method", sa.String(length=40), nullable=False),
         sa.Column("config", sa.JSON(), nullable=False),
-        sa.Column("config_digest", sa.String(length=64), nullable=False),
         sa.Column("parallel", sa.Integer(), nullable=False),
         sa.Column("every_days", sa.Integer(), nullable=False),
+        sa.Column("due_at", models.types.UTCDateTime(), nullable=True),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("failure", sa.String(length=400), nullable=True),
         sa.Column("code_digest", sa.String(length=64), nullable=True),
-        sa.Column("result", sa.String(length=16), nullable=True),
-        sa.Column("found", sa.String(length=200), nullable=True),
         sa.Column("method_version", sa.String(length=40), nullable=True),
-        sa.Column("report_id", sa.String(length=36), nullable=True),
-        sa.Column("report_digest", sa.String(length=64), nullable=True),
         sa.Column("nudged_at", models.types.UTCDateTime(), nullable=False),
         sa.Column("created_at", models.types.UTCDateTime(), nullable=False),
-        sa.Column("reported_at", models.types.UTCDateTime(), nullable=True),
         sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_audits_model_id")),
-        sa.ForeignKeyConstraint(
-            ["report_id"], ["artifacts.id"], name=op.f("fk_audits_report_id")
-        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audits")),
     )
     with op.batch_alter_table("audits") as batch_op:

@@ -1,23 +1,24 @@
-"""Which audit of its algorithm a certificate may cite: a report that the log commits to."""
+"""Which audit of its algorithm a certificate may cite: the newest report that the log has."""
 
-import base64
-import hashlib
+from sqlmodel import Session, select
 
-from sqlmodel import Session, col, select
-
-from app import canonical
-from app.certificates.audit_report import AuditPredicate, parse_report
-from app.certificates.errors import CertificateError
-from app.ledger.audit_counts import AUDIT, Counts, count
+from app.certificates.audit_report import in_short
+from app.ledger.audit_counts import AUDIT, MISSING, Counts, count
+from app.ledger.audit_rows import digest_of_row
 from app.ledger.model_events import model_events
-from app.service.algorithm_audits import digest_of
+from app.ledger.storage import read_size
+from app.service.audit_reports import (
+    OF_ANOTHER,
+    ReportMissingError,
+    logged_report,
+)
 from app.service.context import Services
-from app.vault.errors import NotStoredError, ShreddedError
+from app.service.registration import digest_of
 from models import Audit, Model
 from workers.provenance import code_digest
-from workers.tasks.audit_report import ROOMS, in_short
+from workers.tasks.audit_report import ROOMS
 
-ODD = (CertificateError, canonical.NotCanonicalError, LookupError, TypeError, ValueError)
+DELETED = "audits that the log has and the database lacks: {}"
 
 
 def citation(
@@ -26,69 +27,44 @@ def citation(
     """Return the parameters on audits of a model's method, none if it was never audited.
 
     They count those that the log has, whatever came of them, and name the newest report of
-    the same version and code as the certificate's: what was measured of other code says
-    nothing of this. A report of a leak is cited like any other. Everything is said by log
-    and report; the table only finds it. Where the log has no such report, none is cited, and
-    the parameter `audit.missing` says why.
+    the certificate's code: what was measured of other code says nothing of this. A report of
+    a leak is cited like any other. Everything is said by log and report, and rows are only
+    counted. Where a row or that report is missing the parameter `audit.missing` says so, and
+    an older report is not cited in its place.
 
-    Raises SealError where the report's file is damaged; what `model_events` raises.
+    Raises what `model_events` raises.
     """
-    size = services.ledger.guard.read().size
+    # Of what was signed, no more than this snapshot of the tables can have.
+    size = min(services.ledger.guard.read().size, read_size(session))
     counts = count(model_events(services.ledger, model.ref), method, size)
-    cited = _newest(services, session, model, method, version, counts)
-    return {**counts.parameters(cited.get(AUDIT)), **cited}
+    cited, missing = _newest(services, session, method, version, counts)
+    rows = session.exec(select(Audit).where(Audit.model_id == model.id))
+    known = {digest_of_row(row) for row in rows}
+    deleted = sum(one.digest not in known for one in counts.audits)
+    if deleted:
+        missing = [*missing, DELETED.format(deleted)]
+    told = {MISSING: "; ".join(missing)} if missing else {}
+    return {**counts.parameters(cited.get(AUDIT)), **cited, **told}
 
 
 def _newest(
-    services: Services,
-    session: Session,
-    model: Model,
-    method: str,
-    version: str,
-    counts: Counts,
-) -> dict[str, str]:
-    query = (
-        select(Audit)
-        .where(
-            Audit.model_id == model.id,
-            Audit.method == method,
-            Audit.method_version == version,
-            Audit.code_digest == code_digest(*ROOMS),
-            Audit.state == "reported",
-        )
-        .order_by(col(Audit.reported_at).desc(), col(Audit.id))
-        .limit(1)
-    )
-    audit = session.exec(query).first()
-    if audit is None:
-        return {}
+    services: Services, session: Session, method: str, version: str, counts: Counts
+) -> tuple[dict[str, str], list[str]]:
+    """Return what is said of the newest report of this code, or why nothing is."""
+    code = code_digest(*ROOMS)
+    newest = counts.newest(code)
+    if newest is None:
+        return {}, []
     try:
-        file = services.artifacts.get(session, audit.report_id or "")
-    except (NotStoredError, ShreddedError):
-        return _missing("the report of an audit is not stored")
-    digest = hashlib.sha256(file).hexdigest()
-    logged = counts.reports.get(digest)
-    if logged is None:
-        return _missing("the log has no such report of an audit of this model and method")
-    try:
-        said = _read(file)
-    except ODD:  # the log commits to it, so another version of Lethe wrote it
-        return _missing("the report of an audit is of another form")
+        said = logged_report(services, session, newest).predicate
+    except ReportMissingError as why:
+        return {}, [str(why)]
     told = said.method.id, said.method.version, said.method.code_digest
-    if told != (method, version, code_digest(*ROOMS)):
-        return _missing("the report of an audit is of another method or code")
-    if digest_of(dict(said.configuration)) != logged.config:
-        return _missing("the report of an audit is of another configuration than was started")
-    return {
-        AUDIT: digest,
+    if told != (method, version, code) or digest_of(dict(said.configuration)) != newest.config:
+        return {}, [OF_ANOTHER]
+    cited = {
+        AUDIT: newest.report,
         "audit.day": said.reported_at.date().isoformat(),
         "audit.found": in_short(said),
     }
-
-
-def _read(file: bytes) -> AuditPredicate:
-    return parse_report(base64.b64decode(canonical.decode(file)["payload"])).predicate
-
-
-def _missing(why: str) -> dict[str, str]:
-    return {"audit.missing": why}
+    return cited, []

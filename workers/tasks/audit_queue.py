@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, or_, update
 from sqlmodel import Session, col, func, select
 
-from app.ledger.journal import record_model_event
+from app.ledger.audit_counts import FAILED
 from app.ledger.sequencer import Transaction
+from app.service.algorithm_audits import record_end
 from app.service.context import Services
 from models import Audit, AuditPair, Model
 from models.types import utcnow
@@ -159,11 +160,8 @@ def pin_code(services: Services, audit_id: str, digest: str, version: str) -> bo
         return session.get_one(Audit, audit_id).code_digest == digest
 
 
-def fail(services: Services, audit_id: str, reason: str, config: str | None = None) -> None:
-    """End an audit that cannot be finished. The reason is shown and holds no data.
-
-    config: digest by which the log names it, where its row may say another.
-    """
+def fail(services: Services, audit_id: str, reason: str) -> None:
+    """End an audit that cannot be finished. The reason is shown and holds no data."""
 
     def effect(tx: Transaction) -> None:
         audit = tx.session.get_one(Audit, audit_id)
@@ -171,8 +169,7 @@ def fail(services: Services, audit_id: str, reason: str, config: str | None = No
             return
         model = tx.session.get_one(Model, audit.model_id)
         audit.state, audit.failure = "failed", reason[:400]
-        digests = {"config": config or audit.config_digest}
-        record_model_event(tx, model.ref, "audit.failed", digests)
+        record_end(services, tx, audit, model, FAILED)
         tx.session.flush()
 
     services.ledger.transact(effect)

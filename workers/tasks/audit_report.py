@@ -10,23 +10,22 @@ from app.certificates.audit_report import (
     AuditPredicate,
     BoundPart,
     build_report,
-    parse_report,
     words,
 )
 from app.certificates.dsse import sign_envelope
 from app.certificates.statement import VerifierPart
 from app.ledger.audit_counts import REPORTED
-from app.ledger.journal import record_model_event
+from app.ledger.audit_rows import REPORT
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
 from app.service import registration
-from app.service.algorithm_audits import encode_statistics, pairs_of
+from app.service.algorithm_audits import encode_statistics, pairs_of, record_end
 from app.service.context import Services
 from models import Audit, AuditPair, Model
 from models.types import utcnow
 from workers.provenance import code_digest
 from workers.tasks import audit_queue
-from workers.tasks.audit_trust import contradiction, named_in_log, redo_unsealed
+from workers.tasks.audit_trust import contradiction, redo_unsealed
 from workers.verifier import algorithm_audit
 from workers.verifier.algorithm_audit import Bound, Finding
 from workers.verifier.intervals import spell
@@ -53,7 +52,7 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         return False
     why = contradiction(services, audit, model, pairs)
     if why is not None:
-        audit_queue.fail(services, audit_id, why, named_in_log(services, audit, model))
+        audit_queue.fail(services, audit_id, why)
         return False
     found = judged(audit, pairs)
     payload = report(audit, model, pairs, found, utcnow())
@@ -65,11 +64,11 @@ def issue_if_complete(services: Services, audit_id: str) -> bool:
         row = tx.session.get_one(Audit, audit_id)
         if row.state != "running":
             return False  # another worker was faster, or it was stopped
-        row.report_id = services.artifacts.put(tx.session, "audit-report", file).id
-        row.report_digest, row.reported_at, row.state = digest, tx.now, "reported"
-        row.result, row.found = found.result, in_short(parse_report(payload).predicate)
-        digests = {"report": digest, "config": audit.config_digest}
-        record_model_event(tx, model.ref, REPORTED, digests)
+        said = {"report": digest, "code": audit.code_digest or ""}
+        if not record_end(services, tx, audit, model, REPORTED, **said):
+            return False  # its row was made to run again
+        services.artifacts.put(tx.session, REPORT, file)
+        row.state = "reported"
         tx.session.flush()
         return True
 
@@ -124,16 +123,6 @@ def report(
     )
     statistics = encode_statistics(list(pairs))
     return build_report(hashlib.sha256(statistics).hexdigest(), predicate)
-
-
-def in_short(report: AuditPredicate) -> str:
-    """Return a report in one line, as certificates repeat it."""
-    asked = report.configuration
-    return (
-        f"{report.result}: epsilon at least {report.after.epsilon} "
-        f"(delta {asked['delta']}) at confidence {asked['confidence']}; "
-        f"{report.after.trials} trials can show {report.resolution} at most"
-    )
 
 
 def _part(bound: Bound) -> BoundPart:

@@ -32,11 +32,13 @@ def sweep(services: Services) -> int:
             if missing or not unfinished:  # all are there, and whoever was to report is not
                 still[audit.id] = max(1, missing)
         due = [
-            audit.id
-            for audit in session.exec(
-                select(Audit).where(Audit.every_days > 0, col(Audit.state).in_(ENDED))
+            *session.exec(
+                select(Audit.id).where(
+                    Audit.every_days > 0,
+                    col(Audit.due_at) <= now,
+                    col(Audit.state).in_(ENDED),
+                )
             )
-            if audit.created_at + timedelta(days=audit.every_days) <= now
         ]
     for audit_id, times in still.items():
         with services.engine.begin() as connection:
@@ -58,7 +60,7 @@ def _start_anew(services: Services, audit_id: str) -> bool:
             return None  # another sweep was faster, or it is started once the model is back
         config = {**last.config, "seed": str(new_seed())}
         following = begin(tx, model, config, last.parallel, last.every_days)
-        last.every_days = 0
+        last.every_days, last.due_at = 0, None
         tx.session.flush()
         return following.id, min(last.parallel, int(config["pairs"]))
 

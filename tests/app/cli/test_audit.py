@@ -25,6 +25,7 @@ SHOWN = {
     "pairs_done": 3,
     "config": {"pairs": "64"},
     "result": None,
+    "problem": None,
 }
 
 

@@ -147,14 +147,14 @@ def all_of(installation: Installation) -> list[dict[str, Any]]:
 
 
 def age(installation: Installation, audit_id: str, by: timedelta) -> None:
-    """Make an audit that ended, its last nudge and the leases of its pairs so much older.
+    """Make an audit's next start, its last nudge and the leases of its pairs so much older.
 
-    One that runs keeps the day that the log has of its start.
+    It keeps the time of its own start: that is in the log.
     """
     with Session(installation.services.engine) as session:
         audit = session.get_one(Audit, audit_id)
-        if audit.state != "running":
-            audit.created_at -= by
+        if audit.due_at is not None:
+            audit.due_at -= by
         audit.nudged_at -= by
         query = select(AuditPair).where(
             AuditPair.audit_id == audit_id, col(AuditPair.lease_until).is_not(None)

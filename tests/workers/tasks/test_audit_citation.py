@@ -1,7 +1,6 @@
 """What a certificate says of audits of its method: the report it cites, and of how many."""
 
 from dataclasses import replace
-from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,16 @@ import pytest
 from click.testing import CliRunner
 from sqlmodel import Session, select
 
-from app import canonical
 from app.cli.certificate import show
 from app.ledger import audit_counts
 from app.ledger.audit_counts import Counts
+from app.ledger.audit_rows import NO_REPORT
 from app.ledger.fsck import fsck
-from app.ledger.fsck_audits import OTHERWISE, citation_problem
-from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.fsck_audits import OLDER, OTHERWISE, citation_problem
+from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
-from app.service import algorithm_audits, certificates
+from app.service import certificates
+from app.service.audit_reports import OF_ANOTHER
 from models import Artifact, Audit, Certificate, ErasureRequest, Model
 from tests.installation import Installation
 from tests.workers.tasks import audits, ladders, networks
@@ -99,9 +99,10 @@ def test_a_certificate_cites_the_newest_report_and_says_how_many_there_were(
     words = f"the log's first {size} entries have 3 started of this method, and reports of 2; "
     assert f"audits      {words}the one cited is number 3" in printed
     assert shown["report_digest"] == sha256(audits.file(ready, audit_id, "report")).hexdigest()
-    assert audits.row(ready, other).report_digest != shown["report_digest"]
+    assert audits.get(ready, other)["report_digest"] != shown["report_digest"]
     # Of other code none is cited, and they are counted all the same.
-    monkeypatch.setattr(audit_citation, "code_digest", lambda *_: "0" * 64)
+    for module in (audit_citation, certify):
+        monkeypatch.setattr(module, "code_digest", lambda *_: "0" * 64)
     assert cited(ready, "r3") == counted(ready, started=3, reported=2)
     ready.check()
 
@@ -126,7 +127,7 @@ def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
     quick: audits.Quick, monkeypatch: Patch
 ) -> None:
     ready = quick.installation
-    audited(ready, "retrain", "retrain")
+    ids = audited(ready, "retrain", "retrain")
     begun = newest_entry(ready)
     stopped = audits.start(ready, method="retrain")
     ready.caller.operator("POST", f"/v1/audits/{stopped}/stop")
@@ -156,6 +157,12 @@ def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
         assert problem(ready, {**honest, "rung": rung}) is None
     assert problem(ready, {}, "natural") == problem(ready, {}, "x") == UNSAID
     assert problem(ready, {**honest}, "natural") is None
+    # Nor an older report than the newest, nor none where there is one, unless it says why.
+    first = audits.get(ready, ids[0])["report_digest"]
+    assert problem(ready, without(honest, number="1") | {"audit": first}) == OLDER
+    bare = without(honest, *CITED, "audit.number")
+    assert problem(ready, bare) == OLDER
+    assert problem(ready, {**bare, "audit.missing": "x"}) is None
     assert problem(ready, honest) is None
 
 
@@ -224,67 +231,36 @@ def newest_entry(ready: Installation) -> int:
     return ready.services.ledger.guard.read().size - 1
 
 
-def test_an_audit_from_before_they_were_counted_needs_no_count(
-    quick: audits.Quick, monkeypatch: Patch
-) -> None:
-    """Its start names no method, and its certificate counts nothing."""
-    ready = quick.installation
-    honest = audit_citation.citation
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            algorithm_audits,
-            "record_model_event",
-            lambda tx, ref, event, said: record_model_event(
-                tx, ref, event, {"config": said["config"]}
-            ),
-        )
-        patch.setattr(
-            certify, "citation", lambda *a: {name: honest(*a)[name] for name in CITED}
-        )
-        audited(ready, "retrain")
-        assert cited(ready, "r0").keys() == set(CITED)
-    ready.check()
+def forged(ready: Installation, session: Session, own: Artifact, other: Artifact) -> None:
+    """Store another file under the digest that the log has."""
+    digest, own.digest = own.digest, "0" * 64
+    stored = ready.services.artifacts.put(session, "audit-report", b"another")
+    stored.digest = digest
 
 
-def forged(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    """Store a report like the one that is logged, with another finding."""
-    file = canonical.decode(ready.services.artifacts.get(session, row.report_id or ""))
-    file["signatures"] = []
-    row.report_id = ready.services.artifacts.put(
-        session, "audit-report", canonical.encode(file)
-    ).id
-    row.report_digest = session.get_one(Artifact, row.report_id).digest
+def of_another(ready: Installation, session: Session, own: Artifact, other: Artifact) -> None:
+    own.digest, other.digest = other.digest, own.digest
 
 
-def of_another(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    row.report_id, row.report_digest = other.report_id, other.report_digest
+def shredded(ready: Installation, session: Session, own: Artifact, other: Artifact) -> None:
+    ready.services.artifacts.shred(session, own.id)
 
 
-def shredded(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    ready.services.artifacts.shred(session, row.report_id or "")
+def decoys(ready: Installation, session: Session, own: Artifact, other: Artifact) -> None:
+    for number in range(3):
+        session.add(Artifact(id=f"0{number}", kind=own.kind, digest=own.digest, size=1))
 
 
-def told_otherwise(ready: Installation, session: Session, row: Audit, other: Audit) -> None:
-    row.found, row.report_digest, row.result = "NOTHING-FOUND: all is well", "0" * 64, "LEAK"
-    assert row.reported_at is not None
-    row.reported_at += timedelta(days=400)
+FORGED = {forged: NO_REPORT, of_another: NO_REPORT, shredded: NO_REPORT, decoys: None}
 
 
-NO_REPORT = "the log has no such report of an audit of this model and method"
-FORGED = {
-    forged: NO_REPORT,
-    of_another: NO_REPORT,
-    shredded: "the report of an audit is not stored",
-    told_otherwise: None,
-}
-
-
-def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
+def test_what_is_cited_is_what_the_logged_report_says_whatever_the_tables_say(
     quick: audits.Quick,
 ) -> None:
     ready = quick.installation
     ids = audited(ready, "retrain", "natural")
     shown = audits.get(ready, ids[0])
+    digests = [audits.get(ready, one)["report_digest"] for one in ids]
     honest = {
         "audit": shown["report_digest"],
         "audit.day": shown["reported_at"][:10],
@@ -292,8 +268,11 @@ def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
     }
     for change, why in FORGED.items():
         with Session(ready.services.engine) as session:
-            row, other = (session.get_one(Audit, one) for one in ids)
-            change(ready, session, row, other)
+            own, other = (
+                session.exec(select(Artifact).where(Artifact.digest == one)).one()
+                for one in digests
+            )
+            change(ready, session, own, other)
             session.flush()
             model = session.exec(select(Model)).one()
             found = audit_citation.citation(
@@ -303,14 +282,14 @@ def test_what_is_cited_is_what_the_logged_report_says_whatever_the_table_says(
         only = {
             name: value for name, value in found.items() if name in (*honest, "audit.missing")
         }
-        assert only == (honest if why is None else {"audit.missing": why})
+        assert only == (honest if why is None else {"audit.missing": why}), change
         assert (found["audit.started"], "audit.number" in found) == ("1", why is None)
 
 
 def test_another_configuration_than_was_started_is_not_cited(
     quick: audits.Quick, monkeypatch: Patch
 ) -> None:
-    """Of a release that did not look at the log before it signed a report."""
+    """Of a worker that did not compare its report with the log before it signed."""
     monkeypatch.setattr(audit_report, "contradiction", lambda *_: None)
     ready = quick.installation
     audit_id = audits.start(ready, method="retrain")
@@ -320,9 +299,8 @@ def test_another_configuration_than_was_started_is_not_cited(
         session.commit()
     ready.drain()
     assert audits.said(ready, audit_id).configuration["seed"] == "6"
-    why = "the report of an audit is of another configuration than was started"
     assert cited(ready, "r1") == {
-        "audit.missing": why,
+        "audit.missing": OF_ANOTHER,
         **counted(ready, started=1, reported=1),
     }
 

@@ -9,13 +9,14 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
-from app.service.algorithm_audits import digest_of, pairs_of
+from app.service.algorithm_audits import pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.tasks import audits
 from workers.audit.pair import Pair
-from workers.tasks import audit, audit_report
-from workers.tasks.audit_trust import FORGED, OTHERS, UNLOGGED, contradiction
+from workers.tasks import audit, audit_report, audit_trust
+from workers.tasks.audit_trust import FORGED, OTHERS, UNLOGGED, UNREGISTERED, contradiction
+from workers.tasks.registered import Registered
 
 Change = Callable[[Audit, list[AuditPair]], Any]
 
@@ -69,13 +70,15 @@ def test_a_leak_that_is_made_none_in_the_table_ends_the_audit_without_a_report(
     shown = report(leaky, audit_id)
     assert (shown["state"], shown["result"]) == ("failed", None)
     assert shown["failure"] == FORGED.format(0)
-    assert audits.logged(leaky)[-1] == ("audit.failed", {"config": shown["config_digest"]})
+    event, digests = audits.logged(leaky)[-1]
+    assert (event, digests["config"]) == ("audit.failed", shown["config_digest"])
     # Nor by saying afterwards that it runs still, with its numbers as they were.
     write(leaky, f"update audits set state = 'running' where id = '{audit_id}'")
     write(
         leaky, f"update audit_pairs set after = before where audit_id = '{audit_id}'"
     )  # as run_pair has them
     assert report(leaky, audit_id)["failure"] == UNLOGGED
+    assert audits.get(leaky, audit_id)["state"] == "failed"
     assert [event for event, _ in audits.logged(leaky)].count("audit.reported") == 1
     leaky.check()
 
@@ -100,13 +103,8 @@ def reseeded(row: Audit, _: list[AuditPair]) -> None:
     row.config = {**row.config, "seed": "6"}
 
 
-def reseeded_with_its_digest(row: Audit, pairs: list[AuditPair]) -> None:
-    reseeded(row, pairs)
-    row.config_digest = digest_of(row.config)
-
-
-def a_day_older(row: Audit, _: list[AuditPair]) -> None:
-    row.created_at -= timedelta(days=1)
+def a_second_older(row: Audit, _: list[AuditPair]) -> None:
+    row.created_at -= timedelta(seconds=1)
 
 
 LAST, FIRST = FORGED.format(15), FORGED.format(0)
@@ -125,11 +123,10 @@ CHANGES: list[tuple[Change, str]] = [
     (of_audit("code_digest", None), FIRST),
     (of_audit("method_version", "0"), FIRST),
     (of_audit("method", "natural"), UNLOGGED),
-    (of_audit("config_digest", "0" * 64), UNLOGGED),
+    (of_audit("id", "0" * 36), UNLOGGED),
     (of_audit("config", {"pairs": float("nan")}), UNLOGGED),
     (reseeded, UNLOGGED),
-    (reseeded_with_its_digest, UNLOGGED),
-    (a_day_older, UNLOGGED),
+    (a_second_older, UNLOGGED),
 ]
 
 
@@ -168,18 +165,40 @@ def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
         pairs = pairs_of(session, audit_id)
     training = {**model.config["training"], "rounds": 2}
     model.config = {**model.config, "training": training}
+    assert contradiction(leaky.services, row, model, pairs) == UNREGISTERED
+    # Were it the registered one, its pairs are none of it.
+    monkeypatch.setattr(
+        audit_trust, "registered", lambda *_: Registered(True, "", "", ("", ""))
+    )
     assert contradiction(leaky.services, row, model, pairs) == FIRST
 
 
-def test_a_row_whose_digest_is_none_is_named_in_the_log_by_its_configuration(
+def test_no_report_is_signed_of_a_model_that_is_not_as_it_was_registered(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row was changed before the first pair ran, and every worker believed it."""
+    audit_id = audits.start(leaky, method="retrain")
+    with Session(leaky.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        local = {**model.config["training"]["local"], "learning_rate": 0.1}
+        model.config = {
+            **model.config,
+            "training": {**model.config["training"], "local": local},
+        }
+        session.commit()
+    leaky.drain()
+    shown = audits.get(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("failed", UNREGISTERED)
+
+
+def test_a_row_that_is_no_audit_of_the_log_ends_without_an_entry(
     leaky: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit_id = complete(leaky, monkeypatch)
-    started = audits.logged(leaky)[0][1]["config"]
-    for digest in ("nonsense", "0" * 64):
-        write(leaky, f"update audits set config_digest = '{digest}', state = 'running'")
-        assert report(leaky, audit_id)["failure"] == UNLOGGED
-        assert audits.logged(leaky)[-1] == ("audit.failed", {"config": started})
+    write(leaky, "update audits set created_at = '2020-01-01'")
+    shown = report(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("unlogged", UNLOGGED)
+    assert [event for event, _ in audits.logged(leaky)] == ["audit.started"]
 
 
 def test_pairs_without_a_mac_are_computed_again(

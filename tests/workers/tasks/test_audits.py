@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 
 from app import canonical
 from app.certificates.audit_check import check_report
+from app.ledger.audit_counts import audit_digest
 from app.service import certificates
 from models import Model, Record
 from tests import small_network
@@ -44,9 +45,10 @@ def test_an_audit_of_retraining_is_reported_signed_and_logged(ready: Installatio
     audit_id = audits.start(ready, method="retrain")
     shown = audits.get(ready, audit_id)
     (started,) = audits.logged(ready)
+    name = {"audit": audit_digest(audit_id, audits.row(ready, audit_id).created_at)}
     config = sha256(canonical.encode(shown["config"])).hexdigest()
     named = sha256(b"retrain").hexdigest()
-    assert started == ("audit.started", {"config": config, "method": named})
+    assert started == ("audit.started", {**name, "config": config, "method": named})
     assert (shown["state"], shown["pairs_done"]) == ("running", 0)
     ready.drain()
     shown = audits.get(ready, audit_id)
@@ -56,8 +58,10 @@ def test_an_audit_of_retraining_is_reported_signed_and_logged(ready: Installatio
     checked = check_report(report, issuer, statistics)
     said = checked.statement.predicate
     assert checked.keyid == keyid
+    assert {"audit": checked.audit} == name
+    end = {**name, "config": checked.configuration, "report": checked.digest}
     assert audits.logged(ready)[1:] == [
-        ("audit.reported", {"config": checked.configuration, "report": checked.digest})
+        ("audit.reported", {**end, "code": said.method.code_digest})
     ]
     assert checked.configuration == shown["config_digest"] == config
     assert said.result == shown["result"] == "NOTHING-FOUND"
@@ -252,7 +256,9 @@ def test_what_cannot_be_audited_ends_with_the_reason(ready: Installation) -> Non
     shown = audits.get(ready, audit_id)
     assert shown["state"] == "failed"
     assert "training rows, fewer than 50" in shown["failure"]
-    assert audits.logged(ready)[-1] == ("audit.failed", {"config": shown["config_digest"]})
+    digests = dict(audits.logged(ready)[0][1])
+    del digests["method"]
+    assert audits.logged(ready)[-1] == ("audit.failed", digests)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
