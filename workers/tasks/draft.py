@@ -2,7 +2,8 @@
 
 Execution destroys what the later stages must still speak about: which records went, with
 their salts, and what was shredded. That knowledge lives in one sealed artifact until the
-certificate is issued, and is shredded with it.
+certificate is issued, and is shredded with it. The log's `request.executed` commits to its
+digest: a job that a table points at the draft of another request finds no draft.
 """
 
 import hashlib
@@ -14,9 +15,19 @@ from sqlmodel import Session
 
 from app import canonical
 from app.certificates.statement import Purged
+from app.ledger.entries import CommitmentError, EntryError
+from app.ledger.judgement import EXECUTED, opened
+from app.ledger.model_events import request_events
 from app.ledger.spelling import format_base64, parse_base64
 from app.service.context import Services
-from models import Job
+from models import Artifact, ErasureRequest, Job
+from workers.errors import RefusedError
+
+DRAFT = "draft"  # in the payload of request.executed: hex SHA-256 of the draft
+
+
+class OtherDraftError(RefusedError):
+    """The stored draft is not of the execution that the log has of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +51,14 @@ class RewrittenBlock:
 class Draft:
     """Facts of one execution. Digests are hex SHA-256; numbers in mappings are strings.
 
+    ref: of the request that was executed, as the log has it.
     One update may serve several requests, each with its own draft. `removal` is this
     request's link: the sets before and after its own records went. `earlier` and `later`
     are the commitments (base64) that the requests before and after it removed, which lead
     from the version `before_number` to the link and from the link to the version `number`.
     """
 
+    ref: str
     removal: dict[str, Any]
     earlier: list[str]
     later: list[str]
@@ -84,18 +97,41 @@ class Draft:
         )
 
 
-def store(services: Services, session: Session, draft: Draft) -> str:
-    """Seal a draft; returns the artifact's id."""
-    return services.artifacts.put(session, "draft", canonical.encode(asdict(draft))).id
+def store(services: Services, session: Session, draft: Draft) -> Artifact:
+    """Seal a draft; `request.executed` names its digest, in the same transaction."""
+    return services.artifacts.put(session, "draft", canonical.encode(asdict(draft)))
 
 
 def load(services: Services, session: Session, job: Job) -> Draft:
-    """Open the draft that a job's execution left."""
+    """Open the draft that the last execution of a job's request left.
+
+    Raises:
+        OtherDraftError: The job names another, or the log has no such execution.
+        ShreddedError, SealError: As `ArtifactStore.get`.
+    """
     assert job.draft_id is not None
-    fields = canonical.decode(services.artifacts.get(session, job.draft_id))
+    data = services.artifacts.get(session, job.draft_id)
+    request = session.get_one(ErasureRequest, job.request_id)
+    if sha256_hex(data) != _executed(services, session, request):
+        raise OtherDraftError("the draft is not the one that the log has as executed")
+    fields = canonical.decode(data)
+    if fields["ref"] != request.ref:
+        raise OtherDraftError("the draft is of another request")
     fields["artifacts"] = [ShreddedArtifact(**item) for item in fields["artifacts"]]
     fields["blocks"] = [RewrittenBlock(**item) for item in fields["blocks"]]
     return Draft(**fields)
+
+
+def _executed(services: Services, session: Session, request: ErasureRequest) -> str | None:
+    """Return the digest of the draft of a request's last execution, as the log has it."""
+    leaves = request_events(services.ledger, request.ref)
+    try:
+        events = opened(session, request, leaves)
+    except (CommitmentError, EntryError) as error:
+        why = f"what the log says of the request cannot be read: {error.title}"
+        raise OtherDraftError(why) from None
+    last = [event.payload for event in events if event.event == EXECUTED][-1:]
+    return last[0].get(DRAFT) if last else None
 
 
 def write_commitments(values: Sequence[bytes]) -> list[str]:

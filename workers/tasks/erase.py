@@ -140,6 +140,7 @@ def _commit(
     drafts = []
     for member, link in zip(members, chain.links, strict=True):
         plan = Draft(
+            ref=session.get_one(ErasureRequest, member.request_id).ref,
             removal=link.removal,
             earlier=draft.write_commitments(link.earlier),
             later=draft.write_commitments(link.later),
@@ -161,19 +162,19 @@ def _commit(
         )
         drafts.append(draft.store(services, session, plan))
     reached("execute.written")
-    for member in members:
+    for member, stored in zip(members, drafts, strict=True):
         request = session.get_one(ErasureRequest, member.request_id)
         request.state = "verifying"
         if made.escalated is not None:
             why = escalated("NONE", made.escalated, lease.rung, made.method)
             record_request_event(tx, request, "request.escalated", why)
-        record_request_event(tx, request, "request.executed", executed(made))
+        record_request_event(tx, request, "request.executed", executed(made, stored.digest))
     session.flush()
-    for member, draft_id in zip(members[1:], drafts[1:], strict=True):
-        values = {"draft_id": draft_id, "before_id": before_id}
+    for member, stored in zip(members[1:], drafts[1:], strict=True):
+        values = {"draft_id": stored.id, "before_id": before_id}
         follow(tx, lease, member.job_id, member.token, "verify", **values)
     checkpoints.let_go(services, tx, lease)
-    advance(tx, lease, "verify", draft_id=drafts[0], before_id=before_id)
+    advance(tx, lease, "verify", draft_id=drafts[0].id, before_id=before_id)
     return going
 
 

@@ -5,21 +5,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.exc import NoResultFound
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app import canonical
 from app.certificates import shape
 from app.certificates.errors import CertificateError
 from app.certificates.evidence import Evidence, parse_evidence
-from app.certificates.retained import Removal
+from app.certificates.retained import Removal, record_commitment
 from app.errors import LetheError
 from app.ledger.climbed import climb_problem
-from app.ledger.entries import CommitmentError, EntryError, Leaf
+from app.ledger.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from app.ledger.judgement import EXECUTED, Event, contradiction, opened
 from app.ledger.model_events import request_events
+from app.schemas.requests import Scope
 from app.service.context import Services
+from app.service.scope import ADD_BACK, chunks
 from app.vault.errors import NotStoredError, ShreddedError
-from models import ErasureRequest, Job, Model, ModelVersion, Verification
+from models import (
+    ErasureRequest,
+    Job,
+    LogEntry,
+    Model,
+    ModelVersion,
+    Record,
+    Verification,
+)
 from workers.errors import RefusedError
 from workers.tasks import draft, versions
 from workers.tasks.draft import Draft
@@ -27,7 +37,7 @@ from workers.tasks.lease import Lease
 from workers.tasks.logged import check_logged, versions_of
 from workers.tasks.registered import registered
 
-RECEIVED = "request.received"
+RECEIVED, LEARNED = "request.received", "contribution.learned"
 # What reading a file that is another than the tables say raises. None of it passes by itself.
 UNREADABLE = (
     *(CertificateError, canonical.NotCanonicalError, CommitmentError, EntryError),
@@ -99,6 +109,7 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
         raise NotJudgedError("the model is not as it was registered")
     _check_draft(plan, before, after)
     _check_executed(services, model, after, events)
+    _check_scope(services, session, model, events, evidence.removal)
     if (problem := climb_problem(events, plan.method, plan.parameters)) is not None:
         raise NotJudgedError(problem)
     return Passed(request, model, after, plan, evidence, file, leaves[0][1], events)
@@ -127,6 +138,54 @@ def _check_draft(plan: Draft, before: ModelVersion, after: ModelVersion) -> None
     said = plan.head_before, plan.statistics_before, plan.statistics_after
     if said != (before.head_digest, before.statistics_digest, after.statistics_digest):
         raise NotJudgedError("the draft is of other versions than those in the log")
+
+
+def _check_scope(
+    services: Services,
+    session: Session,
+    model: Model,
+    events: Sequence[Event],
+    removal: Removal,
+) -> None:
+    """Check that what was removed is what the request names, and all of it.
+
+    A client's or subject's rows are found by the verifier: what is left of them fails it.
+    """
+    for one in removal.records:
+        if record_commitment(one.salt, one.record) != one.commitment:
+            raise NotJudgedError("a removed commitment is not of the record beside it")
+    named = Scope.model_validate(events[0].payload["scope"]).records
+    if named is None:
+        return
+    erased = {one.record for one in removal.records}
+    if not erased <= set(named):
+        raise NotJudgedError("records were removed that the request does not name")
+    # What another request erased may have been added back since, on a later wish.
+    held = _is_held(session, model, sorted(set(named) - erased))
+    if held and not _came_back(services, session, model, events[0].index):
+        raise NotJudgedError("records that the request names were not removed")
+
+
+def _is_held(session: Session, model: Model, records: Sequence[str]) -> bool:
+    for chunk in chunks(records):
+        query = select(Record.id).where(
+            Record.model_id == model.id, col(Record.record).in_(chunk)
+        )
+        if session.exec(query).first() is not None:
+            return True
+    return False
+
+
+def _came_back(services: Services, session: Session, model: Model, since: int) -> bool:
+    """Return whether the log has erased records added back to a model after an index."""
+    query = select(LogEntry).where(
+        LogEntry.ref == model.ref, LogEntry.event == LEARNED, col(LogEntry.index) > since
+    )
+    key = services.ledger.entry_key
+    authentic = [
+        one for one in session.exec(query) if key is not None and key.is_authentic(one)
+    ]
+    return any(ADD_BACK in parse_leaf(entry.leaf).digests for entry in authentic)
 
 
 def _check_executed(

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.certificates.climb import RungPart, from_line, read_climb, write_climb
 from app.ledger.climbed import METHOD
-from workers.tasks.draft import Draft
+from workers.tasks.draft import DRAFT, Draft
 from workers.tasks.update import Made
 
 
@@ -38,10 +38,13 @@ def escalated(
     return {**said, "skipped": list(skipped)} if skipped else said
 
 
-def executed(made: Made) -> dict[str, Any]:
-    """Return what the event request.executed says: which version, and by which method."""
+def executed(made: Made, draft: str) -> dict[str, Any]:
+    """Return what the event request.executed says: which version, and by which method.
+
+    draft: hex SHA-256 of the draft, which no other request's can take the place of.
+    """
     digests = {"head": made.encoded.head_digest, "statistics": made.encoded.statistics}
-    return {**digests, METHOD: made.name}
+    return {**digests, METHOD: made.name, DRAFT: draft}
 
 
 def climbed(

@@ -90,12 +90,13 @@ def run(services: Services, lease: Lease) -> None:
             )
             assert job.draft_id is not None
             services.artifacts.shred(session, job.draft_id)
-            job.draft_id, job.rung = draft.store(services, session, repaired), lease.rung
-            drafts.append(job.draft_id)
+            stored = draft.store(services, session, repaired)
+            job.draft_id, job.rung = stored.id, lease.rung
+            drafts.append(stored.id)
             request = session.get_one(ErasureRequest, job.request_id)
             request.state = "verifying"
             _tell(tx, request, made, lease.rung, None if first else skipped)
-            record_request_event(tx, request, "request.executed", executed(made))
+            record_request_event(tx, request, "request.executed", executed(made, stored.digest))
         reached("execute.written")
         session.flush()
         checkpoints.let_go(services, tx, lease)

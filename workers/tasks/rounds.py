@@ -89,6 +89,7 @@ def run(services: Services, lease: Lease) -> None:
         for member, link in zip(released, links, strict=True):
             plan = Draft(
                 **_facts(case, outcome, version),
+                ref=session.get_one(ErasureRequest, member.request_id).ref,
                 removal=link.removal,
                 earlier=draft.write_commitments(link.earlier),
                 later=draft.write_commitments(link.later),
@@ -225,6 +226,7 @@ def _forget(
     versions.remove_records(session, lease.model_id, list(member.salts))
     request = session.get_one(ErasureRequest, member.request_id)
     request.state = "verifying"
+    stored = draft.store(services, session, plan)
     record_request_event(
         tx,
         request,
@@ -233,9 +235,9 @@ def _forget(
             "head": versions.numbered(session, lease.model_id, plan.number).head_digest,
             "statistics": plan.statistics_after,
             "method": plan.method,
+            draft.DRAFT: stored.digest,
         },
     )
-    draft_id = draft.store(services, session, plan)
     session.flush()
     moved = session.connection().execute(
         update(Job)
@@ -245,7 +247,7 @@ def _forget(
             col(Job.stage) == PARKED,
             col(Job.done_at).is_(None),
         )
-        .values(stage="verify", draft_id=draft_id, attempt=0, lease_until=None)
+        .values(stage="verify", draft_id=stored.id, attempt=0, lease_until=None)
     )
     if moved.rowcount != 1:
         raise LeaseLostError(member.job_id)

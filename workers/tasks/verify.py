@@ -24,6 +24,7 @@ from models import (
 from workers.provenance import code_digest
 from workers.tasks import checkpoints, family, judgements, repair, score_files, versions
 from workers.tasks.case import Case, Judged, load
+from workers.tasks.draft import OtherDraftError
 from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease, advance, leased
 from workers.tasks.sweep import nudge_next
@@ -34,8 +35,12 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "verify") as lease:
         if lease is None:
             return
-        with services.reading() as session:
-            case = load(services, session, lease)
+        try:
+            with services.reading() as session:
+                case = load(services, session, lease)
+        except OtherDraftError as refusal:
+            repair.give_up(services, lease, f"not verified: {refusal}")
+            return
         kind = family.of(case.model)
         # Only now: the digest of what is judged has been in the log since it was executed.
         # A wrong head passes Freivalds once in 2^59 seeds; a test of samples, much sooner.

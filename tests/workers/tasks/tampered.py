@@ -113,7 +113,7 @@ TAMPERED: list[tuple[Callable[[Session, str, str], None], str]] = [
     (no_event, f"{UNREADABLE}: The commitment does not open"),
     (no_judgement, "nothing is stored of this request's judgement"),
     (no_draft, "nothing is stored of this request's judgement"),
-    (a_draft_of_another_kind, f"{UNREADABLE}: KeyError"),
+    (a_draft_of_another_kind, "the draft is not the one that the log has as executed"),
     (a_shredded_draft, f"{UNREADABLE}: Erased"),
     (another_configuration, "the model is not as it was registered"),
     (another_model, "the request is about something else than what was received"),

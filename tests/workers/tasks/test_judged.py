@@ -1,19 +1,24 @@
 """Who can write every table, but has no key, gets nothing certified that the log does not have."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlmodel import Session, select
 
+from app.certificates import shape
 from app.certificates.climb import RungPart, read_climb
+from app.certificates.retained import Removal, prove_removal, record_commitment
 from app.ledger.climbed import CONTRADICTED
+from app.ledger.judgement import Event
 from app.settings import Settings
 from app.signing.keys import PrivateKey
 from models import (
     Artifact,
     Model,
     ModelVersion,
+    Record,
     Verification,
 )
 from tests.installation import Installation, install
@@ -24,10 +29,15 @@ from tests.workers.tasks.test_dishonest_provider import nothing_done, rows_kept_
 from tests.workers.tasks.test_waits import absent, shown, soon_due
 from workers.errors import RefusedError
 from workers.tasks import certify, execute, verify
+from workers.tasks import draft as drafts
+from workers.tasks import judged as judging
 from workers.tasks.judged import passed
 from workers.tasks.lease import Lease
 
 Patch = pytest.MonkeyPatch
+OTHER_DRAFT = "the draft is not the one that the log has as executed"
+LEFT = "records that the request names were not removed"
+SALT = b"s" * 32
 
 
 @pytest.fixture
@@ -175,9 +185,7 @@ def test_evidence_and_draft_of_a_refuted_rung_are_not_certified(
 
     why = "the evidence is not that of the request's last judgement in the log"
     assert told(ready, request, "", evidence) == why
-    assert told(ready, request, "", earlier) == (
-        "the evidence is of another removal than was executed"
-    )
+    assert told(ready, request, "", earlier) == OTHER_DRAFT
     assert told(ready, request, "") is None
 
 
@@ -209,7 +217,8 @@ def test_a_rung_that_ends_with_the_same_bits_is_another_execution(
         with Session(ready.services.engine) as session:
             draft = job_of(session, request).draft_id
             assert draft is not None
-            key = session.get_one(Artifact, draft).wrapped_key
+            stored = session.get_one(Artifact, draft)
+            key, digest = stored.wrapped_key, stored.digest
             file = ready.services.artifacts._path(draft).read_bytes()
         step(ready, request, certify.run)
         assert decide(ready, request, "retry") == 200
@@ -223,8 +232,72 @@ def test_a_rung_that_ends_with_the_same_bits_is_another_execution(
         assert old.id is not None
         session.get_one(Verification, request).version_id = old.id
 
-    assert told(ready, request, "", earlier) == "the request was executed in another version"
+    assert told(ready, request, "", earlier) == OTHER_DRAFT
+    with monkeypatch.context() as patch:  # nor if the log had it
+        patch.setattr(drafts, "_executed", lambda *_: digest)
+        assert told(ready, request, "", earlier) == (
+            "the request was executed in another version"
+        )
     assert told(ready, request, "") is None
+
+
+def test_drafts_of_requests_that_were_executed_together_do_not_change_places(
+    settings: Settings, fitted: PrivateKey
+) -> None:
+    waiting = {"batch_min_requests": 2, "batch_max_wait_seconds": 3600}
+    with install(settings.model_copy(update=waiting)) as made:
+        made.caller.key = fitted
+        first = str(made.caller.erase_records("r1").json()["id"])
+        second = str(made.caller.erase_records("r2", "r6").json()["id"])
+        step(made, first, execute.run)
+        with Session(made.services.engine) as session:
+            jobs = job_of(session, first), job_of(session, second)
+            assert [job.stage for job in jobs] == ["verify", "verify"]
+            jobs[0].draft_id, jobs[1].draft_id = jobs[1].draft_id, jobs[0].draft_id
+            session.commit()
+        step(made, first, verify.run)
+        step(made, second, verify.run)
+        for request in (first, second):
+            assert shown(made, request)["certificate"] is None
+            assert "request.verified" not in history(made, request)
+        assert shown(made, first)["reason"] == f"not verified: {OTHER_DRAFT}"
+
+
+def test_a_record_whose_claim_is_taken_away_is_missed(ready: Installation) -> None:
+    request = str(ready.caller.erase_records("r1", "r6").json()["id"])
+    with Session(ready.services.engine) as session:
+        record = session.exec(select(Record).where(Record.record == "r1")).one()
+        record.claimed_by = None
+        session.commit()
+    ready.drain()
+    refused(ready, request, LEFT)
+    # Made anew by decision it still lacks the record.
+    assert decide(ready, request, "retry") == 200
+    ready.drain()
+    assert state(ready, request) == "needs-decision"
+
+
+@pytest.mark.parametrize(
+    ("record", "opened", "reason"),
+    [
+        ("r2", "r2", "records were removed that the request does not name"),
+        ("r1", "r2", "a removed commitment is not of the record beside it"),
+    ],
+)
+def test_what_was_removed_is_what_the_request_names(
+    ready: Installation, record: str, opened: str, reason: str
+) -> None:
+    scope = {"level": "sample", "records": ["r1"]}
+    events = [Event(0, "request.received", {"scope": scope})]
+    proof = prove_removal([commitment := record_commitment(SALT, opened)], {opened: SALT})
+    removal = shape.read(Removal, proof)
+    (one,) = removal.records
+    assert one.commitment == commitment
+    removal = replace(removal, records=(replace(one, record=record),))
+    with Session(ready.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        with pytest.raises(RefusedError, match=reason):
+            judging._check_scope(ready.services, session, model, events, removal)
 
 
 def _refuse(*_: Any) -> None:

@@ -26,6 +26,7 @@ from workers.tasks.draft import Draft
 from workers.tasks.network_ladder import NO_USE
 
 Patch = pytest.MonkeyPatch
+NOT_LOGGED = "the draft is not the one that the log has as executed"
 
 
 @pytest.fixture
@@ -111,34 +112,57 @@ def test_an_event_that_does_not_open_is_not_told(ready: Installation, failed: st
         event.payload = {**said, "result": "INCONCLUSIVE"}
         session.commit()
     step(ready, failed, execute.run)
-    reason = "what the log says of the rung cannot be read: The commitment does not open"
+    reason = "what the log says of the request cannot be read: The commitment does not open"
     assert shown(ready, failed)["reason"] == reason
     with Session(ready.services.engine) as session:
         session.exec(query).one().payload = said
         session.commit()
 
 
-def planned(ready: Installation, request: str, change: Callable[[Draft], Draft]) -> None:
-    """Have a job's draft be another one, sealed like it."""
+def planned(
+    ready: Installation,
+    request: str,
+    change: Callable[[Draft], Draft],
+    patch: Patch | None = None,
+) -> None:
+    """Have a job's draft be another one, sealed like it; with `patch`, as if it was logged."""
     with Session(ready.services.engine) as session:
         job = job_of(session, request)
         plan = change(draft.load(ready.services, session, job))
-        job.draft_id = draft.store(ready.services, session, plan)
+        stored = draft.store(ready.services, session, plan)
+        job.draft_id, digest = stored.id, stored.digest
         session.commit()
+    if patch is not None:
+        patch.setattr(draft, "_executed", lambda *_: digest)
 
 
-def test_a_draft_of_another_method_is_not_told(ready: Installation, failed: str) -> None:
+def test_a_draft_that_the_log_has_not_is_not_told(ready: Installation, failed: str) -> None:
     planned(ready, failed, lambda plan: replace(plan, method="acu"))
+    step(ready, failed, execute.run)
+    assert shown(ready, failed)["reason"] == NOT_LOGGED
+
+
+def test_a_draft_of_another_method_is_not_told(
+    ready: Installation, failed: str, monkeypatch: Patch
+) -> None:
+    planned(ready, failed, lambda plan: replace(plan, method="acu"), monkeypatch)
     step(ready, failed, execute.run)
     assert shown(ready, failed)["reason"] == (
         "the draft is of another method than the log has as executed"
     )
 
 
-def test_a_climb_that_the_log_has_not_is_not_signed(ready: Installation, failed: str) -> None:
+def test_a_climb_that_the_log_has_not_is_not_signed(
+    ready: Installation, failed: str, monkeypatch: Patch
+) -> None:
     step(ready, failed, execute.run, verify.run)
     climb = write_climb([RungPart("ridge-exact", "NONE", NOT_JUDGED, ())])
-    planned(ready, failed, lambda plan: replace(plan, parameters={**plan.parameters, **climb}))
+    planned(
+        ready,
+        failed,
+        lambda plan: replace(plan, parameters={**plan.parameters, **climb}),
+        monkeypatch,
+    )
     step(ready, failed, certify.run)
     refused(ready, failed, "the climb is not the one that the log has")
 
