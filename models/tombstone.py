@@ -11,4 +11,5 @@ class Tombstone(SQLModel, table=True):
 
     model_id: int = Field(primary_key=True, foreign_key="models.id")
     tag: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    subject_id: int = Field(foreign_key="subjects.id", index=True)  # whose it was
     request_id: str = Field(foreign_key="erasure_requests.id", max_length=36, index=True)

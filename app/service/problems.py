@@ -33,6 +33,12 @@ class ContributionPendingError(LetheError):
     slug, title, status = "contribution-pending", "Contribution still being learned", 409
 
 
+class ScopeChangedError(LetheError):
+    """What a scope names was learned, erased or claimed while the request was accepted."""
+
+    slug, title, status = "scope-changed", "The data changed meanwhile", 409
+
+
 class ScopeTooLargeError(LetheError):
     """More records than one request may name."""
 

@@ -29,6 +29,7 @@ from app.service.scope import (
     chunks,
     has_tombstone,
     is_add_back,
+    may_return,
     open_tombstone_key,
     record_tag,
     tags_digest,
@@ -37,7 +38,7 @@ from app.service.signatures import current_key
 from app.service.upload import CheckedUpload
 from app.signing.errors import KeyNotEntitledError
 from app.signing.http import SignedBy
-from models import Contribution, Job, Model, ModelVersion, Record
+from models import Contribution, Job, Model, ModelVersion, Record, RequesterKey
 
 # What a sum over one row is: its Gram matrix gives the row back, up to its sign.
 SINGLE = (
@@ -67,26 +68,18 @@ def contribute(
         ModelNotReadyError: The model has no version to add to.
         ConflictError: A record id is in the training set, or was erased from it.
     """
+    # What is refused for good is refused here, where nobody waits for it.
+    with services.reading() as session:
+        key = current_key(session, signed, "client")
+        _admit(services, session, key, ref, upload, idempotency_key, add_back)
 
     def effect(tx: Transaction) -> tuple[ContributionView, str | None]:
         key = current_key(tx.session, signed, "client")
-        model = find(tx.session, ref)
-        earlier = _first_answer(tx.session, key.keyid, idempotency_key, upload)
-        if earlier is not None and is_add_back(tx.session, earlier) != add_back:
-            raise IdempotencyMismatchError(
-                "this Idempotency-Key came with another add_back before: use a new key"
-            )
+        model, earlier = _admit(
+            services, tx.session, key, ref, upload, idempotency_key, add_back
+        )
         if earlier is not None:
             return show_contribution(model, earlier), None
-        if key.client is not None and set(upload.clients) != {key.client}:
-            raise KeyNotEntitledError("this key is bound to one client: send only its rows")
-        if key.subject is not None and set(upload.subjects) != {key.subject}:
-            raise KeyNotEntitledError(
-                "this key is bound to one subject: send only its rows, and name it in subjects"
-            )
-        if model.state != "ready" and not (model.state == "registered" and _remote(model)):
-            raise ModelNotReadyError("the model has no fitted version yet: try again later")
-        _refuse_known(services, tx.session, model, upload.records, add_back)
         digests = {}
         if add_back:
             tombstone_key = open_tombstone_key(services.master, model)
@@ -101,6 +94,36 @@ def contribute(
     if job_id is not None:
         services.dispatcher.nudge(job_id)
     return shown
+
+
+def _admit(
+    services: Services,
+    session: Session,
+    key: RequesterKey,
+    ref: str,
+    upload: CheckedUpload,
+    idempotency_key: str | None,
+    add_back: bool,
+) -> tuple[Model, Contribution | None]:
+    """Return the model, and the contribution that this one repeats. Raises as `contribute`."""
+    model = find(session, ref)
+    earlier = _first_answer(session, key.keyid, idempotency_key, upload)
+    if earlier is not None and is_add_back(session, earlier) != add_back:
+        raise IdempotencyMismatchError(
+            "this Idempotency-Key came with another add_back before: use a new key"
+        )
+    if earlier is not None:
+        return model, earlier
+    if key.client is not None and set(upload.clients) != {key.client}:
+        raise KeyNotEntitledError("this key is bound to one client: send only its rows")
+    if key.subject is not None and set(upload.subjects) != {key.subject}:
+        raise KeyNotEntitledError(
+            "this key is bound to one subject: send only its rows, and name it in subjects"
+        )
+    if model.state != "ready" and not (model.state == "registered" and _remote(model)):
+        raise ModelNotReadyError("the model has no fitted version yet: try again later")
+    _refuse_known(services, session, model, upload, add_back)
+    return model, None
 
 
 def _first_answer(
@@ -159,18 +182,23 @@ def queue(
 
 
 def _refuse_known(
-    services: Services, session: Session, model: Model, records: list[str], add_back: bool
+    services: Services, session: Session, model: Model, upload: CheckedUpload, add_back: bool
 ) -> None:
     key = open_tombstone_key(services.master, model)
-    for chunk in chunks(records):
+    clients = dict(zip(upload.records, upload.clients, strict=True))
+    for chunk in chunks(upload.records):
         held = select(Record.id).where(
             Record.model_id == model.id, col(Record.record).in_(chunk)
         )
-        erased = not add_back and has_tombstone(session, model.id, key, chunk)
+        if add_back:
+            returning = {record: clients[record] for record in chunk}
+            erased = not may_return(session, model.id, key, returning)
+        else:
+            erased = has_tombstone(session, model.id, key, chunk)
         if erased or session.exec(held).first() is not None:
             raise ConflictError(
                 "a record id is in the training set or was erased from it: what was erased "
-                "comes back only if you ask for that with add_back=true"
+                "comes back only to its client, if that asks for it with add_back=true"
             )
 
 

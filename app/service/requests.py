@@ -30,11 +30,12 @@ from app.service.problems import (
     ModelNotReadyError,
     NotFoundError,
     NotWithdrawableError,
+    ScopeChangedError,
     UnknownModelError,
 )
 from app.service.progress import progress_of
 from app.service.queue import PARKED, head_of_queue
-from app.service.scope import check_scope, claim
+from app.service.scope import check_scope, claim, narrow
 from app.service.signatures import current_key
 from app.signing.http import SignedBy
 from app.steps import reached
@@ -54,6 +55,11 @@ ALONE = (
     "the model from before and from after can compute the record from the difference. The "
     "operator can have requests wait for one another, or you can name several records in one."
 )
+NARROWED = (
+    "The key is bound to a client or subject, and the request to what of it is the key's: "
+    "see its scope."
+)
+CHECKS = 3  # before a request is told that what it names keeps changing
 CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits for someone
 
 
@@ -74,6 +80,50 @@ def submit(
     """
     reached("request.checked")
     digest = hashlib.sha256(body).hexdigest()
+    for attempt in range(1, CHECKS + 1):
+        _check(services, signed, wanted, idempotency_key, digest)
+        try:
+            request_id, job_id = _commit(services, signed, wanted, idempotency_key, digest)
+            break
+        except ScopeChangedError:  # another was quicker: now it can be said what became of it
+            if attempt == CHECKS:
+                raise
+    reached("request.committed")
+    if job_id is not None:
+        services.dispatcher.nudge(job_id)
+    reached("request.dispatched")
+    return _accepted(services, request_id, wanted.scope, is_new=job_id is not None)
+
+
+def _check(
+    services: Services,
+    signed: SignedBy,
+    wanted: NewRequest,
+    idempotency_key: str | None,
+    digest: str,
+) -> None:
+    """Refuse, with the reason, what cannot be accepted; from a snapshot, so nobody waits.
+
+    Ten thousand ids that nobody holds cost a second: not under the lock of the log.
+    """
+    with services.reading() as session:
+        key = current_key(session, signed, "requester")
+        if _first_answer(session, signed.keyid, idempotency_key, digest) is not None:
+            return
+        model, _ = _choose(session, wanted)
+        scope = narrow(wanted.scope, key)
+        most = services.settings.max_scope_records
+        check_scope(session, services.master, model, key, scope, most)
+
+
+def _commit(
+    services: Services,
+    signed: SignedBy,
+    wanted: NewRequest,
+    idempotency_key: str | None,
+    digest: str,
+) -> tuple[str, str | None]:
+    """Store a request, or find the one that it repeats; return its id and a new one's job."""
 
     def effect(tx: Transaction) -> tuple[str, str | None]:
         key = current_key(tx.session, signed, "requester")
@@ -98,20 +148,19 @@ def submit(
             return request.id, head.id
         return request.id, job.id
 
-    request_id, job_id = services.committer.submit(effect)
-    reached("request.committed")
-    if job_id is not None:
-        services.dispatcher.nudge(job_id)
-    reached("request.dispatched")
+    return services.committer.submit(effect)
+
+
+def _accepted(services: Services, request_id: str, asked: Scope, *, is_new: bool) -> Accepted:
     with services.reading() as session:
         request = session.get_one(ErasureRequest, request_id)
-        warnings = _warnings(services, session, request)
+        warnings = _warnings(services, session, request, asked)
     receipt = services.ledger.receipt(request.log_index)
     return Accepted(
         id=request.id,
         ref=request.ref,
         # A worker may have begun by now; a new request is answered as it was accepted.
-        state="received" if job_id is not None else request.state,
+        state="received" if is_new else request.state,
         due_at=request.due_at,
         receipt=Receipt(
             log_index=receipt.log_index,
@@ -124,13 +173,16 @@ def submit(
     )
 
 
-def _warnings(services: Services, session: Session, request: ErasureRequest) -> list[str]:
+def _warnings(
+    services: Services, session: Session, request: ErasureRequest, asked: Scope
+) -> list[str]:
     """Return what the requester should know; the same for each answer to a request."""
     received = session.get(RequestEvent, request.log_index)
     single = received is not None and received.payload["records"] == 1
-    if single and services.settings.batch_min_requests == 1:
-        return [ALONE]
-    return []
+    warnings = [ALONE] if single and services.settings.batch_min_requests == 1 else []
+    if request.scope != asked.model_dump(exclude_none=True):
+        warnings.append(NARROWED)
+    return warnings
 
 
 def _first_answer(
@@ -160,33 +212,16 @@ def _create(
     digest: str,
 ) -> ErasureRequest:
     session = tx.session
-    model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
-    if model is None or model.id is None:
-        raise UnknownModelError("no model has this reference: GET /v1/models lists them")
-    method = wanted.method or model.method
-    if method not in (choice := offered(model.config)):
-        raise MethodUnavailableError(f"this model offers: {', '.join(choice)}")
-    sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
-    if sketches and model.method != method:
-        # Its clients may send sketches, from which no exact method can go on.
-        raise MethodUnavailableError(f"this model offers: {model.method}")
-    if model.state != "ready":
-        raise ModelNotReadyError("the model has no fitted version yet: try again later")
-    check_scope(
-        session,
-        services.master,
-        model,
-        key,
-        wanted.scope,
-        services.settings.max_scope_records,
-    )
+    model, method = _choose(session, wanted)
+    assert model.id is not None
+    scope = narrow(wanted.scope, key)
     request = ErasureRequest(
         id=str(uuid.uuid4()),
         ref=str(uuid.uuid4()),
         model_id=model.id,
         keyid=key.keyid,
         method=method,
-        scope=wanted.scope.model_dump(exclude_none=True),
+        scope=scope.model_dump(exclude_none=True),
         regulation=wanted.regulation,
         event_key=secrets.token_bytes(32),
         log_index=-1,
@@ -197,7 +232,7 @@ def _create(
     )
     session.add(request)
     session.flush()
-    claimed = claim(session, model, wanted.scope, request.id)
+    claimed = claim(session, model, key, scope, request.id)
     request.log_index = record_request_event(
         tx,
         request,
@@ -214,6 +249,23 @@ def _create(
         },
     )
     return request
+
+
+def _choose(session: Session, wanted: NewRequest) -> tuple[Model, str]:
+    """Return the model that a request names and the method it is unlearned with."""
+    model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
+    if model is None:
+        raise UnknownModelError("no model has this reference: GET /v1/models lists them")
+    method = wanted.method or model.method
+    if method not in (choice := offered(model.config)):
+        raise MethodUnavailableError(f"this model offers: {', '.join(choice)}")
+    sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
+    if sketches and model.method != method:
+        # Its clients may send sketches, from which no exact method can go on.
+        raise MethodUnavailableError(f"this model offers: {model.method}")
+    if model.state != "ready":
+        raise ModelNotReadyError("the model has no fitted version yet: try again later")
+    return model, method
 
 
 def view(services: Services, request_id: str) -> RequestView:

@@ -2,17 +2,18 @@
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, func, update
+from sqlalchemy import ColumnElement, func, insert, update
 from sqlmodel import Session, col, select
 
 from app.ledger.entries import parse_leaf
-from app.schemas.requests import Scope
+from app.schemas.requests import Level, Scope
 from app.service.problems import (
     AlreadyErasedError,
     ContributionPendingError,
+    ScopeChangedError,
     ScopeTooLargeError,
     UnknownRecordError,
 )
@@ -47,11 +48,59 @@ def has_tombstone(
     session: Session, model_id: int | None, tombstone_key: bytes, records: Sequence[str]
 ) -> bool:
     """Return whether one of at most CHUNK records was erased from a model."""
-    tags = [record_tag(tombstone_key, record) for record in records]
-    query = select(Tombstone.tag).where(
-        Tombstone.model_id == model_id, col(Tombstone.tag).in_(tags)
+    return bool(_stones(session, model_id, tombstone_key, records))
+
+
+def may_return(
+    session: Session,
+    model_id: int | None,
+    tombstone_key: bytes,
+    clients: Mapping[str, str],
+) -> bool:
+    """Return whether none of at most CHUNK records was erased from another client.
+
+    `clients` says by record whose it is to be. A record comes back only to the client it was
+    erased from: nobody else can undo that it is gone.
+    """
+    stones = _stones(session, model_id, tombstone_key, list(clients))
+    returning: dict[str, set[int]] = {}
+    for stone, record in stones:
+        returning.setdefault(clients[record], set()).add(stone.subject_id)
+    for client, subjects in returning.items():
+        own = select(Subject.id).where(*_named(model_id, client, None))
+        if subjects - set(session.exec(own)):
+            return False
+    return True
+
+
+def bury(
+    session: Session, model_id: int, tombstone_key: bytes, requests: Mapping[str, str]
+) -> None:
+    """Write the tombstones of records that are still there, by the id of who erases each."""
+    for chunk in chunks(list(requests)):
+        query = select(Record.record, Record.subject_id).where(
+            Record.model_id == model_id, col(Record.record).in_(chunk)
+        )
+        stones = [
+            {
+                "model_id": model_id,
+                "tag": record_tag(tombstone_key, record),
+                "subject_id": subject,
+                "request_id": requests[record],
+            }
+            for record, subject in session.exec(query)
+        ]
+        session.connection().execute(insert(Tombstone), stones)
+
+
+def _stones(
+    session: Session, model_id: int | None, tombstone_key: bytes, records: Sequence[str]
+) -> list[tuple[Tombstone, str]]:
+    tags = {record_tag(tombstone_key, record): record for record in records}
+    query = select(Tombstone).where(
+        Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
     )
-    return session.exec(query).first() is not None
+    return [(stone, tags[bytes(stone.tag)]) for stone in session.exec(query)]
 
 
 def tags_digest(tags: Collection[bytes]) -> str:
@@ -65,6 +114,25 @@ def is_add_back(session: Session, contribution: Contribution) -> bool:
     return ADD_BACK in parse_leaf(entry.leaf).digests
 
 
+def narrow(scope: Scope, key: RequesterKey) -> Scope:
+    """Return what a scope means when this key signs it: never more than the key's own.
+
+    It is this that is recorded, committed to in the log and executed, so that what others
+    contribute later, and what becomes of the key, changes nothing. Named records stay as they
+    are: each is looked at when it is claimed.
+
+    Raises:
+        KeyNotEntitledError: The key is bound to another client or subject.
+    """
+    if scope.records is not None:
+        return scope
+    client, subject = scope.client or key.client, scope.subject or key.subject
+    if key.client not in (None, client) or key.subject not in (None, subject):
+        raise _not_entitled()
+    level: Level = "client" if subject is None else "subject"
+    return Scope(level=level, client=client, subject=subject)
+
+
 def check_scope(
     session: Session,
     master: MasterKey,
@@ -75,12 +143,15 @@ def check_scope(
 ) -> None:
     """Return if a key may erase what `scope` means, and all of it can be claimed.
 
+    It only reads, and explains what is refused; `claim` decides. Whoever holds a bound key is
+    told about its own data only: all else gets one answer, whatever it is.
+
     Args:
-        session: A writer transaction; `claim` follows in it.
+        session: A snapshot.
         master: Opens the model's tombstone key.
         model: The model whose training set is meant.
         key: The signer; a key bound to a client or subject reaches only its own records.
-        scope: As received.
+        scope: As `narrow` returned it.
         limit: Most records that a scope may name one by one.
 
     Raises:
@@ -89,58 +160,80 @@ def check_scope(
             claimed by an earlier request.
         ContributionPendingError: They may be among rows that are still being learned.
         UnknownRecordError: A record, client or subject is not in the training set.
-        KeyNotEntitledError: The key is bound to another client or subject.
+        KeyNotEntitledError: A named record is not the key's, erased, or not there.
     """
     named = scope.records or []
     if len(named) > limit:
         raise ScopeTooLargeError(
             f"a request may name {limit} records: split it, or name the client"
         )
-    found, held, subjects = 0, 0, set[int]()
+    found, held = 0, 0
     claimant: str | None = None
-    for conditions in _parts(model.id, scope):
+    for conditions in _parts(model.id, scope, key):
         query = select(
-            Record.subject_id,
             func.count(),
             func.count(col(Record.claimed_by)),
             func.max(Record.claimed_by),
         ).where(*conditions)
-        for subject, rows, claimed, by in session.exec(query.group_by(col(Record.subject_id))):
-            subjects.add(subject)
-            found, held, claimant = found + rows, held + claimed, claimant or by
+        rows, claimed, by = session.exec(query).one()
+        found, held, claimant = found + rows, held + claimed, claimant or by
     if found < max(len(named), 1):
-        missing = _missing(session, model, named)
-        _explain_missing(session, master, model, key, missing)
-    _check_entitled(session, key, subjects)
+        _explain_missing(session, master, model, key, scope)
     if claimant is not None and (named or held == found):
         _refuse_claimed(session, key, claimant)
 
 
-def claim(session: Session, model: Model, scope: Scope, request_id: str) -> int:
-    """Claim what a scope means and nobody holds; return how many records. After the check."""
+def claim(
+    session: Session, model: Model, key: RequesterKey, scope: Scope, request_id: str
+) -> int:
+    """Claim what a scope means and nobody holds; return how many records.
+
+    In the writer's transaction, with as few statements as the check that went before allows.
+
+    Raises:
+        ScopeChangedError: Not all that the scope names can be claimed any more, or none of a
+            client's or subject's: check again.
+    """
     claimed = 0
-    for conditions in _parts(model.id, scope):
+    for conditions in _parts(model.id, scope, key):
         statement = update(Record).where(*conditions, col(Record.claimed_by).is_(None))
         done = session.connection().execute(statement.values(claimed_by=request_id))
         claimed += done.rowcount
+    if claimed < len(scope.records or [1]):
+        raise ScopeChangedError("what the scope names changed just now: send the request again")
     session.expire_all()
     return claimed
 
 
-def _parts(model_id: int | None, scope: Scope) -> Iterator[list[ColumnElement[bool]]]:
-    """Yield conditions that together select the records of a scope, each short enough."""
+def _parts(
+    model_id: int | None, scope: Scope, key: RequesterKey
+) -> Iterator[list[ColumnElement[bool]]]:
+    """Yield conditions that together select the key's records in a scope, each short enough."""
     if scope.records is None:
         yield _owned(model_id, scope)
     for chunk in chunks(scope.records or []):
-        yield [col(Record.model_id) == model_id, col(Record.record).in_(chunk)]
+        yield [*_own(model_id, key), col(Record.record).in_(chunk)]
 
 
-def _missing(session: Session, model: Model, named: Sequence[str]) -> list[str]:
+def _own(model_id: int | None, key: RequesterKey) -> list[ColumnElement[bool]]:
+    """Return the conditions of the records that a key reaches."""
+    conditions = [col(Record.model_id) == model_id]
+    if _bound(key):
+        named = select(Subject.id).where(*_named(model_id, key.client, key.subject))
+        conditions.append(col(Record.subject_id).in_(named))
+    return conditions
+
+
+def _bound(key: RequesterKey) -> bool:
+    return key.client is not None or key.subject is not None
+
+
+def _missing(
+    session: Session, model: Model, key: RequesterKey, named: Sequence[str]
+) -> list[str]:
     found: set[str] = set()
     for chunk in chunks(named):
-        query = select(Record.record).where(
-            Record.model_id == model.id, col(Record.record).in_(chunk)
-        )
+        query = select(Record.record).where(*_own(model.id, key), col(Record.record).in_(chunk))
         found.update(session.exec(query))
     return [record for record in named if record not in found]
 
@@ -157,17 +250,22 @@ def meant(
     A scope of named records means those that it claimed: what was erased with another
     request and came back since came back on a later wish. A client or subject means all
     that it holds now, whoever claimed it: what was contributed, or given free by a withdrawn
-    request, between submission and execution is erased with the rest. `taken` are records
+    request, between submission and execution is erased with the rest. It is the scope as it was
+    accepted, narrowed to what the key was entitled to. `taken` are records
     that others erase in the same update. No claim of another moves: whether this request is
     executed at all is not known yet.
     """
     if scope.records is not None:
-        found = session.exec(select(Record).where(Record.claimed_by == request_id)).all()
+        named = set(scope.records)
+        claimed = select(Record).where(
+            Record.model_id == model_id, Record.claimed_by == request_id
+        )
+        found = [record for record in session.exec(claimed) if record.record in named]
     else:
         free = update(Record).where(*_owned(model_id, scope), col(Record.claimed_by).is_(None))
         session.connection().execute(free.values(claimed_by=request_id))
         session.expire_all()
-        found = session.exec(select(Record).where(*_owned(model_id, scope))).all()
+        found = list(session.exec(select(Record).where(*_owned(model_id, scope))))
     return [record for record in found if record.record not in taken]
 
 
@@ -175,61 +273,84 @@ def owners(session: Session, model_id: int, scope: Scope) -> list[Subject]:
     """Return the subjects that a scope of level client or subject means."""
     if scope.records is not None:
         return []
-    return list(session.exec(select(Subject).where(*_named(model_id, scope))))
+    named = _named(model_id, scope.client, scope.subject)
+    return list(session.exec(select(Subject).where(*named)))
 
 
 def _owned(model_id: int | None, scope: Scope) -> list[ColumnElement[bool]]:
-    named = select(Subject.id).where(*_named(model_id, scope))
+    named = select(Subject.id).where(*_named(model_id, scope.client, scope.subject))
     return [col(Record.model_id) == model_id, col(Record.subject_id).in_(named)]
 
 
-def _named(model_id: int | None, scope: Scope) -> list[ColumnElement[bool]]:
+def _named(
+    model_id: int | None, client: str | None, subject: str | None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of the subjects of a client, of a name, or of both."""
     conditions = [col(Subject.model_id) == model_id]
-    if scope.client is not None:
-        conditions.append(col(Subject.client) == scope.client)
-    if scope.subject is not None:
-        conditions.append(col(Subject.subject) == scope.subject)
+    if client is not None:
+        conditions.append(col(Subject.client) == client)
+    if subject is not None:
+        conditions.append(col(Subject.subject) == subject)
     return conditions
 
 
-def _check_entitled(session: Session, key: RequesterKey, subjects: set[int]) -> None:
-    if key.client is None and key.subject is None:
-        return
-    for chunk in chunks(sorted(subjects)):
-        for owner in session.exec(select(Subject).where(col(Subject.id).in_(chunk))):
-            if key.client not in (None, owner.client) or key.subject not in (
-                None,
-                owner.subject,
-            ):
-                raise KeyNotEntitledError(
-                    "this key is bound to another client or subject: sign with theirs"
-                )
-
-
 def _explain_missing(
-    session: Session, master: MasterKey, model: Model, key: RequesterKey, missing: list[str]
+    session: Session, master: MasterKey, model: Model, key: RequesterKey, scope: Scope
 ) -> None:
+    """Say why a scope means less than it names, as far as the key may know it."""
     pending = session.exec(
         select(Contribution).where(
             Contribution.model_id == model.id, Contribution.state == "received"
         )
     ).all()
     # Who is told "already erased" goes away; the record may be on its way back.
-    returning = any(is_add_back(session, row) for row in pending)
-    tombstone_key = open_tombstone_key(master, model)
-    tags = [] if returning else [record_tag(tombstone_key, record) for record in missing]
-    for chunk in chunks(tags):
-        query = select(Tombstone).where(
-            Tombstone.model_id == model.id, col(Tombstone.tag).in_(chunk)
-        )
-        if (stone := session.exec(query).first()) is not None:
-            _refuse_claimed(session, key, stone.request_id)
+    if not any(is_add_back(session, row) for row in pending):
+        request_id = _erased_by(session, master, model, key, scope)
+        if request_id is not None:
+            _refuse_claimed(session, key, request_id)
     if pending:
         raise ContributionPendingError(
             "rows contributed to this model are still being learned: try again in a minute"
         )
+    if scope.records is not None and _bound(key):
+        raise _not_entitled()
     raise UnknownRecordError(
         "the scope names data that this model's training set does not hold: check the ids"
+    )
+
+
+def _erased_by(
+    session: Session, master: MasterKey, model: Model, key: RequesterKey, scope: Scope
+) -> str | None:
+    """Return a request that erased some of what is missing and is the key's, None if none."""
+    conditions = [col(Tombstone.model_id) == model.id]
+    if scope.records is None:
+        owners = select(Subject.id).where(*_named(model.id, scope.client, scope.subject))
+        return session.exec(
+            select(Tombstone.request_id)
+            .join(ErasureRequest, col(ErasureRequest.id) == col(Tombstone.request_id))
+            .where(*conditions, col(Tombstone.subject_id).in_(owners))
+            .order_by(col(ErasureRequest.received_at).desc(), col(ErasureRequest.id))
+            .limit(1)
+        ).first()
+    if _bound(key):
+        own = select(Subject.id).where(*_named(model.id, key.client, key.subject))
+        conditions.append(col(Tombstone.subject_id).in_(own))
+    tombstone_key = open_tombstone_key(master, model)
+    missing = _missing(session, model, key, scope.records)
+    tags = [record_tag(tombstone_key, record) for record in missing]
+    for chunk in chunks(tags):
+        query = select(Tombstone.request_id).where(*conditions, col(Tombstone.tag).in_(chunk))
+        if (found := session.exec(query).first()) is not None:
+            return found
+    return None
+
+
+def _not_entitled() -> KeyNotEntitledError:
+    # One answer for what is another's, was erased, or never was: it tells nothing of others.
+    return KeyNotEntitledError(
+        "this key is bound to a client or subject, and the scope names data that is not theirs "
+        "or not there: check the ids, or sign with the key of whose data it is"
     )
 
 

@@ -377,6 +377,7 @@ def upgrade() -> None:
         "tombstones",
         sa.Column("model_id", sa.Integer(), nullable=False),
         sa.Column("tag", sa.LargeBinary(), nullable=False),
+        sa.Column("subject_id", sa.Integer(), nullable=False),
         sa.Column("request_id", sa.String(length=36), nullable=False),
         sa.ForeignKeyConstraint(
             ["model_id"], ["models.id"], name=op.f("fk_tombstones_model_id")
@@ -384,11 +385,17 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["request_id"], ["erasure_requests.id"], name=op.f("fk_tombstones_request_id")
         ),
+        sa.ForeignKeyConstraint(
+            ["subject_id"], ["subjects.id"], name=op.f("fk_tombstones_subject_id")
+        ),
         sa.PrimaryKeyConstraint("model_id", "tag", name=op.f("pk_tombstones")),
     )
     with op.batch_alter_table("tombstones", schema=None) as batch_op:
         batch_op.create_index(
             batch_op.f("ix_tombstones_request_id"), ["request_id"], unique=False
+        )
+        batch_op.create_index(
+            batch_op.f("ix_tombstones_subject_id"), ["subject_id"], unique=False
         )
 
     op.create_table(
@@ -415,6 +422,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("verifications")
     with op.batch_alter_table("tombstones", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_tombstones_subject_id"))
         batch_op.drop_index(batch_op.f("ix_tombstones_request_id"))
 
     op.drop_table("tombstones")

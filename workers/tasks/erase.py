@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import insert
 from sqlmodel import Session
 
 from app.certificates.retained import record_commitment
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import open_tombstone_key, record_tag
+from app.service.scope import bury, open_tombstone_key
 from app.steps import reached
-from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject, Tombstone
+from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject
 from workers.errors import RefusedError
 from workers.tasks import audit_numbers, batch, checkpoints, draft, family, releasing, versions
 from workers.tasks import before as before_artifact
@@ -188,14 +187,10 @@ def _bury(
 ) -> None:
     """Take the records out of the training set; their tombstones say by whose request."""
     key = open_tombstone_key(services.master, model)
-    owners = [(record, member.request_id) for member in members for record in member.salts]
-    owners += [(record, str(lease.request_id)) for record in dropped]
-    tombstones = [
-        {"model_id": lease.model_id, "tag": record_tag(key, record), "request_id": request_id}
-        for record, request_id in owners
-    ]
-    session.connection().execute(insert(Tombstone), tombstones)
-    leaving = sorted({record for record, _ in owners})
+    owners = {record: member.request_id for member in members for record in member.salts}
+    owners |= {record: str(lease.request_id) for record in dropped}
+    bury(session, lease.model_id, key, owners)
+    leaving = sorted(owners)
     if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
         raise LeaseLostError(lease.job_id)
 

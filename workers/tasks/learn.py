@@ -1,6 +1,7 @@
 """Learn an upload: add to the statistics, seal what came by its owner, shred the upload."""
 
 import secrets
+from collections.abc import Mapping
 
 from sqlalchemy import insert
 from sqlmodel import Session, col, select
@@ -14,6 +15,7 @@ from app.service.scope import (
     chunks,
     has_tombstone,
     is_add_back,
+    may_return,
     open_tombstone_key,
     record_tag,
     tags_digest,
@@ -47,8 +49,12 @@ def run(services: Services, lease: Lease) -> None:
     kind = family.of(model)
     lesson = kind.read(model, upload)
     with services.reading() as session:
-        known_by = None if add_back else tombstone_key
-        _refuse_known(session, lease.model_id, lesson.records, known_by)
+        clients = {
+            record: owner[0]
+            for owner, block in lesson.blocks.items()
+            for record in block.records
+        }
+        _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
     salts = {record: secrets.token_bytes(32) for record in lesson.records}
     made = kind.learn(services, lease, model, before, lesson, salts)
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
@@ -127,20 +133,27 @@ def _seal(
 
 
 def _refuse_known(
-    session: Session, model_id: int, records: list[str], tombstone_key: bytes | None
+    session: Session,
+    model_id: int,
+    clients: Mapping[str, str],
+    tombstone_key: bytes,
+    add_back: bool,
 ) -> None:
-    """Refuse what is in the training set and, given the key of their tags, what was erased.
+    """Refuse what is in the training set, and what was erased and may not come back.
 
     Both were checked when the rows arrived, but jobs before this one have run since.
     """
-    for chunk in chunks(records):
+    for chunk in chunks(list(clients)):
         known = select(Record.id).where(
             Record.model_id == model_id, col(Record.record).in_(chunk)
         )
         if session.exec(known).first() is not None:
             raise RefusedError("a record id is already in the training set: use new ids")
-        if tombstone_key is not None and has_tombstone(session, model_id, tombstone_key, chunk):
+        if not add_back and has_tombstone(session, model_id, tombstone_key, chunk):
             raise RefusedError("a record id was erased: it comes back only with add_back")
+        returning = {record: clients[record] for record in chunk}
+        if add_back and not may_return(session, model_id, tombstone_key, returning):
+            raise RefusedError("a record id was erased from another client: use new ids")
 
 
 def _lift(session: Session, model_id: int, tags: list[bytes]) -> list[bytes]:

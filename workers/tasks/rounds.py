@@ -17,9 +17,9 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.round_steps import close_round
-from app.service.scope import record_tag
+from app.service.scope import bury
 from app.steps import reached
-from models import ErasureRequest, Job, Model, ModelVersion, Record, Round, Subject, Tombstone
+from models import ErasureRequest, Job, Model, ModelVersion, Record, Round, Subject
 from workers.errors import RefusedError
 from workers.methods import registry
 from workers.methods.base import Outcome
@@ -214,15 +214,8 @@ def _forget(
 ) -> None:
     """Remove a request's records and hand it on to the verifier."""
     session = tx.session
-    stones = [
-        {
-            "model_id": lease.model_id,
-            "tag": record_tag(case.tombstone_key, record),
-            "request_id": member.request_id,
-        }
-        for record in member.salts
-    ]
-    session.connection().execute(insert(Tombstone), stones)
+    whose = dict.fromkeys(member.salts, member.request_id)
+    bury(session, lease.model_id, case.tombstone_key, whose)
     versions.remove_records(session, lease.model_id, list(member.salts))
     request = session.get_one(ErasureRequest, member.request_id)
     request.state = "verifying"

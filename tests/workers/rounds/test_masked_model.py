@@ -1,6 +1,7 @@
 """A masked model from its first round to certificates: what is learned, released, proven."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from sqlmodel import Session, col, select
 from app.certificates.bundle import parse_bundle
 from app.certificates.statement import Predicate, parse_statement
 from app.ledger.entries import parse_leaf
-from models import Artifact, ErasureRequest, LogEntry, Record, Round, RoundMember
+from app.signing.keys import generate_key
+from models import Artifact, ErasureRequest, LogEntry, Record, Round, RoundMember, Subject
 from tests.installation import Installation
 from tests.small import MODEL
 from tests.workers.rounds.federation import Masked
@@ -192,3 +194,24 @@ def test_the_database_holds_no_message_in_the_clear(learned: Masked) -> None:
         sealed = session.get_one(Artifact, rows[0].masked_id)
     assert "vector" not in text
     assert sealed.wrapped_key is not None
+
+
+def test_a_bound_key_releases_its_clients_rows_only(learned: Masked) -> None:
+    installation = learned.installation
+    bound = replace(installation.caller, keyid="only-c1", key=generate_key("ed25519"))
+    assert bound.register_key(client="c1").status_code == 201
+    answer = bound.erase({"level": "subject", "subject": "c1"})
+    assert answer.status_code == 202, answer.text
+    installation.drain()
+    foreign = replace(learned.local("c4"), subjects=["c1"] * len(learned.owned("c4")))
+    opened = learned.open("c2", "c3", "c4").json()["id"]
+    joining = [learned.joining(opened, client) for client in ("c2", "c3")]
+    learned.take([*joining, learned.joining(opened, "c4", rows=foreign)])
+    installation.drain()
+    learned.round("c0", "c1", "c2", "c3")
+    assert state(installation, answer.json()["id"]) == "certified"
+    with Session(installation.services.engine) as session:
+        kept = session.exec(
+            select(Record.record).join(Subject).where(Subject.subject == "c1")
+        ).all()
+    assert sorted(kept) == sorted(learned.owned("c4"))
