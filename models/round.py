@@ -12,10 +12,10 @@ from models.types import LogNumber, UTCDateTime, utcnow
 class Round(SQLModel, table=True):
     """One round of secure aggregation over the members of `round_members`.
 
-    `state`: advertise, share, masked, reveal (the step that is open), summing (a worker's
-    turn), done or failed. `transcript_id` is the sealed artifact that the verifier sums
-    again, shredded with the last certificate that rests on it; `counts_id` is that of the
-    model's label counts after the round.
+    `state`: advertise, share, masked, confirm, reveal (the step that is open), summing (a
+    worker's turn), done or failed. `transcript_id` is the sealed artifact that the verifier
+    sums again, shredded with the last certificate that rests on it; `counts_id` is that of
+    the model's label counts after the round.
     """
 
     __tablename__ = "rounds"

@@ -1,5 +1,6 @@
 """Who takes part in a masked round, and what they have sent."""
 
+from sqlalchemy import Text
 from sqlmodel import Field, SQLModel
 
 
@@ -14,7 +15,10 @@ class RoundMember(SQLModel, table=True):
     )
     client: str = Field(max_length=200)
     moved: int = 0  # records that its masked input adds or releases
+    # What its peers are shown of that input, signed: counts and digests, no id.
+    statement: str | None = Field(default=None, sa_type=Text)
     advertise_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     share_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     masked_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
+    confirm_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     reveal_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)

@@ -52,7 +52,8 @@ def answer_task(silo_task_id: str) -> None:
     from workers.tasks.network_rows import client_rows
     from workers.tasks.network_scores import score
 
-    quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows, score))
+    silos = runtime.silos()
+    quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows, score, silos))
 
 
 @app.task(name="lethe.audit")

@@ -1,10 +1,24 @@
 """The services of a worker process, opened when its first task runs."""
 
+from collections.abc import Iterable
 from functools import cache
 
 from app import steps
 from app.service.context import Services, open_services
 from app.settings import Settings
+
+_silos: frozenset[int] = frozenset()
+
+
+def become(silos: Iterable[int]) -> None:
+    """Let this process answer as these silos; without it, it answers as none."""
+    global _silos
+    _silos = frozenset(silos)
+
+
+def silos() -> frozenset[int]:
+    """Return the silos that this process was started as."""
+    return _silos
 
 
 @cache

@@ -50,6 +50,17 @@ class SketchOptions(Wire):
     budget: float = Field(default=2.0**-7, gt=0, lt=1, allow_inf_nan=False)
 
 
+class MaskedOptions(Wire):
+    """What a masked round must move before its members unmask the sum; logged at registration.
+
+    contributors: members that add or release something. rows: records in all. With fewer the
+    sum would tell what single members sent. A round that moves nothing is no such sum.
+    """
+
+    contributors: int = Field(default=3, ge=1, le=100)
+    rows: int = Field(default=10, ge=1, le=10**9)
+
+
 class NewModel(Wire):
     """The "manifest" part of POST /v1/models.
 
@@ -70,6 +81,7 @@ class NewModel(Wire):
     extractor: Extractor
     verification: VerificationPolicy = VerificationPolicy()
     sketch: SketchOptions = SketchOptions()
+    masked: MaskedOptions = MaskedOptions()
 
 
 class VersionView(Wire):

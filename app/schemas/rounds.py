@@ -11,8 +11,8 @@ from pydantic import Field, StringConstraints
 from app.schemas.base import KeyId, ModelRef, OpaqueId, Time, Wire
 
 MAX_MEMBERS = 100
-Step = Literal["advertise", "share", "masked", "reveal"]
-STEPS: tuple[Step, ...] = ("advertise", "share", "masked", "reveal")
+Step = Literal["advertise", "share", "masked", "confirm", "reveal"]
+STEPS: tuple[Step, ...] = ("advertise", "share", "masked", "confirm", "reveal")
 
 # Standard base64 of so many bytes; that no stray bits are set is checked when it is decoded.
 Bytes16 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{22}==$")]
@@ -26,7 +26,7 @@ class NewRound(Wire):
 
     `members` are keyids of role client, each bound to another client. `threshold` must stay
     to the end; it defaults to the smallest strict majority, below which no member takes
-    part. Each of the four steps ends when all have sent, or after `step_seconds`.
+    part. Each of the five steps ends when all have sent, or after `step_seconds`.
     """
 
     model: ModelRef
@@ -66,7 +66,10 @@ class RoundWork(Wire):
     `plan` is what all keys of the round are bound to. `member` says whether this member
     still takes part. For step share: `advertised`, the messages of step advertise, as sent;
     for masked: `sealed`, what each peer sealed to this member, the ids it is asked to
-    `release`, and those of its records that the model has learned; for reveal: `survivors`.
+    `release`, and those of its records that the model has learned, which a member compares
+    with its own record; for confirm: `statements`, what each whose input is to be summed says
+    of it, as signed; for reveal: `confirmed`, the messages of step confirm, as sent. `counted`
+    says of a round that is done whether this member's input is in the sum.
     """
 
     id: str
@@ -81,7 +84,9 @@ class RoundWork(Wire):
     sealed: dict[str, str] | None = None
     release: list[str] | None = None
     held: list[str] | None = None
-    survivors: list[str] | None = None
+    statements: list[str] | None = None
+    confirmed: list[str] | None = None
+    counted: bool = False
 
 
 class RoundNotice(Wire):
@@ -114,13 +119,33 @@ class Added(Wire):
     subject: OpaqueId
 
 
+class Statement(Wire):
+    """What a member states of its input: counts, and digests in base64. Peers are shown it."""
+
+    added: int = Field(ge=0)
+    content: Bytes32
+    input: Bytes32
+    released: int = Field(ge=0)
+    seen: Bytes32
+
+
 class Masked(Wire):
-    """Body of step masked; `vector` is base64 of little-endian uint64."""
+    """Body of step masked; `vector` is base64 of little-endian uint64.
+
+    `statement` is a message of its own, signed, whose step is "statement".
+    """
 
     adds: list[Added]
     peers: list[KeyId]
     releases: list[OpaqueId]
+    statement: Annotated[str, StringConstraints(max_length=2000)]
     vector: str
+
+
+class Confirmed(Wire):
+    """Body of step confirm: SHA-256 of the bodies of all statements, by member."""
+
+    statements: Bytes32
 
 
 class Revealed(Wire):
@@ -130,11 +155,14 @@ class Revealed(Wire):
     self_: dict[KeyId, Bytes16] = Field(alias="self")
 
 
-Body = Advertised | Shared | Masked | Revealed
-BODIES: dict[Step, type[Body]] = {
+Body = Advertised | Shared | Statement | Masked | Confirmed | Revealed
+Kind = Step | Literal["statement"]
+BODIES: dict[Kind, type[Body]] = {
     "advertise": Advertised,
     "share": Shared,
+    "statement": Statement,
     "masked": Masked,
+    "confirm": Confirmed,
     "reveal": Revealed,
 }
 
@@ -146,4 +174,4 @@ class Signed(Wire):
     from_: KeyId = Field(alias="from")
     plan: str
     signature: Bytes64
-    step: Step
+    step: Kind

@@ -123,6 +123,7 @@ def _pinned(wanted: NewModel | NewNetwork) -> dict[str, Any]:
             "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
             "data": wanted.data,
             "verification": wanted.verification.model_dump(),
+            "masked": wanted.masked.model_dump(),
             "sketch": {**wanted.sketch.model_dump(), "budget": wanted.sketch.budget.hex()},
         }
         extractor = wanted.extractor.model_dump()

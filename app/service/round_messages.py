@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from app import canonical
 from app.canonical import NotCanonicalError
-from app.schemas.rounds import BODIES, Body, Signed, Step
+from app.schemas.rounds import BODIES, Body, Kind, Signed
 from app.service.round_problems import (
     RoundForeignError,
     RoundForgedError,
@@ -51,7 +51,7 @@ def vector_length(plan: dict[str, Any]) -> int:
 
 
 def read_message(
-    data: bytes, *, plan: dict[str, Any], step: Step, keyid: str, key: PublicKey
+    data: bytes, *, plan: dict[str, Any], step: Kind, keyid: str, key: PublicKey
 ) -> StepMessage:
     """Return a member's message for a step, by itself: not yet against the other members'.
 
@@ -111,11 +111,14 @@ def decoded(text: str) -> bytes:
 
 
 def _texts(body: dict[str, Any]) -> list[str]:
-    """Return every base64 text of a body but the vector, which is checked by its length."""
+    """Return every base64 text of a body but the vector, which is checked by its length.
+
+    A statement is a message of its own.
+    """
     found: list[str] = []
     for name, value in body.items():
         if isinstance(value, dict):
             found += value.values()
-        elif isinstance(value, str) and name != "vector":
+        elif isinstance(value, str) and name not in ("statement", "vector"):
             found.append(value)
     return found

@@ -89,6 +89,9 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
                 "request whose others were released; open a new round",
             )
             return None
+        if step == "masked" and (few := _too_few(row, sent)) is not None:
+            _fail(services, tx, row, few)
+            return None
         if step == "masked":
             _warn(row, sent)
         if step == "reveal":
@@ -98,6 +101,19 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
         row.step_until = tx.now + timedelta(seconds=row.step_seconds)
         tx.session.flush()
     return None
+
+
+def _too_few(row: Round, sent: list[RoundMember]) -> str | None:
+    """Return why the members would not unmask this sum, None if they would."""
+    moved = [member.moved for member in sent if member.moved]
+    least, rows = row.plan["least_contributors"], row.plan["least_rows"]
+    if not moved or (len(moved) >= least and sum(moved) >= rows):
+        return None
+    return (
+        f"contributions-too-few: {len(moved)} members move {sum(moved)} records, and {least} "
+        f"and {rows} are the least that hides a single one's; open a round in which more "
+        "members add or release something"
+    )
 
 
 def _releases_whole(session: Session, row: Round, sent: list[RoundMember]) -> bool:

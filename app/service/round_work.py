@@ -1,5 +1,6 @@
 """A member's side of a masked round: what it is told, and what it sends."""
 
+from base64 import b64encode
 from hashlib import sha256
 from typing import Any
 
@@ -8,10 +9,21 @@ from sqlmodel import Session, col, select
 from app import canonical
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
-from app.schemas.rounds import STEPS, Masked, Revealed, RoundNotice, RoundWork, Shared, Step
+from app.schemas.rounds import (
+    STEPS,
+    Body,
+    Confirmed,
+    Masked,
+    Revealed,
+    RoundNotice,
+    RoundWork,
+    Shared,
+    Statement,
+    Step,
+)
 from app.service.context import Services
 from app.service.problems import ConflictError, NotFoundError
-from app.service.round_messages import StepMessage, read_message
+from app.service.round_messages import StepMessage, decoded, read_message
 from app.service.round_problems import (
     RoundDuplicateError,
     RoundMismatchError,
@@ -101,8 +113,13 @@ def _work(services: Services, session: Session, row: Round, member: RoundMember)
         }
         shown["release"] = asked_of(session, row, member.client)
         shown["held"] = _held(session, row, member)
+    if taking_part and row.state == "confirm":
+        shown["statements"] = [peer.statement for peer in senders(rows, "masked")]
     if taking_part and row.state == "reveal":
-        shown["survivors"] = [peer.keyid for peer in senders(rows, "masked")]
+        shown["confirmed"] = [
+            _message(services, session, peer, "confirm").decode()
+            for peer in senders(rows, "confirm")
+        ]
     return RoundWork(
         id=row.id,
         model=session.get_one(Model, row.model_id).ref,
@@ -112,6 +129,7 @@ def _work(services: Services, session: Session, row: Round, member: RoundMember)
         member=taking_part or not is_open(row),
         until=row.step_until,
         warnings=row.warnings,
+        counted=row.state == "done" and member.masked_id is not None,
         **shown,
     )
 
@@ -129,7 +147,11 @@ def send(services: Services, signed: SignedBy, round_id: str, step: Step, body: 
     with services.reading() as session:
         row, _ = _member(session, round_id, signed.keyid)
         key = load_public_key(session.get_one(RequesterKey, signed.keyid).public_key.encode())
-    message = read_message(body, plan=row.plan, step=step, keyid=signed.keyid, key=key)
+    author: dict[str, Any] = {"plan": row.plan, "keyid": signed.keyid, "key": key}
+    message = read_message(body, step=step, **author)
+    if isinstance(message.body, Masked):
+        stated = read_message(message.body.statement.encode(), step="statement", **author)
+        _check_statement(message.body, stated.body)
 
     def effect(tx: Transaction) -> tuple[str, str | None]:
         signer = current_key(tx.session, signed, "client")
@@ -150,6 +172,7 @@ def send(services: Services, signed: SignedBy, round_id: str, step: Step, body: 
         setattr(member, f"{step}_id", stored.id)
         if isinstance(message.body, Masked):
             member.moved = len(message.body.adds) + len(message.body.releases)
+            member.statement = message.body.statement
         tx.session.flush()
         job = advance_round(services, tx, row) or job
         return row.state, job
@@ -174,8 +197,13 @@ def _check(
         case Shared(shares=shares):
             fits = set(shares) == names[0] - {member.keyid}
         case Masked() as body:
-            fits = body.peers == sorted(names[1])
+            fits = body.peers == sorted(names[1]) and _stated(body)["seen"] == _seen(
+                services, session, rows, names[1]
+            )
             _check_records(services, session, row, member, body)
+        case Confirmed(statements=digest):
+            bodies = {peer.keyid: _body(peer.statement) for peer in senders(rows, "masked")}
+            fits = digest == _digest_text(canonical.encode(bodies))
         case Revealed() as body:
             fits = set(body.self_) == names[2] and set(body.mask) == names[1] - names[2]
         case _:
@@ -184,6 +212,38 @@ def _check(
         raise RoundMismatchError(
             "the message is for other members than take part now: the masks would not cancel"
         )
+
+
+def _check_statement(body: Masked, stated: Body) -> None:
+    assert isinstance(stated, Statement)
+    said = (stated.added, stated.released, stated.input)
+    if said != (len(body.adds), len(body.releases), _digest_text(decoded(body.vector))):
+        raise RoundMismatchError("the statement is not about the input that it came with")
+
+
+def _seen(
+    services: Services, session: Session, rows: list[RoundMember], peers: set[str]
+) -> str:
+    """Return what a member must have seen: the keys that were sent, and its peers."""
+    advertised = {
+        peer.keyid: _body(_message(services, session, peer, "advertise").decode())
+        for peer in senders(rows, "advertise")
+    }
+    return _digest_text(canonical.encode({"advertised": advertised, "peers": sorted(peers)}))
+
+
+def _stated(body: Masked) -> dict[str, Any]:
+    return _body(body.statement)
+
+
+def _body(message: str | None) -> dict[str, Any]:
+    assert message is not None
+    found: dict[str, Any] = canonical.decode(message.encode())["body"]
+    return found
+
+
+def _digest_text(data: bytes) -> str:
+    return b64encode(sha256(data).digest()).decode()
 
 
 def _check_records(

@@ -86,6 +86,8 @@ def _open(tx: Transaction, model: Model, wanted: NewRound) -> Round:
         "configuration": configuration(model),
         "dimension": model.config["dimension"],
         "kind": "lethe/round-plan/v1",
+        "least_contributors": model.config["masked"]["contributors"],
+        "least_rows": model.config["masked"]["rows"],
         "members": names,
         "model": model.ref,
         "round": round_id,

@@ -12,7 +12,7 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
-MESSAGES = ("advertise_id", "share_id", "masked_id", "reveal_id")
+MESSAGES = ("advertise_id", "share_id", "masked_id", "confirm_id", "reveal_id")
 
 
 def upgrade() -> None:
@@ -56,6 +56,7 @@ def upgrade() -> None:
         sa.Column("keyid", sa.String(length=128), nullable=False),
         sa.Column("client", sa.String(length=200), nullable=False),
         sa.Column("moved", sa.Integer(), nullable=False),
+        sa.Column("statement", sa.Text(), nullable=True),
         *(sa.Column(name, sa.String(length=36), nullable=True) for name in MESSAGES),
         sa.ForeignKeyConstraint(
             ["round_id"], ["rounds.id"], name=op.f("fk_round_members_round_id")

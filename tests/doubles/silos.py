@@ -34,5 +34,6 @@ class InlineSilos(Dispatcher):
             return
         for row, queue in reversed(list(silo_tasks.items())):
             if queue not in self.down:
-                answer.run(self.services, row, self.load, self.score)
-                answer.run(self.services, row, self.load, self.score)
+                own = {int(queue.removeprefix("silo-"))}
+                answer.run(self.services, row, self.load, self.score, own)
+                answer.run(self.services, row, self.load, self.score, own)

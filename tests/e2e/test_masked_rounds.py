@@ -20,6 +20,7 @@ from workers.methods.base import RidgeConfig
 from workers.methods.ridge_exact import METHOD
 from workers.rounds.service import RoundClient
 
+ALONE = {"contributors": 1, "rows": 1}  # or no erasure of one client could be completed
 MEMBERS = [f"c{number}" for number in range(4)]
 
 
@@ -60,7 +61,7 @@ class Clients:
             operator.register_key(self.processes.key, keyid="alice")
             for name, key in self.keys.items():
                 operator.register_key(key, "client", keyid=name, client=name)
-            operator.register_model(manifest(data="masked"))
+            operator.register_model(manifest(data="masked", masked=ALONE))
 
     def open(self, *options: str) -> str:
         named = [part for name in MEMBERS for part in ("--member", name)]
@@ -75,11 +76,14 @@ class Clients:
         files = {"key": f"{name}.pem", "roster": "roster.json", "data": f"{name}.npz"}
         given = [p for o, f in files.items() for p in (f"--{o}", str(self.directory / f))]
         url = ("--url", self.processes.base_url, "--keyid", name)
+        least = ("--least-contributors", "1", "--least-rows", "1")
         number = len(list(self.directory.glob("joining-*")))
         folder = self.directory / f"joining-{number}"
         folder.mkdir()
         with (folder / "printed").open("wb") as printed, (folder / "said").open("wb") as said:
-            process = self.processes.start(["round", "join", *url, *given], printed, said)
+            process = self.processes.start(
+                ["round", "join", *url, *least, *given], printed, said
+            )
         return Joining(process, folder)
 
     def view(self, round_id: str) -> dict[str, object]:
@@ -120,6 +124,7 @@ def test_four_clients_one_drops_out_and_an_erasure_is_certified(
         "advertise": 4,
         "share": 4,
         "masked": 3,
+        "confirm": 3,
         "reveal": 3,
     }
 
@@ -179,7 +184,7 @@ def test_the_demonstrations_data_holders(on_files: Processes) -> None:
     said: list[str] = []
     with RoundClient(on_files.base_url, token=on_files.token) as operator:
         operator.register_key(on_files.key, keyid="alice")
-        operator.register_model(manifest(data="masked"))
+        operator.register_model(manifest(data="masked", masked=ALONE))
         holders = DataHolders(on_files.base_url, operator, MODEL, local)
         holders.register()
         assert holders.round(add=True, say=said.append)["state"] == "done"

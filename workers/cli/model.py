@@ -61,6 +61,20 @@ model.add_command(register_network)
     show_default=True,
     help="How the verifier recomputes the statistics.",
 )
+@click.option(
+    "--least-contributors",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Masked: members that must add or release something before a sum is unmasked.",
+)
+@click.option(
+    "--least-rows",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Masked: records that must move in all before a sum is unmasked.",
+)
 @click.option("--sketch-rank", type=click.IntRange(min=1), help="Rows of a sketch.")
 @click.option(
     "--random-features", type=int, help="Width of frozen random ReLU features; default: none."
@@ -76,6 +90,8 @@ def register(
     method: str,
     rows: str,
     verify: str,
+    least_contributors: int,
+    least_rows: int,
     sketch_rank: int | None,
     random_features: int | None,
     seed: int,
@@ -109,6 +125,8 @@ def register(
             federation, opened, ref=ref, method=method, bits=bits, penalty=penalty, data=rows
         )
     manifest = {**prepared.manifest, "verification": {"statistics": verify}}
+    if rows == "masked":
+        manifest["masked"] = {"contributors": least_contributors, "rows": least_rows}
     if sketch_rank is not None:
         manifest["sketch"] = {"rank": sketch_rank}
     with connect(url) as operator:

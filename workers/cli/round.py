@@ -108,6 +108,31 @@ def roster(keys: tuple[str, ...]) -> None:
 )
 @click.option("--round", "round_id", help="The round. Default: the one that waits for you.")
 @click.option("--model", help="Only a round of this model.")
+@click.option(
+    "--record",
+    "record_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="What you contributed so far; keep it. Default: KEY with .rounds.json after it.",
+)
+@click.option(
+    "--least-contributors",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Take part only if so many members must add or release something.",
+)
+@click.option(
+    "--least-rows",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Take part only if so many records must move in all.",
+)
+@click.option(
+    "--adopt-held",
+    is_flag=True,
+    help="Your record is lost: begin it with what the service says that it holds.",
+)
 @click.option("--release-only", is_flag=True, help="Add nothing; release what is asked for.")
 @click.option("--timeout", type=float, help="Give up after so many seconds.")
 def join(
@@ -118,14 +143,18 @@ def join(
     data: Path,
     round_id: str | None,
     model: str | None,
+    record_file: Path | None,
+    least_contributors: int,
+    least_rows: int,
+    adopt_held: bool,
     release_only: bool,
     timeout: float | None,
 ) -> None:
     """Take part in a round: sums of your rows are computed here and leave masked.
 
-    Rows in DATA that the model has not learned are added; records that the round asks for
-    are released. Progress goes to standard error, the outcome to standard output. A process
-    that ends before the round has dropped out of it.
+    Rows in DATA that were not added before, by your own record, are added; records that the
+    round asks for are released. Progress goes to standard error, the outcome to standard
+    output. A process that ends before the round has dropped out of it.
     """
     from app.client.keyids import derived_keyid
     from app.signing.keys import load_private_key
@@ -133,13 +162,19 @@ def join(
     from workers.federation.local import load_rows
     from workers.federation.signing import parse_roster
     from workers.rounds.join import Joining, find_round
+    from workers.rounds.record import Least, open_record
     from workers.rounds.service import RoundClient
 
     with shown():
         key = load_private_key(key_file.read_bytes())
         peers = parse_roster(_json(roster_file))
         rows = load_rows(data)
-        with derived_keyid(keyid, key) as name, RoundClient(url, name, key) as service:
+        place = record_file or key_file.with_name(f"{key_file.name}.rounds.json")
+        with (
+            open_record(place) as record,
+            derived_keyid(keyid, key) as name,
+            RoundClient(url, name, key) as service,
+        ):
             chosen = round_id or find_round(service, model)
             joining = Joining(
                 service,
@@ -148,7 +183,10 @@ def join(
                 key,
                 peers,
                 rows,
+                record,
                 add=not release_only,
+                least=Least(least_contributors, least_rows),
+                adopt=adopt_held,
                 say=lambda text: click.echo(text, err=True),
             )
             ended = joining.run(timeout=timeout)

@@ -42,6 +42,7 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
     if silos:
         _prepare(silos, services.settings, device)
         renew(services, silos)
+        runtime.become(silos)
     devices.choose("cpu" if silos else device or services.settings.device)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -17,6 +17,7 @@ from workers.datasets.federation import Federation
 from workers.demo.service import DemoError
 from workers.federation.local import LocalRows
 from workers.rounds.join import ENDED, Joining
+from workers.rounds.record import Least, Record
 from workers.rounds.service import RoundClient
 
 HOLDERS = 10
@@ -57,6 +58,7 @@ class DataHolders:
         self._base_url, self._operator, self._model = base_url, operator, model
         self._rows = {name: rows_of(rows, name) for name in sorted(set(rows.clients))}
         self._keys: dict[str, PrivateKey] = {name: generate_key() for name in self._rows}
+        self._records = {name: Record() for name in self._rows}
         self._keyids = {name: f"holder-{place}" for place, name in enumerate(self._rows)}
 
     def register(self) -> None:
@@ -87,7 +89,9 @@ class DataHolders:
                     key,
                     roster,
                     self._rows[name],
+                    self._records[name],
                     add=add,
+                    least=Least(1, 1),
                 )
                 for name, key in self._keys.items()
             ]

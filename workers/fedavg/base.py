@@ -135,6 +135,7 @@ Reason = Literal[
     "no-answer",  # nothing came back in time, or the client is gone
     "client-error",  # it said that it failed
     "unreadable",  # bytes that are no message
+    "unsigned",  # not signed by the silo's key, or to another task
     "mismatch",  # another round, client, base, number of rows or kind of answer than asked
     "shape",  # other tensors than asked for
     "not-finite",  # NaN or infinity in the update or its loss

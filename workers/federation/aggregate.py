@@ -18,10 +18,16 @@ from workers.federation.keys import commit_self_seed, mask_key, public_bytes
 from workers.federation.masking import add_mask, pair_key, pair_sign, self_key
 from workers.federation.messages import (
     Advertisement,
+    Confirmation,
     MaskedInput,
     Reveal,
     SharedKeys,
+    Statement,
+    check_contributions,
+    input_digest,
     open_message,
+    seen_digest,
+    statements_digest,
 )
 from workers.federation.plan import RoundPlan
 from workers.federation.shares import combine
@@ -33,13 +39,16 @@ from workers.federation.vector import Vector
 class Transcript:
     """A round's messages by sender, opened and consistent with each other as far as it is.
 
-    advertised ⊇ shared ⊇ masked ⊇ revealed: nobody comes back. All that masked added the
-    masks of the same peers, exactly those in `shared`.
+    advertised ⊇ shared ⊇ masked ⊇ confirmed ⊇ revealed: nobody comes back. All that masked
+    added the masks of the same peers, exactly those in `shared`; all that confirmed were
+    shown `stated`, what those in `masked` state.
     """
 
     advertised: dict[str, Advertisement]
     shared: dict[str, SharedKeys]
     masked: dict[str, MaskedInput]
+    stated: dict[str, Statement]
+    confirmed: dict[str, Confirmation]
     revealed: dict[str, Reveal]
 
     @property
@@ -70,7 +79,7 @@ def read_transcript(plan: RoundPlan, roster: Roster, data: Iterable[bytes]) -> T
         MaskMismatchError: A message does not fit the messages that it answers.
         RoundError: As `messages.open_message`.
     """
-    found = Transcript({}, {}, {}, {})
+    found = Transcript({}, {}, {}, {}, {}, {})
     for item in data:
         sender, message = open_message(plan, item, roster)
         match message:
@@ -80,6 +89,14 @@ def read_transcript(plan: RoundPlan, roster: Roster, data: Iterable[bytes]) -> T
                 _put(found.shared, sender, message)
             case MaskedInput():
                 _put(found.masked, sender, message)
+                author, stated = open_message(plan, message.statement, roster)
+                if author != sender or not isinstance(stated, Statement):
+                    raise MaskMismatchError("an input carries somebody else's statement")
+                _put(found.stated, sender, stated)
+            case Confirmation():
+                _put(found.confirmed, sender, message)
+            case Statement():
+                raise MaskMismatchError("a statement belongs inside its sender's input")
             case Reveal():
                 _put(found.revealed, sender, message)
     _check_fit(found)
@@ -91,9 +108,11 @@ def unmask(plan: RoundPlan, found: Transcript) -> Aggregate:
 
     Raises:
         TooFewSurvivorsError: Fewer than the threshold sent inputs, or revealed shares.
+        TooFewContributorsError: The sum would show what single members sent.
         MaskMismatchError: The shares do not make the secrets that were advertised.
     """
-    least = min(len(found.masked), len(found.revealed))
+    check_contributions(plan, found.stated)
+    least = min(len(found.masked), len(found.confirmed), len(found.revealed))
     if least < plan.threshold:
         raise TooFewSurvivorsError(
             f"{least} members remain and {plan.threshold} are needed: open a new round, "
@@ -137,8 +156,12 @@ def _put(messages: dict[str, T], sender: str, message: T) -> None:
 
 def _check_fit(found: Transcript) -> None:
     sets = [set(part) for part in (found.advertised, found.shared, found.masked)]
+    seen, digest = seen_digest(found.advertised, sets[1]), statements_digest(found.stated)
     fits = (
-        sets[0] >= sets[1] >= sets[2] >= set(found.revealed)
+        sets[0] >= sets[1] >= sets[2] >= set(found.confirmed) >= set(found.revealed)
+        and all(_states(message, found.stated[who]) for who, message in found.masked.items())
+        and all(stated.seen == seen for stated in found.stated.values())
+        and all(message.statements == digest for message in found.confirmed.values())
         and all(set(m.sealed) == sets[0] - {who} for who, m in found.shared.items())
         and all(set(m.peers) == sets[1] for m in found.masked.values())
         and all(
@@ -151,3 +174,12 @@ def _check_fit(found: Transcript) -> None:
             "the masks would not cancel: members answered different sets of peers; open a "
             "new round"
         )
+
+
+def _states(message: MaskedInput, stated: Statement) -> bool:
+    """Return whether a statement is about this input."""
+    counts = (len(message.adds), len(message.releases))
+    return (stated.added, stated.released, stated.input) == (
+        *counts,
+        input_digest(message.vector),
+    )

@@ -62,6 +62,12 @@ class TooFewSurvivorsError(RoundError):
     slug = "survivors-too-few"
 
 
+class TooFewContributorsError(RoundError):
+    """Too few members, or rows, are in the sum to hide a single one's: it stays closed."""
+
+    slug = "contributions-too-few"
+
+
 class MaskMismatchError(RoundError):
     """The masks would not cancel: members saw different sets, or a share is not a share."""
 

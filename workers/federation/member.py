@@ -5,7 +5,10 @@ outlive the round that made them worthless.
 """
 
 import hashlib
+import hmac
+import secrets
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from workers.federation import messages
 from workers.federation.errors import (
@@ -27,25 +30,36 @@ from workers.federation.keys import (
 from workers.federation.masking import add_mask, pair_key, pair_sign, self_key
 from workers.federation.messages import (
     Advertisement,
+    Confirmation,
     MaskedInput,
     Message,
     Reveal,
     SharedKeys,
+    Statement,
 )
 from workers.federation.plan import RoundPlan
 from workers.federation.shares import open_shares, seal_shares, split
 from workers.federation.signing import Roster, SigningKey
 from workers.federation.vector import Vector
 
+Kind = TypeVar("Kind", Advertisement, Statement, Confirmation)
+
 
 class Member:
-    """Takes the four steps in order, each once; asked again, it gives the same bytes.
+    """Takes the five steps in order, each once; asked again, it gives the same bytes.
 
     Asked again with anything else it refuses, since two answers could tell together what
     neither tells alone.
     """
 
-    def __init__(self, plan: RoundPlan, name: str, key: SigningKey, roster: Roster) -> None:
+    def __init__(
+        self,
+        plan: RoundPlan,
+        name: str,
+        key: SigningKey,
+        roster: Roster,
+        secret: bytes | None = None,
+    ) -> None:
         """Prepare for a round.
 
         Args:
@@ -53,6 +67,8 @@ class Member:
             name: The member's own keyid.
             key: Its registered signing key.
             roster: The pinned public keys of its peers, from a source other than the service.
+            secret: 32 bytes that stay the member's own from round to round, so that peers
+                see whether it contributes the same again; random if None.
 
         Raises:
             PlanError: The plan does not include this member, or includes a stranger.
@@ -67,9 +83,12 @@ class Member:
             )
         self.plan, self.name = plan, name
         self._key, self._roster = key, roster
+        self._secret = secret or secrets.token_bytes(32)
         self._secrets = Secrets()
         self._mask_key = mask_key(self._secrets.mask_seed, plan, name)
         self._peers: dict[str, Advertisement] = {}
+        self._stated: Statement | None = None
+        self._survivors: dict[str, Statement] = {}
         self._held: dict[str, bytes] = {}  # 16 bytes of the mask seed, 16 of the self seed
         self._answers: dict[str, tuple[object, bytes]] = {}
 
@@ -178,25 +197,78 @@ class Member:
             key = pair_key(self.plan, self._mask_key, self.name, peer, self._peers[peer].mask)
             add_mask(masked, key, pair_sign(self.name, peer))
         self._held |= held
-        return MaskedInput(tuple(sorted(self._held)), masked, adds, releases)
+        content = b"lethe/masked-round/content/v1\0" + self.plan.model.encode() + b"\0"
+        self._stated = Statement(
+            len(adds),
+            len(releases),
+            messages.input_digest(masked),
+            hmac.digest(self._secret, content + vector.astype("<u8").tobytes(), "sha256"),
+            messages.seen_digest(self._peers, self._held),
+        )
+        statement = messages.sign_message(self.plan, self.name, self._stated, self._key)
+        return MaskedInput(tuple(sorted(self._held)), masked, adds, releases, statement)
 
-    def reveal(self, survivors: Iterable[str]) -> bytes:
-        """Return step 4's message: what takes the masks off the sum of these members.
+    def statements(self, data: Iterable[bytes]) -> dict[str, Statement]:
+        """Return what the members whose inputs are to be summed state, by member.
 
         Raises:
             TooFewSurvivorsError: Fewer than the threshold: their sum stays closed.
             UnknownMemberError: Somebody whose masks are not in this member's input.
-            SecrecyError: Asked before for other survivors: both answers together would
-                open a single input.
+            MaskMismatchError: A member was shown other keys or peers than this one, or this
+                member's own statement is not what it sent.
+            RoundError: A statement is not what its sender, as pinned, wrote for this round.
         """
         self._after(MaskedInput.step)
-        remaining = set(survivors)
-        if self.name not in remaining or not remaining <= set(self._held):
+        found = self._open(data, Statement)
+        if self.name not in found or not set(found) <= set(self._held):
             raise UnknownMemberError("the survivors are not those that this member masked with")
-        self._enough(remaining)
-        earlier = self._answers.get(Reveal.step)
-        if earlier is not None and earlier[0] != remaining:
+        assert self._stated is not None
+        if found[self.name] != self._stated or any(
+            one.seen != self._stated.seen for one in found.values()
+        ):
+            raise MaskMismatchError(
+                "the service showed members different keys or peers, or changed what this "
+                "one stated: answered nothing"
+            )
+        self._enough(found)
+        return found
+
+    def confirm(self, data: Iterable[bytes]) -> bytes:
+        """Return step 4's message: this member's word for whose inputs are to be summed.
+
+        Raises:
+            TooFewContributorsError: The sum would show what single members sent.
+            SecrecyError: Asked before about other members: both sums together could open a
+                single input.
+            RoundError: As `statements`.
+        """
+        found = self.statements(data)
+        messages.check_contributions(self.plan, found)
+        if self._survivors and self._survivors != found:
             raise SecrecyError("survivors were named before, and others now: answered nothing")
+        self._survivors = found
+        digest = messages.statements_digest(found)
+        return self._answer(Confirmation.step, None, lambda: Confirmation(digest))
+
+    def reveal(self, confirmed: Iterable[bytes]) -> bytes:
+        """Return step 5's message: what takes the masks off the sum that was confirmed.
+
+        Raises:
+            TooFewSurvivorsError: Fewer than the threshold have confirmed the same members.
+            UnknownMemberError: A confirmation from somebody who is not in the sum.
+            SecrecyError: A member confirmed other members than this one.
+        """
+        self._after(Confirmation.step)
+        found = self._open(confirmed, Confirmation)
+        if not set(found) <= set(self._survivors):
+            raise UnknownMemberError("somebody confirms a sum without being in it")
+        digest = messages.statements_digest(self._survivors)
+        if any(one.statements != digest for one in found.values()):
+            raise SecrecyError(
+                "the service named different survivors to different members: answered nothing"
+            )
+        self._enough(found)
+        remaining = set(self._survivors)
         answer = Reveal(
             {peer: self._held[peer][SEED_BYTES:] for peer in sorted(remaining)},
             {
@@ -206,12 +278,10 @@ class Member:
         )
         # The promise of the protocol, whatever the lines above become.
         assert not set(answer.self_shares) & set(answer.mask_shares)
-        return self._answer(Reveal.step, remaining, lambda: answer)
+        return self._answer(Reveal.step, None, lambda: answer)
 
-    def _open(
-        self, data: Iterable[bytes], kind: type[Advertisement]
-    ) -> dict[str, Advertisement]:
-        found: dict[str, Advertisement] = {}
+    def _open(self, data: Iterable[bytes], kind: type[Kind]) -> dict[str, Kind]:
+        found: dict[str, Kind] = {}
         for item in data:
             sender, message = messages.open_message(self.plan, item, self._roster)
             if not isinstance(message, kind):

@@ -1,13 +1,15 @@
-"""The four messages of a round, each signed, each with exactly one spelling.
+"""The five messages of a round, each signed, each with exactly one spelling.
 
     {"body":{…},"from":keyid,"plan":hex,"signature":base64,"step":name}
 
 The signature covers the canonical form of the other four members, so a message belongs to
 one plan, one step and one sender. Numbers of the vector are little-endian uint64 in base64.
+A masked input carries a sixth, its statement: the part of it that peers may see.
 """
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,6 +18,7 @@ import numpy as np
 from workers.federation.errors import (
     ForeignRoundError,
     MalformedMessageError,
+    TooFewContributorsError,
     UnknownMemberError,
     WrongLengthError,
 )
@@ -28,7 +31,7 @@ from workers.federation.vector import Vector
 
 # The service's own bound and alphabet for ids: control characters have no rendering.
 _OPAQUE_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
-STEPS = ("advertise", "share", "masked", "reveal")
+STEPS = ("advertise", "share", "masked", "confirm", "reveal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,54 @@ class SharedKeys:
         return cls(_by_member(plan, body["shares"], SEALED_BYTES))
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a member tells its peers of its masked input, signed and inside that message.
+
+    added, released: how many records. input: SHA-256 of the masked vector as it travels.
+    content: 32 bytes, equal in two rounds exactly if the vector under the masks was. seen:
+    as `seen_digest`.
+    """
+
+    step: ClassVar[str] = "statement"
+    added: int
+    released: int
+    input: bytes
+    content: bytes
+    seen: bytes
+
+    @property
+    def moved(self) -> int:
+        """Records that the sender adds or releases."""
+        return self.added + self.released
+
+    def body(self) -> dict[str, Any]:
+        """Return the message's body as JSON."""
+        return {
+            "added": self.added,
+            "content": to_text(self.content),
+            "input": to_text(self.input),
+            "released": self.released,
+            "seen": to_text(self.seen),
+        }
+
+    @classmethod
+    def parse(cls, plan: RoundPlan, body: dict[str, Any]) -> Self:
+        """Return the message of a body."""
+        counts = [body[name] for name in ("added", "released")]
+        if any(type(count) is not int or count < 0 for count in counts):
+            raise MalformedMessageError("a statement counts records, and they are no number")
+        digests = (_sized(body[name], KEY_BYTES) for name in ("input", "content", "seen"))
+        return cls(*counts, *digests)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedInput:
     """Step 3: the masked vector (plan.length,) and, in the clear, the ids it is about.
 
     peers: all whose masks are in it, and the sender. adds: (record, subject) of each row
-    that is added; releases: records whose rows are taken away.
+    that is added; releases: records whose rows are taken away. statement: the signed bytes
+    of the sender's `Statement`.
     """
 
     step: ClassVar[str] = "masked"
@@ -89,6 +134,7 @@ class MaskedInput:
     vector: Vector
     adds: tuple[tuple[str, str], ...] = ()
     releases: tuple[str, ...] = ()
+    statement: bytes = b""
 
     def body(self) -> dict[str, Any]:
         """Return the message's body as JSON."""
@@ -96,6 +142,7 @@ class MaskedInput:
             "adds": [{"record": record, "subject": subject} for record, subject in self.adds],
             "peers": list(self.peers),
             "releases": list(self.releases),
+            "statement": self.statement.decode(),
             "vector": to_text(self.vector.astype("<u8").tobytes()),
         }
 
@@ -110,12 +157,34 @@ class MaskedInput:
             raise MalformedMessageError("a record is added or released twice in one message")
         peers = tuple(_text(peer) for peer in body["peers"])
         _known(plan, peers)
-        return cls(peers, np.frombuffer(data, "<u8").astype(np.uint64), adds, releases)
+        vector = np.frombuffer(data, "<u8").astype(np.uint64)
+        return cls(peers, vector, adds, releases, body["statement"].encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Step 4: whose statements the sender was shown, by `statements_digest`.
+
+    Whoever reveals has seen that a strict majority was shown the same: a server that names
+    different members to different members gets no sum.
+    """
+
+    step: ClassVar[str] = "confirm"
+    statements: bytes
+
+    def body(self) -> dict[str, Any]:
+        """Return the message's body as JSON."""
+        return {"statements": to_text(self.statements)}
+
+    @classmethod
+    def parse(cls, plan: RoundPlan, body: dict[str, Any]) -> Self:
+        """Return the message of a body."""
+        return cls(_sized(body["statements"], KEY_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """Step 4: the sender's shares, 16 bytes each. Never both of one member.
+    """Step 5: the sender's shares, 16 bytes each. Never both of one member.
 
     self_shares: of the self seeds of those who remain. mask_shares: of the mask seeds of
     those who dropped out after step 2.
@@ -141,10 +210,43 @@ class Reveal:
         )
 
 
-Message = Advertisement | SharedKeys | MaskedInput | Reveal
+Message = Advertisement | SharedKeys | Statement | MaskedInput | Confirmation | Reveal
 _KINDS: dict[str, type[Message]] = {
-    kind.step: kind for kind in (Advertisement, SharedKeys, MaskedInput, Reveal)
+    kind.step: kind
+    for kind in (Advertisement, SharedKeys, Statement, MaskedInput, Confirmation, Reveal)
 }
+
+
+def input_digest(vector: Vector) -> bytes:
+    """Return the SHA-256 of a masked vector as it travels."""
+    return hashlib.sha256(vector.astype("<u8").tobytes()).digest()
+
+
+def seen_digest(advertised: Mapping[str, Advertisement], peers: Iterable[str]) -> bytes:
+    """Return the SHA-256 of the keys that a member was shown, and of whom it masked with."""
+    bodies = {name: message.body() for name, message in advertised.items()}
+    return hashlib.sha256(spell({"advertised": bodies, "peers": sorted(peers)})).digest()
+
+
+def statements_digest(statements: Mapping[str, Statement]) -> bytes:
+    """Return the SHA-256 of what the members in a sum state, by member."""
+    bodies = {name: message.body() for name, message in statements.items()}
+    return hashlib.sha256(spell(bodies)).digest()
+
+
+def check_contributions(plan: RoundPlan, statements: Mapping[str, Statement]) -> None:
+    """Return if the sum hides each contributor among as many as the plan asks for.
+
+    Raises:
+        TooFewContributorsError: It does not.
+    """
+    moved = [message.moved for message in statements.values() if message.moved]
+    if moved and (len(moved) < plan.least_contributors or sum(moved) < plan.least_rows):
+        raise TooFewContributorsError(
+            f"{len(moved)} members move {sum(moved)} records, and {plan.least_contributors} "
+            f"and {plan.least_rows} are the least: the sum would show what single members "
+            "sent; join a round in which more members add or release something"
+        )
 
 
 def sign_message(plan: RoundPlan, sender: str, message: Message, key: SigningKey) -> bytes:

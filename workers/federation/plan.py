@@ -28,6 +28,10 @@ class RoundPlan:
     The threshold is a strict majority, 2t > n. A server that shows different survivors to
     different members could otherwise collect t shares of both secrets of one member and
     read its input. It stays impossible while fewer than 2t - n members help the server.
+
+    least_contributors, least_rows: how many members must add or release something, and how
+    many records in all, before the masks come off. They are fixed at the model's
+    registration; with one contributor the sum is its input.
     """
 
     round_id: str
@@ -38,11 +42,16 @@ class RoundPlan:
     classes: int
     members: tuple[str, ...]
     threshold: int
+    least_contributors: int
+    least_rows: int
 
     def __post_init__(self) -> None:
-        numbers = (self.version, self.dimension, self.classes, self.threshold)
+        least = (self.least_contributors, self.least_rows)
+        numbers = (self.version, self.dimension, self.classes, self.threshold, *least)
         if any(type(number) is not int for number in numbers):
             raise PlanError("a round's numbers are integers")
+        if min(least) < 1:
+            raise PlanError("a round asks for at least one contributor and one row")
         if not _ID.fullmatch(self.round_id):
             raise PlanError("a round's id is a UUID in lower case")
         if not re.fullmatch(r"[0-9a-f]{64}", self.configuration) or self.version < 0:
@@ -80,6 +89,8 @@ class RoundPlan:
             "configuration": self.configuration,
             "dimension": self.dimension,
             "kind": "lethe/round-plan/v1",
+            "least_contributors": self.least_contributors,
+            "least_rows": self.least_rows,
             "members": list(self.members),
             "model": self.model,
             "round": self.round_id,
@@ -114,6 +125,8 @@ def parse_plan(document: object) -> RoundPlan:
             classes=document["classes"],
             members=tuple(document["members"]),
             threshold=document["threshold"],
+            least_contributors=document["least_contributors"],
+            least_rows=document["least_rows"],
         )
         same = spell(plan.document()) == spell(document)
     except (AssertionError, KeyError, TypeError, ValueError):

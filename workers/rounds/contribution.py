@@ -56,9 +56,9 @@ def contribute(
     Args:
         rows: All rows of this member, those to be released among them.
         manifest: The model's.
-        held: Records of this member that the model has learned.
+        held: Records that this member added before, by its own record.
         release: Those of them that the round asks it to release.
-        add: Whether to add the rows that the model has not learned.
+        add: Whether to add the rows that were not added before.
 
     Raises:
         RefusedError: A record to be released is not among the rows, or they do not fit the

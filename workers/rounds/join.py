@@ -15,6 +15,7 @@ from workers.federation.plan import RoundPlan, parse_plan
 from workers.federation.signing import Roster
 from workers.federation.spelling import to_bytes
 from workers.rounds.contribution import check_manifest, contribute
+from workers.rounds.record import Least, Record
 from workers.rounds.service import RoundClient
 
 PAUSE_S = 1.0
@@ -28,7 +29,9 @@ class Joining:
     """One member in one round. Its secrets live in this object and die with it.
 
     rows: all rows of the member. roster: the pinned keys of its peers. add: whether rows
-    that the model has not learned are added; otherwise the member only releases.
+    that were not added before are added; otherwise the member only releases. record: what
+    this member contributed so far; least: what it asks of a round beyond the plan; adopt:
+    whether a record that is empty begins with what the service says.
     """
 
     service: RoundClient
@@ -37,7 +40,10 @@ class Joining:
     key: PrivateKey
     roster: Roster
     rows: LocalRows
+    record: Record
     add: bool = True
+    least: Least = field(default_factory=Least)
+    adopt: bool = False
     say: Say = lambda _: None
     plan: RoundPlan | None = None
     member: Member | None = None
@@ -77,6 +83,8 @@ class Joining:
         """Look at the round and answer the open step, if it was not answered before."""
         work = self.service.work(self.round_id)
         state = work["state"]
+        if state in ENDED:
+            self.record.ended(work["model"], work)
         if state in ENDED or state == "summing" or state in self.taken:
             return work
         if not work["member"]:
@@ -89,8 +97,10 @@ class Joining:
                 message = member.share_keys(text.encode() for text in work["advertised"])
             case "masked":
                 message = self._masked(member, work)
+            case "confirm":
+                message = self._confirm(member, work)
             case "reveal":
-                message = member.reveal(work["survivors"])
+                message = member.reveal(text.encode() for text in work["confirmed"])
             case _:
                 raise PlanError("the round is in a state that this client does not know")
         try:
@@ -112,25 +122,72 @@ class Joining:
             raise PlanError("the service shows another plan than before: leave this round")
         if self.member is None:
             check_manifest(plan, self.service.manifest(plan.model))
-            self.member = Member(plan, self.keyid, self.key, self.roster)
+            self._check_least(plan)
+            for round_id in self.record.unsettled(plan.model):
+                if round_id != plan.round_id:
+                    self._settle(plan.model, round_id)
+            told = self.record.begin(plan)
+            self.member = Member(plan, self.keyid, self.key, self.roster, self.record.secret)
             self.plan = plan
             self.say(
-                f"{plan.round_id}: {len(plan.members)} members, {plan.threshold} must stay"
+                f"{plan.round_id}: {len(plan.members)} members, {plan.threshold} must stay, "
+                f"{plan.least_contributors} must contribute, {plan.least_rows} records must "
+                "move"
             )
+            for warning in told:
+                self.say(warning)
         return self.member
+
+    def _check_least(self, plan: RoundPlan) -> None:
+        asked = (plan.least_contributors, plan.least_rows)
+        if asked[0] < self.least.contributors or asked[1] < self.least.rows:
+            raise PlanError(
+                f"the model is registered for sums of {asked[0]} contributors and {asked[1]} "
+                f"records, and you ask for {self.least.contributors} and {self.least.rows}: "
+                "smaller sums tell more of you (--least-contributors, --least-rows)"
+            )
+
+    def _settle(self, model: str, round_id: str) -> None:
+        """Ask how a round ended from which this member's process went before its end."""
+        work = self.service.work(round_id)
+        if work["state"] in ENDED:
+            self.record.ended(model, work)
+
+    def _confirm(self, member: Member, work: Document) -> bytes:
+        assert self.plan is not None
+        texts = [text.encode() for text in work["statements"]]
+        stated = member.statements(texts)
+        message = member.confirm(texts)
+        self.record.confirm(self.plan, stated, texts)  # refuses before anything is sent
+        added = sum(one.added for one in stated.values())
+        released = sum(one.released for one in stated.values())
+        contributors = sum(one.moved > 0 for one in stated.values())
+        self.say(
+            f"{contributors} of {len(stated)} members contribute: {added} records added, "
+            f"{released} released"
+        )
+        return message
 
     def _masked(self, member: Member, work: Document) -> bytes:
         assert self.plan is not None
+        model = self.plan.model
+        if self.adopt:
+            self.record.adopt(model, work["held"])
+            self.adopt = False
+        self.record.check_held(model, self.rows.records, work["held"])
+        self.record.check_release(model, work["release"])
         own = contribute(
             self.rows,
-            self.service.manifest(self.plan.model),
-            held=work["held"],
+            self.service.manifest(model),
+            held=sorted(self.record.held(model)),
             release=work["release"],
             add=self.add,
         )
         self.say(f"adding {len(own.adds)} records, releasing {len(own.releases)}")
         sealed = {peer: to_bytes(text) for peer, text in work["sealed"].items()}
-        return member.masked_input(sealed, own.vector, own.adds, own.releases)
+        message = member.masked_input(sealed, own.vector, own.adds, own.releases)
+        self.record.sent(self.plan, [record for record, _ in own.adds], own.releases)
+        return message
 
 
 def find_round(service: RoundClient, model: str | None) -> str:

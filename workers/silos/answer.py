@@ -2,13 +2,16 @@
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlmodel import Session
 
+from app.dispatch import silo_queue
 from app.service.context import Services
 from workers.fedavg.base import ClientData
 from workers.fedavg.determinism import deterministic
+from workers.fedavg.errors import MessageError
 from workers.fedavg.messages import encode_update
 from workers.fedavg.respond import respond
 from workers.silos import keys, table
@@ -25,19 +28,24 @@ DEVICE = "cpu"
 THREADS = 1  # as the in-process engine: another number would change the last bits
 
 
-def run(services: Services, silo_task_id: str, load: Load, score: Score) -> None:
+def run(
+    services: Services, silo_task_id: str, load: Load, score: Score, silos: Collection[int]
+) -> None:
     """Answer a row once, however often its message comes.
+
+    `silos` are those that this worker was started as: it leaves the rows of others alone, and
+    signs for no other, whatever keys it could read.
 
     `load` gets (services, session, model id, client, positions or None for all) and returns
     the client's training rows. `score` returns what a judge asks for, and the number of
     classes. Whatever goes wrong is a fault of this client, or silo, named by the error's
     type alone.
     """
-    if not table.take(services, silo_task_id):
+    if not table.take(services, silo_task_id, [silo_queue(silo) for silo in silos]):
         return
     answer, fault = None, None
     try:
-        answer = _answer(services, silo_task_id, load, score)
+        answer = _answer(services, silo_task_id, load, score, silos)
     except Exception as error:
         # Were it to escape, the round would wait its whole time-out to learn less.
         fault = type(error).__name__[: table.FAULT_LENGTH]
@@ -46,16 +54,27 @@ def run(services: Services, silo_task_id: str, load: Load, score: Score) -> None
         log.warning("a round's answer came too late and was dropped")
 
 
-def _answer(services: Services, silo_task_id: str, load: Load, score: Score) -> bytes:
+def _answer(
+    services: Services, silo_task_id: str, load: Load, score: Score, silos: Collection[int]
+) -> bytes:
     data = table.message_of(services, silo_task_id)
     if is_score_task(data):
         asked = decode_task(data)
-        key = keys.private_key(services.settings, asked.silo)  # first: without it all is vain
+        key = _key(services, asked.silo, silos)  # first: without it all is vain
         scores, classes = score(services, asked)
         return keys.sign(key, encode_scores(hashlib.sha256(data).hexdigest(), scores, classes))
     message = decode_message(data)
-    task = message.task
+    if message.row != silo_task_id:
+        raise MessageError("this task was sent in another row: it is not answered in this one")
+    key, task = _key(services, message.silo, silos), message.task
     with services.reading() as session:
         data_of = load(services, session, message.model_id, task.client, message.positions)
     with deterministic(THREADS):
-        return encode_update(respond(task, data_of, DEVICE))
+        update = encode_update(respond(task, data_of, DEVICE))
+    return keys.sign(key, hashlib.sha256(data).digest() + update, keys.UPDATE)
+
+
+def _key(services: Services, silo: int, silos: Collection[int]) -> Ed25519PrivateKey:
+    if silo not in silos:
+        raise keys.NotThisSiloError("the task is for another silo than this worker is")
+    return keys.private_key(services.settings, silo)

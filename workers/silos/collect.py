@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlmodel import Session
 
 from app.dispatch import silo_queue
@@ -99,18 +100,27 @@ def _signed(
         raise SilentError(LATE)
     if row.answer_id is None:
         raise SilentError(FAILED)
-    key = public_key(services.settings, silo)
-    if key is None:
-        raise SilentError(UNREGISTERED)
-    named = digest_of(key)
-    if named != logged.get(silo):
-        raise SilentError(UNLOGGED)
+    key = trusted_key(services, silo, logged)
     try:
-        return keys.opened(key, services.artifacts.get(session, row.answer_id)), named
+        answer = keys.opened(key, services.artifacts.get(session, row.answer_id))
+        return answer, digest_of(key)
     except keys.NotSignedError:
         raise SilentError(UNSIGNED) from None
     except LetheError:
         raise SilentError(UNREADABLE) from None
+
+
+def trusted_key(services: Services, silo: int, logged: Mapping[int, str]) -> Ed25519PublicKey:
+    """Return the key whose signature counts: a silo's registered one, which the log has too.
+
+    Raises SilentError if there is none.
+    """
+    key = public_key(services.settings, silo)
+    if key is None:
+        raise SilentError(UNREGISTERED)
+    if digest_of(key) != logged.get(silo):
+        raise SilentError(UNLOGGED)
+    return key
 
 
 def _read(

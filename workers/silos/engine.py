@@ -2,31 +2,47 @@
 
 A broker's message is the id of a row, as a nudge is the id of a job. Task and answer lie
 sealed in the vault, which the silos share: they are one trust domain, spread over processes
-or machines.
+or machines. A silo signs its answer together with the digest of the task, and nothing that the
+registered key did not sign for this very task is combined.
 """
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 from app.dispatch import silo_queue
 from app.errors import LetheError
+from app.service import silo_keys
 from app.service.context import Services
-from models import SiloTask
+from models import Model, SiloTask
 from workers.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
 from workers.fedavg.determinism import deterministic
 from workers.fedavg.device import facts
 from workers.fedavg.errors import MessageError
 from workers.fedavg.messages import decode_update, encode_task
-from workers.silos import table
+from workers.silos import keys, table
 from workers.silos.answer import DEVICE, THREADS
+from workers.silos.collect import UNSIGNED, SilentError, trusted_key
 from workers.silos.message import Positions, encode_message
 from workers.silos.waiting import Waiting, over
+
+DIGEST = 32  # bytes of the task's SHA-256, before the update
 
 
 def silo_of(client: str, silos: int) -> int:
     """Return the silo of a client, the same on every machine: its SHA-256 modulo `silos`."""
     return int.from_bytes(sha256(client.encode()).digest()) % silos
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A task on its way: its row, its silo, and the SHA-256 of its message."""
+
+    row: str
+    silo: int
+    digest: bytes
 
 
 class SiloEngine:
@@ -68,7 +84,7 @@ class SiloEngine:
         limit = timeout or float(self._services.settings.round_timeout_seconds)
         limit = min(limit, table.LONGEST_ROUND.total_seconds())
         faults: list[Fault] = []
-        sent: dict[str, str] = {}  # the id of the row by client
+        sent: dict[str, Sent] = {}  # by client
         queues: dict[str, str] = {}  # by the id of the row
         down = 0
         try:
@@ -79,10 +95,20 @@ class SiloEngine:
                 if task.client not in self._selection:
                     faults.append(Fault(task.client, "no-answer", "unknown here"))
                     continue
-                queue = silo_queue(silo_of(task.client, self._services.settings.silos))
-                message = encode_message(self._model_id, self._selection[task.client], data)
-                row = table.post(self._services, self._job_id, self._model_id, queue, message)
-                sent[task.client], queues[row] = row, queue
+                silo = silo_of(task.client, self._services.settings.silos)
+                queue, row = silo_queue(silo), str(uuid.uuid4())
+                message = encode_message(
+                    self._job_id,
+                    row,
+                    silo,
+                    self._model_id,
+                    self._selection[task.client],
+                    data,
+                )
+                whose = (self._services, self._job_id, self._model_id)
+                table.post(*whose, queue, message, row)
+                sent[task.client] = Sent(row, silo, sha256(message).digest())
+                queues[row] = queue
             rows = self._waiting.until(queues, deadline)
             updates, up = self._read(sent, rows, faults)
         finally:
@@ -91,15 +117,25 @@ class SiloEngine:
             table.settle(self._services, queues)
         return Answers(updates, faults, down, up)
 
+    def _logged(self) -> dict[int, str]:
+        """Return the keys that count for the model: looked up once answers are there.
+
+        A silo that is new registers its key before it answers.
+        """
+        with self._services.reading() as session:
+            ref = session.get_one(Model, self._model_id).ref
+        return silo_keys.pinned(self._services, ref)
+
     def _read(
-        self, sent: Mapping[str, str], rows: Mapping[str, SiloTask], faults: list[Fault]
+        self, sent: Mapping[str, Sent], rows: Mapping[str, SiloTask], faults: list[Fault]
     ) -> tuple[dict[str, ClientUpdate], int]:
         """Return the updates by client and their bytes; what is none becomes a fault."""
         updates: dict[str, ClientUpdate] = {}
         up = 0
+        logged = self._logged() if any(over(row) for row in rows.values()) else {}
         with self._services.reading() as session:
-            for client, row_id in sent.items():
-                row = rows.get(row_id)
+            for client, asked in sent.items():
+                row = rows.get(asked.row)
                 if row is None or not over(row):
                     taken = row is not None and row.taken_at is not None
                     detail = "not answered" if taken else "not taken"
@@ -109,9 +145,18 @@ class SiloEngine:
                     faults.append(Fault(client, "client-error", row.fault or ""))
                     continue
                 try:
+                    key = trusted_key(self._services, asked.silo, logged)
                     data = self._services.artifacts.get(session, row.answer_id)
-                    updates[client] = decode_update(data)
-                    up += len(data)
+                    signed = keys.opened(key, data, keys.UPDATE)
+                    if signed[:DIGEST] != asked.digest:
+                        faults.append(Fault(client, "unsigned", "to another task"))
+                        continue
+                    updates[client] = decode_update(signed[DIGEST:])
+                    up += len(signed) - DIGEST
+                except SilentError as why:
+                    faults.append(Fault(client, "unsigned", str(why)))
+                except keys.NotSignedError:
+                    faults.append(Fault(client, "unsigned", UNSIGNED))
                 except (LetheError, MessageError) as error:
                     faults.append(Fault(client, "unreadable", type(error).__name__))
         return updates, up

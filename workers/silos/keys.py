@@ -25,7 +25,8 @@ from app.signing.keys import public_pem as public_pem_of
 
 __all__ = ["public_key", "public_path"]  # where they are registered, the service says
 
-CONTEXT = b"lethe/silo-answer/v1\0"  # what is signed begins with it, and nothing else does
+# What is signed begins with one of these, and nothing else does.
+SCORES, UPDATE = b"lethe/silo-answer/v1\0", b"lethe/silo-update/v1\0"
 SIGNATURE = 64  # bytes, RFC 8032 section 5.1.6
 
 
@@ -33,6 +34,12 @@ class SiloKeyError(LetheError):
     """A silo's key is missing, or not the one that was registered."""
 
     slug, title, status = "silo-key", "A silo's key does not fit", 503
+
+
+class NotThisSiloError(LetheError):
+    """A task for a silo that this worker was not started as."""
+
+    slug, title, status = "silo-not-this", "A task for another silo", 403
 
 
 class NotSignedError(LetheError):
@@ -81,16 +88,16 @@ def private_key(settings: Settings, silo: int) -> Ed25519PrivateKey:
     return key
 
 
-def sign(key: Ed25519PrivateKey, answer: bytes) -> bytes:
+def sign(key: Ed25519PrivateKey, answer: bytes, context: bytes = SCORES) -> bytes:
     """Return an answer with its signature before it."""
-    return key.sign(CONTEXT + answer) + answer
+    return key.sign(context + answer) + answer
 
 
-def opened(key: Ed25519PublicKey, signed: bytes) -> bytes:
+def opened(key: Ed25519PublicKey, signed: bytes, context: bytes = SCORES) -> bytes:
     """Return the answer of what `sign` returned. Raises NotSignedError."""
     answer = signed[SIGNATURE:]
     try:
-        key.verify(signed[:SIGNATURE], CONTEXT + answer)
+        key.verify(signed[:SIGNATURE], context + answer)
     except InvalidSignature:
         raise NotSignedError("the silo's registered key did not sign this answer") from None
     return answer

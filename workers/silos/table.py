@@ -4,6 +4,7 @@ Each step is a transaction of its own and outside of the log's lock: nothing her
 of the log, and a task or an answer is a file of megabytes that is durable before its row.
 """
 
+import uuid
 from collections.abc import Collection
 from datetime import timedelta
 
@@ -24,23 +25,43 @@ LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are nobody's
 FORGET = timedelta(hours=1)
 
 
-def post(services: Services, job_id: str, model_id: int, queue: str, message: bytes) -> str:
-    """Seal a message for a silo and return the id of its row."""
+def post(
+    services: Services,
+    job_id: str,
+    model_id: int,
+    queue: str,
+    message: bytes,
+    row_id: str | None = None,
+) -> str:
+    """Seal a message for a silo and return the id of its row, which the message may name."""
     with Session(services.engine) as session:
         stored = services.artifacts.put(session, TASK, message)
-        row = SiloTask(job_id=job_id, model_id=model_id, queue=queue, task_id=stored.id)
+        row = SiloTask(
+            id=row_id or str(uuid.uuid4()),
+            job_id=job_id,
+            model_id=model_id,
+            queue=queue,
+            task_id=stored.id,
+        )
         posted = row.id
         session.add(row)
         session.commit()
     return posted
 
 
-def take(services: Services, silo_task_id: str) -> bool:
-    """Take a row for this worker; False if it was taken before or nobody waits any more."""
+def take(services: Services, silo_task_id: str, queues: Collection[str]) -> bool:
+    """Take a row of one of the worker's queues.
+
+    False if it is of another, was taken before, or nobody waits any more.
+    """
     with services.engine.begin() as connection:
         taken = connection.execute(
             update(SiloTask)
-            .where(col(SiloTask.id) == silo_task_id, col(SiloTask.taken_at).is_(None))
+            .where(
+                col(SiloTask.id) == silo_task_id,
+                col(SiloTask.taken_at).is_(None),
+                col(SiloTask.queue).in_(queues),
+            )
             .values(taken_at=utcnow())
         )
     return taken.rowcount == 1

@@ -38,6 +38,7 @@ class RoundSum:
     dropped: tuple[str, ...]
     adds: dict[str, Owner]
     releases: set[str]
+    contributors: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +151,8 @@ def unmask_case(case: RoundCase) -> RoundSum:
             "sum-mismatch: the sum is of another number of rows than the ids that came with "
             "it; a member sent statistics of other rows"
         )
-    return RoundSum(sums, total.survivors, total.dropped, adds, releases)
+    contributors = sum(stated.moved > 0 for stated in transcript.stated.values())
+    return RoundSum(sums, total.survivors, total.dropped, adds, releases, contributors)
 
 
 def apply_sum(case: RoundCase, found: RoundSum) -> Message:

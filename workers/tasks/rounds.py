@@ -201,6 +201,10 @@ def _cast(case: RoundCase, found: RoundSum) -> dict[str, str]:
         "members": str(len(found.survivors)),
         "dropped": str(len(case.clients) - len(found.survivors)),
         "threshold": str(case.row.threshold),
+        "contributors": str(found.contributors),
+        "moved": str(len(found.adds) + len(found.releases)),
+        "least-contributors": str(case.row.plan["least_contributors"]),
+        "least-rows": str(case.row.plan["least_rows"]),
     }
 
 

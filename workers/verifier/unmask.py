@@ -37,6 +37,7 @@ from workers.verifier.masked_claim import MaskedClaim
 SIGNED = b"lethe/masked-round/message/v1\0"
 DERIVED = b"lethe/masked-round/v1"
 POLYNOMIAL = (1 << 128) | 0x87  # x^128 + x^7 + x^2 + x + 1
+STEPS = ("advertise", "share", "masked", "statement", "confirm", "reveal")
 TRIES = 64  # subsets of shares, when a member sent wrong ones
 
 Bodies = dict[str, dict[str, dict[str, Any]]]  # by step, by sender
@@ -53,19 +54,62 @@ def read_bodies(claim: MaskedClaim) -> Bodies:
         keys = {name: load_pem_public_key(pem.encode()) for name, pem in claim.roster.items()}
     except (ValueError, UnsupportedAlgorithm):
         raise RefutedRoundError("the roster holds something that is no public key") from None
-    bodies: Bodies = {step: {} for step in ("advertise", "share", "masked", "reveal")}
+    bodies: Bodies = {step: {} for step in STEPS}
     for data in claim.messages:
-        document = json.loads(data)
-        signature = base64.b64decode(document.pop("signature"), validate=True)
-        sender, step = document["from"], document["step"]
-        if document["plan"] != digest or sender not in claim.plan["members"]:
-            raise RefutedRoundError("a message is of another round")
-        if not _signed(keys[sender], SIGNED + _canonical(document), signature):
-            raise RefutedRoundError("a message is not signed by its sender")
+        sender, step, body = _opened(claim, keys, digest, data)
         if sender in bodies[step]:
             raise RefutedRoundError("a member sent two messages for one step")
-        bodies[step][sender] = document["body"]
+        bodies[step][sender] = body
+        if step == "masked":
+            author, kind, stated = _opened(claim, keys, digest, body["statement"].encode())
+            if (author, kind) != (sender, "statement"):
+                raise RefutedRoundError("an input carries somebody else's statement")
+            bodies[kind][sender] = stated
     return bodies
+
+
+def _opened(
+    claim: MaskedClaim, keys: Mapping[str, object], digest: str, data: bytes
+) -> tuple[str, str, dict[str, Any]]:
+    """Return sender, step and body of a signed message."""
+    document = json.loads(data)
+    signature = base64.b64decode(document.pop("signature"), validate=True)
+    sender, step, body = document["from"], document["step"], document["body"]
+    if document["plan"] != digest or sender not in claim.plan["members"]:
+        raise RefutedRoundError("a message is of another round")
+    if not _signed(keys[sender], SIGNED + _canonical(document), signature):
+        raise RefutedRoundError("a message is not signed by its sender")
+    return sender, step, body
+
+
+def _check_statements(plan: Mapping[str, Any], bodies: Bodies) -> None:
+    """Raise RefutedRoundError unless members saw the same, and enough of them contribute."""
+    stated = bodies["statement"]
+    seen = {"advertised": bodies["advertise"], "peers": sorted(bodies["share"])}
+    wanted = _digest_text(_canonical(seen))
+    for name, body in bodies["masked"].items():
+        data = base64.b64decode(body["vector"])
+        said = (len(body["adds"]), len(body["releases"]), _digest_text(data), wanted)
+        if tuple(stated[name][key] for key in ("added", "released", "input", "seen")) != said:
+            raise RefutedRoundError("a statement is not about its sender's input")
+    shown = _digest_text(_canonical(stated))
+    confirmed = bodies["confirm"]
+    if any(body["statements"] != shown for body in confirmed.values()):
+        raise RefutedRoundError("members confirmed different sums")
+    if not set(bodies["reveal"]) <= set(confirmed) <= set(stated):
+        raise RefutedRoundError("a member revealed what it had not confirmed")
+    if len(confirmed) < plan["threshold"]:
+        raise RefutedRoundError("too few members confirmed whose inputs are in the sum")
+    moved = [body["added"] + body["released"] for body in stated.values()]
+    contributors = sum(number > 0 for number in moved)
+    if contributors and (
+        contributors < plan["least_contributors"] or sum(moved) < plan["least_rows"]
+    ):
+        raise RefutedRoundError("fewer members or records are in the sum than the plan asks")
+
+
+def _digest_text(data: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
 def unmasked_sum(plan: Mapping[str, Any], bodies: Bodies) -> NDArray[np.int64]:
@@ -76,6 +120,7 @@ def unmasked_sum(plan: Mapping[str, Any], bodies: Bodies) -> NDArray[np.int64]:
         raise RefutedRoundError("a member came back into the round")
     if any(set(body["peers"]) != shared for body in masked.values()):
         raise RefutedRoundError("inputs were masked for different peers")
+    _check_statements(plan, bodies)
     length = _length(plan)
     total = np.zeros(length, dtype=np.uint64)
     for name, body in masked.items():

@@ -1,8 +1,10 @@
 """Calls about masked rounds that are refused, by name, and store nothing."""
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.installation import Installation
 from tests.small import MODEL
 from tests.workers.rounds.federation import Masked
 from workers.federation import signing
+from workers.federation.messages import seen_digest
 from workers.federation.spelling import spell, to_text
 from workers.rounds.join import Joining
 
@@ -45,7 +48,7 @@ def test_a_round_is_shown_to_operators_and_to_its_members(masked: Masked) -> Non
     masked.take(joining, 1)
     shown = masked.view(round_id)
     assert (shown["state"], shown["members"], shown["threshold"]) == ("share", 4, 3)
-    assert shown["sent"] == {"advertise": 4, "share": 0, "masked": 0, "reveal": 0}
+    assert shown["sent"] == {"advertise": 4, "share": 0, "masked": 0, "confirm": 0, "reveal": 0}
     assert shown["waits_for"] == masked.keyids(*FOUR)
     listed = masked.installation.caller.operator("GET", "/v1/rounds").json()
     assert [item["id"] for item in listed["items"]] == [round_id]
@@ -171,13 +174,23 @@ def _signed(joining: Joining, step: str, body: dict[str, Any], **changes: Any) -
 
 def _masked_body(joining: Joining, **changes: Any) -> dict[str, Any]:
     assert joining.plan is not None
-    return {
+    assert joining.member is not None
+    body = {
         "adds": [],
         "peers": list(joining.plan.members),
         "releases": [],
         "vector": to_text(bytes(8 * joining.plan.length)),
         **changes,
     }
+    stated = {
+        "added": len(body["adds"]),
+        "content": to_text(bytes(32)),
+        "input": to_text(sha256(b64decode(body["vector"] + "==")).digest()),
+        "released": len(body["releases"]),
+        "seen": to_text(seen_digest(joining.member._peers, joining.plan.members)),
+    }
+    statement = _signed(joining, "statement", stated).decode()
+    return {**body, "statement": statement, **changes}
 
 
 Build = Callable[[Joining], bytes]
@@ -194,10 +207,28 @@ MASKED: dict[str, tuple[Build, int, str]] = {
     "extra-field": (lambda j: _signed(j, "masked", _masked_body(j, also=1)), 422, "message-malformed"),
     "id-with-newline": (lambda j: _signed(j, "masked", _masked_body(j, releases=["a\nb"])), 422, "message-malformed"),
     "fewer-peers": (lambda j: _signed(j, "masked", _masked_body(j, peers=["key-c0", "key-c1", "key-c2"])), 422, "mask-mismatch"),
+    "no-statement": (lambda j: _signed(j, "masked", _masked_body(j, statement="{}")), 422, "message-malformed"),
+    "anothers-statement": (lambda j: _signed(j, "masked", _masked_body(j, statement=_other(j))), 422, "message-forged"),
+    "more-than-stated": (lambda j: _signed(j, "masked", {**_masked_body(j), "adds": [ONE]}), 422, "mask-mismatch"),
+    "other-keys-seen": (lambda j: _signed(j, "masked", _masked_body(j, statement=_unseen(j))), 422, "mask-mismatch"),
     "added-twice": (lambda j: _signed(j, "masked", _masked_body(j, adds=[ONE, ONE])), 422, "release-mismatch"),
     "released-unasked": (lambda j: _signed(j, "masked", _masked_body(j, releases=["r0"])), 422, "release-mismatch"),
     "added-again": (lambda j: _signed(j, "masked", _masked_body(j, adds=[{**ONE, "record": "r1"}])), 409, "conflict"),
 }  # fmt: skip
+
+
+def _stated(joining: Joining, **changes: str) -> dict[str, Any]:
+    found = json.loads(_masked_body(joining)["statement"])
+    return {**found, "body": {**found["body"], **changes}}
+
+
+def _other(joining: Joining) -> str:
+    return spell(_stated(joining, content=to_text(b"1" * 32))).decode()
+
+
+def _unseen(joining: Joining) -> str:
+    body = _stated(joining, seen=to_text(bytes(32)))["body"]
+    return _signed(joining, "statement", body).decode()
 
 
 def _forged(joining: Joining) -> bytes:

@@ -1,7 +1,7 @@
 """A round played in one process: members on one side, what a server would do on the other."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -9,7 +9,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from workers.federation.aggregate import Aggregate, read_transcript, unmask
 from workers.federation.member import Member
-from workers.federation.messages import SharedKeys, open_message
+from workers.federation.messages import (
+    MaskedInput,
+    SharedKeys,
+    Statement,
+    input_digest,
+    open_message,
+    sign_message,
+)
 from workers.federation.plan import RoundPlan
 from workers.federation.signing import SigningKey, VerifyKey
 from workers.federation.vector import Vector
@@ -19,10 +26,18 @@ Change = Callable[[bytes], bytes]
 
 
 def plan_of(
-    members: int, threshold: int, *, round_id: str = ROUND, dimension: int = 3, classes: int = 2
+    members: int,
+    threshold: int,
+    *,
+    round_id: str = ROUND,
+    dimension: int = 3,
+    classes: int = 2,
+    least: tuple[int, int] = (1, 1),
 ) -> RoundPlan:
     names = tuple(sorted(f"member-{i}" for i in range(members)))
-    return RoundPlan(round_id, "demo", "ab" * 32, 4, dimension, classes, names, threshold)
+    return RoundPlan(
+        round_id, "demo", "ab" * 32, 4, dimension, classes, names, threshold, *least
+    )
 
 
 def keys_of(plan: RoundPlan) -> dict[str, SigningKey]:
@@ -48,6 +63,7 @@ class Play:
     advertised: dict[str, bytes] = field(default_factory=dict)
     shared: dict[str, bytes] = field(default_factory=dict)
     masked: dict[str, bytes] = field(default_factory=dict)
+    confirmed: dict[str, bytes] = field(default_factory=dict)
     revealed: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +75,7 @@ class Play:
         }
 
     def there(self, step: str, among: Mapping[str, object]) -> list[str]:
-        order = ("advertise", "share", "masked", "reveal", "never")
+        order = ("advertise", "share", "masked", "confirm", "reveal", "never")
         return [
             name
             for name in among
@@ -92,21 +108,49 @@ class Play:
             )
         return self
 
+    def stated(self, *names: str) -> list[bytes]:
+        """The statements inside the inputs of some members, or of all."""
+        found = []
+        for name in names or self.masked:
+            _, message = open_message(self.plan, self.masked[name], self.roster)
+            assert isinstance(message, MaskedInput)
+            found.append(message.statement)
+        return found
+
+    def confirm(self) -> "Play":
+        for name in self.there("confirm", self.masked):
+            self.confirmed[name] = self.members[name].confirm(self.stated())
+        return self
+
     def reveal(self) -> "Play":
-        for name in self.there("reveal", self.masked):
-            self.revealed[name] = self.members[name].reveal(self.masked)
+        for name in self.there("reveal", self.confirmed):
+            self.revealed[name] = self.members[name].reveal(self.confirmed.values())
         return self
 
     def run(self) -> "Play":
-        return self.advertise().share().mask().reveal()
+        return self.advertise().share().mask().confirm().reveal()
 
     def messages(self) -> list[bytes]:
-        parts = (self.advertised, self.shared, self.masked, self.revealed)
+        parts = (self.advertised, self.shared, self.masked, self.confirmed, self.revealed)
         return [data for part in parts for data in part.values()]
 
     def aggregate(self) -> Aggregate:
         found = read_transcript(self.plan, self.roster, self.messages())
         return unmask(self.plan, found)
+
+
+def restated(play: Play, name: str, message: MaskedInput) -> MaskedInput:
+    """Return another input of a member with the statement that a liar would make of it."""
+    _, stated = open_message(play.plan, message.statement, play.roster)
+    assert isinstance(stated, Statement)
+    stated = replace(
+        stated,
+        added=len(message.adds),
+        released=len(message.releases),
+        input=input_digest(message.vector),
+    )
+    signed = sign_message(play.plan, name, stated, play.keys[name])
+    return replace(message, statement=signed)
 
 
 def random_inputs(plan: RoundPlan, seed: int) -> dict[str, Vector]:

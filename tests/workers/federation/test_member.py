@@ -1,5 +1,7 @@
 """What a member refuses, and the two answers it never gives both of."""
 
+import json
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
@@ -14,6 +16,7 @@ from workers.federation.errors import (
     PlanError,
     RoundError,
     SecrecyError,
+    TooFewContributorsError,
     TooFewSurvivorsError,
     UnknownMemberError,
     WrongLengthError,
@@ -21,6 +24,7 @@ from workers.federation.errors import (
 from workers.federation.keys import Secrets
 from workers.federation.member import Member
 from workers.federation.messages import Advertisement, Reveal, open_message, sign_message
+from workers.federation.spelling import spell
 
 
 @pytest.fixture
@@ -41,26 +45,26 @@ def test_never_both_shares_of_one_peer(play: Play) -> None:
     for size in range(1, 6):
         for survivors in combinations(play.plan.members, size):
             fresh = Play(play.plan, play.inputs).advertise().share().mask()
-            member = fresh.members["member-0"]
             answers = []
             for named in (survivors, play.plan.members, survivors[::-1]):
                 try:
-                    answers.append(revealed(fresh, member.reveal(named)))
+                    said = [fresh.members[name].confirm(fresh.stated(*named)) for name in named]
+                    answers.append(revealed(fresh, fresh.members["member-0"].reveal(said)))
                 except RoundError:
                     continue
             of_self = {peer for answer in answers for peer in answer.self_shares}
             of_mask = {peer for answer in answers for peer in answer.mask_shares}
-            assert answers
+            assert answers or "member-0" not in survivors or size < 3
             assert not of_self & of_mask
 
 
 def test_other_survivors_are_a_secrecy_refusal(play: Play) -> None:
     play.advertise().share().mask()
-    member = play.members["member-0"]
-    first = member.reveal(play.plan.members[:4])
-    assert member.reveal(play.plan.members[:4]) == first
+    member, four = play.members["member-0"], play.plan.members[:4]
+    first = member.confirm(play.stated(*four))
+    assert member.confirm(play.stated(*reversed(four))) == first
     with pytest.raises(SecrecyError):
-        member.reveal(play.plan.members)
+        member.confirm(play.stated())
 
 
 @pytest.mark.parametrize(
@@ -74,15 +78,99 @@ def test_other_survivors_are_a_secrecy_refusal(play: Play) -> None:
 )
 def test_refused_survivors(play: Play, survivors: tuple[int, ...], error: type) -> None:
     play.advertise().share().mask()
+    stated = play.stated(*(f"member-{i}" for i in survivors)) if survivors else []
     with pytest.raises(error):
-        play.members["member-0"].reveal([f"member-{i}" for i in survivors])
+        play.members["member-0"].confirm(stated)
 
 
 def test_survivors_it_did_not_mask_with(play: Play) -> None:
-    play.gone = {"member-4": "share"}
-    play.advertise().share().mask()
+    """A member that the service hid from member-0 at step 2."""
+    play.advertise().share()
+    hidden = {name: data for name, data in play.shared.items() if name != "member-4"}
+    whole, play.shared = play.shared, hidden
+    play.masked["member-0"] = play.members["member-0"].masked_input(
+        play.sealed_to("member-0"), play.inputs["member-0"]
+    )
+    play.shared = whole
+    for name in play.plan.members[1:]:
+        play.masked[name] = play.members[name].masked_input(
+            play.sealed_to(name), play.inputs[name]
+        )
     with pytest.raises(UnknownMemberError):
-        play.members["member-0"].reveal(play.plan.members)
+        play.members["member-0"].confirm(play.stated())
+    with pytest.raises(MaskMismatchError, match="different keys or peers"):
+        play.members["member-0"].confirm(play.stated(*play.plan.members[:4]))
+
+
+def test_different_survivors_shown_to_different_members_open_nothing() -> None:
+    """Eleven members; one has two to hide among in every list, and nobody in all together.
+
+    Every other contributor is missing in six lists or more, so that as many would open its
+    masks as of one that dropped out, and the victim alone would be left in the sum.
+    """
+    plan = plan_of(11, 6, least=(3, 3))
+    play = Play(plan, random_inputs(plan, 3)).advertise().share()
+    victim, *rest = plan.members
+    others, idle = rest[:5], rest[5:]
+    for name in plan.members:
+        adds = [] if name in idle else [(f"r-{name}", "s")]
+        play.masked[name] = play.members[name].masked_input(
+            play.sealed_to(name), play.inputs[name], adds
+        )
+    said: dict[str, bytes] = {}
+    shown = Counter(dict.fromkeys(others, 0))
+    for name in (*others, victim, *idle):
+        beside = [name] * (name in others)
+        beside += sorted(set(others) - {name}, key=lambda other: shown[other])[
+            : 2 - len(beside)
+        ]
+        shown.update(beside)
+        said[name] = play.members[name].confirm(play.stated(victim, *beside, *idle))
+    assert max(shown.values()) <= len(plan.members) - plan.threshold
+    for name in plan.members:
+        with pytest.raises((SecrecyError, UnknownMemberError)):
+            play.members[name].reveal(said.values())
+    with pytest.raises(TooFewSurvivorsError):
+        play.members[victim].reveal([said[victim]])
+
+
+def test_a_sum_of_too_few_contributors_is_not_confirmed() -> None:
+    """Four of five were told that their rows are held already."""
+    plan = plan_of(5, 3, least=(3, 3))
+    play = Play(plan, random_inputs(plan, 4)).advertise().share()
+    for name in plan.members:
+        adds = [("r-1", "s"), ("r-2", "s"), ("r-3", "s")] if name == "member-4" else []
+        play.masked[name] = play.members[name].masked_input(
+            play.sealed_to(name), play.inputs[name], adds
+        )
+    for name in plan.members:
+        with pytest.raises(TooFewContributorsError, match="1 members move 3 records"):
+            play.members[name].confirm(play.stated())
+
+
+def test_so_is_one_of_too_few_records() -> None:
+    plan = plan_of(3, 2, least=(3, 10))
+    play = Play(plan, random_inputs(plan, 4)).advertise().share().mask()
+    with pytest.raises(TooFewContributorsError, match="3 members move 6 records"):
+        play.members["member-0"].confirm(play.stated())
+
+
+def test_a_count_that_the_service_made_up_is_forged(play: Play) -> None:
+    play.advertise().share().mask()
+    stated = play.stated()
+    document = json.loads(stated[1])
+    document["body"]["added"] = 40
+    stated[1] = spell(document)
+    with pytest.raises(ForgedMessageError):
+        play.members["member-0"].confirm(stated)
+
+
+def test_nothing_is_revealed_before_a_majority_confirmed(play: Play) -> None:
+    play.advertise().share().mask().confirm()
+    member = play.members["member-0"]
+    with pytest.raises(TooFewSurvivorsError):
+        member.reveal(list(play.confirmed.values())[:2])
+    member.reveal(list(play.confirmed.values())[:3])
 
 
 def test_the_same_step_again_gives_the_same_bytes(play: Play) -> None:
@@ -119,7 +207,9 @@ def test_steps_out_of_order(play: Play) -> None:
     with pytest.raises(DuplicateMessageError, match="order"):
         member.masked_input({}, play.inputs["member-0"])
     with pytest.raises(DuplicateMessageError, match="order"):
-        member.reveal(play.plan.members)
+        member.confirm([])
+    with pytest.raises(DuplicateMessageError, match="order"):
+        member.reveal([])
 
 
 def test_a_key_that_the_service_made_up_is_forged(play: Play) -> None:

@@ -25,7 +25,13 @@ BY_STEP = dict(
         STEPS,
         (
             part["member-1"]
-            for part in (PLAY.advertised, PLAY.shared, PLAY.masked, PLAY.revealed)
+            for part in (
+                PLAY.advertised,
+                PLAY.shared,
+                PLAY.masked,
+                PLAY.confirmed,
+                PLAY.revealed,
+            )
         ),
         strict=True,
     )

@@ -10,7 +10,7 @@ from workers.federation.errors import TooFewSurvivorsError
 from workers.federation.messages import MaskedInput, open_message
 from workers.federation.plan import least_threshold
 
-STEPS = ("advertise", "share", "masked", "reveal")
+STEPS = ("advertise", "share", "masked", "confirm", "reveal")
 
 
 @st.composite
@@ -34,7 +34,9 @@ def test_the_sum_is_bit_equal_down_to_the_threshold_and_refused_below(
     play = Play(plan, inputs, gone)
     if members - len(gone) >= threshold:
         found = play.run().aggregate()
-        expected = tuple(n for n in plan.members if gone.get(n, "reveal") == "reveal")
+        expected = tuple(
+            n for n in plan.members if gone.get(n, "reveal") in ("confirm", "reveal")
+        )
         assert found.survivors == expected
         assert np.array_equal(found.vector, plain_sum(plan, inputs, expected))
     else:
@@ -48,7 +50,7 @@ def test_a_dropout_at_each_step_is_recovered(step: str) -> None:
     inputs = random_inputs(plan, 1)
     found = Play(plan, inputs, {"member-2": step}).run().aggregate()
     remaining = tuple(n for n in plan.members if n != "member-2")
-    summed = plan.members if step == "reveal" else remaining
+    summed = plan.members if step in ("confirm", "reveal") else remaining
     assert found.survivors == summed
     assert found.dropped == (("member-2",) if step == "masked" else ())
     assert np.array_equal(found.vector, plain_sum(plan, inputs, summed))
@@ -88,7 +90,7 @@ def test_the_pairwise_masks_alone_do_not_open_an_input_that_came_too_late() -> N
     inputs = random_inputs(plan, 2)
     play = Play(plan, inputs).advertise().share().mask()
     late = play.masked.pop("member-3")
-    play.reveal()
+    play.confirm().reveal()
     found = play.aggregate()
     assert np.array_equal(found.vector, plain_sum(plan, inputs, found.survivors))
     _, message = open_message(plan, late, play.roster)

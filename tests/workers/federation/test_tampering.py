@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.federation.rounds import Play, plain_sum, plan_of, random_inputs
+from tests.workers.federation.rounds import Play, plain_sum, plan_of, random_inputs, restated
 from workers.federation import messages
 from workers.federation.aggregate import read_transcript, unmask
 from workers.federation.errors import (
@@ -18,6 +18,7 @@ from workers.federation.errors import (
     ForgedMessageError,
     MaskMismatchError,
     RoundError,
+    TooFewContributorsError,
 )
 from workers.federation.messages import MaskedInput, Reveal, open_message, sign_message
 
@@ -40,7 +41,7 @@ def flipped(data: bytes, position: int = 0) -> bytes:
     return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
 
 
-@pytest.mark.parametrize("part", ["advertised", "shared", "masked", "revealed"])
+@pytest.mark.parametrize("part", ["advertised", "shared", "masked", "confirmed", "revealed"])
 def test_a_bit_flipped_on_the_way_is_no_message_of_its_sender(play: Play, part: str) -> None:
     found = getattr(play, part)
     document = json.loads(found["member-1"])
@@ -98,7 +99,7 @@ def test_shares_that_were_lies_from_the_start_are_a_mismatch(play: Play) -> None
     bad = Play(plan, random_inputs(plan, 5)).advertise()
     liar = bad.members["member-1"]
     object.__setattr__(liar._secrets, "self_seed", bytes(16))
-    bad.share().mask().reveal()
+    bad.share().mask().confirm().reveal()
     with pytest.raises(MaskMismatchError):
         bad.aggregate()
 
@@ -112,8 +113,11 @@ def test_an_input_that_its_own_sender_changed_shows_only_in_the_sum(play: Play) 
         vector[5] ^= np.uint64(1 << 40)
         return replace(message, vector=vector)
 
-    lie(play, play.masked, "member-1", change)
-    found = play.aggregate()
+    play = Play(plan, inputs, play.gone).advertise().share().mask()
+    lie(play, play.masked, "member-1", lambda m: restated(play, "member-1", change(m)))
+    _, stated = open_message(plan, play.stated("member-1")[0], play.roster)
+    play.members["member-1"]._stated = stated  # type: ignore[assignment]
+    found = play.confirm().reveal().aggregate()
     difference = found.vector - plain_sum(plan, inputs, found.survivors)
     assert np.flatnonzero(difference).tolist() == [5]
     assert int(difference[5]) in (1 << 40, 2**64 - (1 << 40))
@@ -133,9 +137,26 @@ def test_survivors_that_one_member_saw_otherwise_are_a_mismatch() -> None:
     play = Play(plan, random_inputs(plan, 6)).advertise().share().mask()
     for name in plan.members:
         seen = plan.members[:3] if name == "member-1" else plan.members
-        play.revealed[name] = play.members[name].reveal(seen)
+        play.confirmed[name] = play.members[name].confirm(play.stated(*seen))
     with pytest.raises(MaskMismatchError, match="would not cancel"):
         play.aggregate()
+
+
+def test_an_input_that_is_not_what_its_statement_says(play: Play) -> None:
+    def change(message: MaskedInput) -> MaskedInput:
+        return replace(message, releases=())
+
+    lie(play, play.masked, "member-1", change)
+    with pytest.raises(MaskMismatchError, match="would not cancel"):
+        play.aggregate()
+
+
+def test_the_server_does_not_unmask_what_too_few_contribute_to(play: Play) -> None:
+    """Had the members not refused."""
+    strict = replace(play.plan, least_contributors=4)
+    found = read_transcript(play.plan, play.roster, play.messages())
+    with pytest.raises(TooFewContributorsError):
+        unmask(strict, found)
 
 
 def test_messages_of_another_round_are_replays(play: Play) -> None:
@@ -175,4 +196,4 @@ def test_the_transcript_gives_the_same_sum_in_any_order(play: Play) -> None:
     forward = play.aggregate()
     found = read_transcript(play.plan, play.roster, reversed(play.messages()))
     assert np.array_equal(unmask(play.plan, found).vector, forward.vector)
-    assert messages.STEPS == ("advertise", "share", "masked", "reveal")
+    assert messages.STEPS == ("advertise", "share", "masked", "confirm", "reveal")

@@ -1,6 +1,7 @@
 """A masked model in one installation: clients that join rounds, and an oracle with all rows."""
 
 import json
+from copy import deepcopy
 from typing import Any, Self
 
 from app.signing.keys import public_of
@@ -9,6 +10,7 @@ from tests.remote import Remote
 from tests.small import MODEL
 from workers.federation.local import LocalRows
 from workers.rounds.join import Joining
+from workers.rounds.record import Least, Record
 from workers.rounds.service import RoundClient
 
 
@@ -16,7 +18,10 @@ class Masked(Remote):
     """`Remote`, whose clients send nothing but messages of rounds."""
 
     def __init__(self, installation: Installation, **changes: Any) -> None:
-        super().__init__(installation, **{"data": "masked", **changes})
+        # One erasure at a time, as most tests have it, is a sum of one contributor.
+        alone = {"contributors": 1, "rows": 1}
+        super().__init__(installation, **{"data": "masked", "masked": alone, **changes})
+        self.records = {client: Record() for client in self.clients}
         self.register()
         self.say: list[str] = []
 
@@ -24,6 +29,7 @@ class Masked(Remote):
         """The same clients, before a copy of their installation; nothing said yet."""
         moved = super().at(installation)
         moved.say = []
+        moved.records = deepcopy(self.records)
         return moved
 
     def keyids(self, *clients: str) -> list[str]:
@@ -59,10 +65,16 @@ class Masked(Remote):
             transport=caller.http._transport,
         )
         roster = {one.keyid: public_of(one.key) for one in self.clients.values()}
-        fields: dict[str, Any] = {"rows": self.local(client), "say": self.say.append, **changes}
+        fields: dict[str, Any] = {
+            "rows": self.local(client),
+            "record": self.records[client],
+            "least": Least(1, 1),
+            "say": self.say.append,
+            **changes,
+        }
         return Joining(service, round_id, caller.keyid, caller.key, roster, **fields)
 
-    def take(self, joining: list[Joining], steps: int = 4) -> None:
+    def take(self, joining: list[Joining], steps: int = 5) -> None:
         """Let each take so many steps, all of them at each step in turn."""
         for _ in range(steps):
             for one in joining:
@@ -73,8 +85,10 @@ class Masked(Remote):
         opened = self.open(*clients)
         assert opened.status_code == 201, opened.text
         round_id: str = opened.json()["id"]
-        self.take([self.joining(round_id, client, **changes) for client in clients])
+        joining = [self.joining(round_id, client, **changes) for client in clients]
+        self.take(joining)
         self.installation.drain()
+        self.take(joining, 1)  # they learn how it ended
         return round_id
 
     def end_step(self, round_id: str) -> None:

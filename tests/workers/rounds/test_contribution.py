@@ -89,6 +89,8 @@ def plan(described: dict[str, Any]) -> RoundPlan:
         CLASSES,
         ("a", "b"),
         2,
+        1,
+        1,
     )
 
 

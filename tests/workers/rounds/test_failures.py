@@ -14,7 +14,12 @@ from tests.workers.rounds.federation import Masked
 from tests.workers.rounds.test_masked_model import FOUR, erase_records, head, state
 from workers.errors import RefusedError
 from workers.federation.errors import RoundError
-from workers.federation.messages import MaskedInput, open_message, sign_message
+from workers.federation.messages import (
+    MaskedInput,
+    input_digest,
+    open_message,
+    sign_message,
+)
 from workers.rounds.join import Joining
 
 
@@ -31,7 +36,9 @@ def started(masked: Masked, *clients: str, **changes: Any) -> tuple[str, list[Jo
     return round_id, [masked.joining(round_id, client) for client in clients]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 3], ids=["advertise", "share", "masked", "reveal"])
+@pytest.mark.parametrize(
+    "steps", [0, 1, 2, 3, 4], ids=["advertise", "share", "masked", "confirm", "reveal"]
+)
 def test_a_member_that_drops_out_at_a_step_is_done_without(learned: Masked, steps: int) -> None:
     """Four members, three must stay; c3 sends nothing from some step on."""
     installation = learned.installation
@@ -41,7 +48,7 @@ def test_a_member_that_drops_out_at_a_step_is_done_without(learned: Masked, step
     learned.take(joining, steps)
     learned.take(joining[:3], 1)
     learned.end_step(round_id)
-    learned.take(joining[:3], 3 - steps)
+    learned.take(joining[:3], 4 - steps)
     installation.drain()
     assert learned.view(round_id)["state"] == "done", learned.view(round_id)
     assert state(installation, request_id) == "certified"
@@ -49,7 +56,9 @@ def test_a_member_that_drops_out_at_a_step_is_done_without(learned: Masked, step
     installation.check()
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 3], ids=["advertise", "share", "masked", "reveal"])
+@pytest.mark.parametrize(
+    "steps", [0, 1, 2, 3, 4], ids=["advertise", "share", "masked", "confirm", "reveal"]
+)
 def test_too_few_that_stay_end_the_round_and_a_new_one_works(
     learned: Masked, steps: int
 ) -> None:
@@ -89,7 +98,7 @@ def test_a_request_whose_only_client_dropped_out_waits_on(learned: Masked) -> No
     learned.take(joining, 2)
     learned.take(joining[:3], 1)
     learned.end_step(round_id)
-    learned.take(joining[:3], 1)
+    learned.take(joining[:3], 2)
     installation.drain()
     assert (state(installation, theirs), state(installation, ours)) == (
         "awaiting-round",
@@ -110,7 +119,14 @@ def lie(joining: Joining, change: Any) -> None:
         assert joining.plan is not None
         _, message = open_message(joining.plan, data, joining.roster)
         assert isinstance(message, MaskedInput)
-        return sign_message(joining.plan, joining.keyid, change(message), joining.key)
+        assert joining.member is not None
+        assert joining.member._stated is not None
+        changed = change(message)
+        stated = replace(joining.member._stated, input=input_digest(changed.vector))
+        joining.member._stated = stated
+        signed = sign_message(joining.plan, joining.keyid, stated, joining.key)
+        changed = replace(changed, statement=signed)
+        return sign_message(joining.plan, joining.keyid, changed, joining.key)
 
     setattr(joining.member, "masked_input", masked_input)  # noqa: B010 - mypy's sake
 
@@ -141,7 +157,7 @@ def test_a_sum_that_no_rows_have_is_refused(learned: Masked, change: Any, reason
     round_id, joining = started(learned, *FOUR)
     learned.take(joining, 2)
     lie(joining[1], change)
-    learned.take(joining, 2)
+    learned.take(joining, 3)
     installation.drain()
     ended = learned.view(round_id)
     assert ended["state"] == "failed"

@@ -15,6 +15,7 @@ from tests.doubles.silos import InlineSilos
 from tests.workers.fedavg.small import CLIENTS
 from workers.errors import RefusedError
 from workers.fedavg.base import ClientData
+from workers.silos import keys
 from workers.silos.engine import SiloEngine
 from workers.silos.message import Positions
 
@@ -113,6 +114,8 @@ def silos(settings: Settings, ledger: Ledger) -> Iterator[Silos]:
         session.commit()
         assert model.id is not None
         model_id = model.id
+    for silo in range(2):
+        keys.register(with_silos, silo)
     dispatcher = InlineSilos(lambda *arguments: made.load(*arguments))
     made = Silos(replace(opened, dispatcher=dispatcher), dispatcher, model_id)
     dispatcher.services = made.services

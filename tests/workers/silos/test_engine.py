@@ -1,5 +1,6 @@
 """A round over silos: the in-process engine's bits, and every way in which clients drop out."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,10 +18,10 @@ from workers.fedavg.in_process import InProcess
 from workers.fedavg.rounds import make_tasks, run_round, train
 from workers.fedavg.server import initial_state
 from workers.networks.weights import initial_weights
-from workers.silos import table
+from workers.silos import answer, keys, table
 from workers.silos.choose import engine_for
 from workers.silos.engine import silo_of
-from workers.silos.message import Positions
+from workers.silos.message import Positions, decode_message
 
 WEIGHTS = initial_weights(NETWORK, CONFIG.seed)
 
@@ -137,7 +138,7 @@ def test_a_silo_that_dies_at_work_is_not_sent_the_row_again(silos: Silos) -> Non
     def taken_and_killed(silo_tasks: Any, *, expires: float) -> None:
         for row, queue in silo_tasks.items():
             if queue == "silo-0":
-                assert table.take(silos.services, row)
+                assert table.take(silos.services, row, ["silo-0"])
         ask(silo_tasks, expires=expires)
 
     silos.dispatcher.ask = taken_and_killed  # type: ignore[method-assign]
@@ -204,7 +205,7 @@ def test_an_answer_that_cannot_be_read_is_a_fault(silos: Silos) -> None:
     silos.dispatcher.ask = spoilt  # type: ignore[method-assign]
     answers = silos.engine().run(tasks_of())
     assert [(fault.reason, fault.detail) for fault in answers.faults] == [
-        ("unreadable", "MessageError"),
+        ("unsigned", "not signed with the registered key"),
         ("unreadable", "SealError"),
     ]
     assert len(answers.updates) == 1
@@ -242,3 +243,149 @@ def test_rows_that_were_swept_are_not_waited_for(silos: Silos) -> None:
     answers = silos.engine().run(tasks_of())
     assert [fault.reason for fault in answers.faults] == ["no-answer"] * 3
     assert silos.clock.slept == [0.05]
+
+
+Plant = Callable[[Silos, dict[str, SiloTask], list[bytes]], None]
+
+
+def _put(silos: Silos, row: SiloTask, data: bytes, **changes: Any) -> None:
+    with Session(silos.services.engine) as session:
+        stored = silos.services.artifacts.put(session, table.ANSWER, data).id
+        changed = {"answer_id": stored, **changes}
+        session.exec(update(SiloTask).where(col(SiloTask.id) == row.id).values(**changed))
+        session.commit()
+
+
+def _change(silos: Silos, row: SiloTask, **changes: Any) -> None:
+    with Session(silos.services.engine) as session:
+        session.exec(update(SiloTask).where(col(SiloTask.id) == row.id).values(**changes))
+        session.commit()
+
+
+def another_clients(silos: Silos, rows: dict[str, SiloTask], _: list[bytes]) -> None:
+    """The answer of cleo, of the same silo, for that of anna."""
+    _change(silos, rows["anna"], answer_id=rows["cleo"].answer_id)
+
+
+def an_earlier_rounds(silos: Silos, rows: dict[str, SiloTask], old: list[bytes]) -> None:
+    """anna's own answer to the same weights in the round before."""
+    _put(silos, rows["anna"], old[0])
+
+
+def another_silos(silos: Silos, rows: dict[str, SiloTask], _: list[bytes]) -> None:
+    """silo-0 signs what silo-1 was asked, in every digit."""
+    with silos.services.reading() as session:
+        data = silos.services.artifacts.get(session, rows["anna"].answer_id or "")
+    key = keys.private_key(silos.services.settings, 0)
+    _put(silos, rows["anna"], keys.sign(key, data[keys.SIGNATURE :], keys.UPDATE))
+
+
+def as_scores(silos: Silos, rows: dict[str, SiloTask], _: list[bytes]) -> None:
+    """What the silo signed as an answer to a judge."""
+    with silos.services.reading() as session:
+        data = silos.services.artifacts.get(session, rows["anna"].answer_id or "")
+    key = keys.private_key(silos.services.settings, 1)
+    _put(silos, rows["anna"], keys.sign(key, data[keys.SIGNATURE :]))
+
+
+def a_changed_weight(silos: Silos, rows: dict[str, SiloTask], _: list[bytes]) -> None:
+    with silos.services.reading() as session:
+        data = silos.services.artifacts.get(session, rows["anna"].answer_id or "")
+    _put(silos, rows["anna"], data[:-1] + bytes([data[-1] ^ 1]))
+
+
+REPLAYS: dict[str, tuple[Plant, str]] = {
+    "another-clients": (another_clients, "to another task"),
+    "an-earlier-rounds": (an_earlier_rounds, "to another task"),
+    "another-silos": (another_silos, "not signed with the registered key"),
+    "signed-as-scores": (as_scores, "not signed with the registered key"),
+    "a-changed-weight": (a_changed_weight, "not signed with the registered key"),
+}
+
+
+@pytest.mark.parametrize(("plant", "said"), REPLAYS.values(), ids=REPLAYS.keys())
+def test_an_update_counts_only_for_the_task_that_its_silo_signed(
+    silos: Silos, plant: Plant, said: str
+) -> None:
+    """With a connection to the database, and every answer that was ever sealed in it."""
+    old: list[bytes] = []
+    ask = silos.dispatcher.ask
+
+    def by_client(sent: Any) -> dict[str, SiloTask]:
+        rows, found = {row.id: row for row in silos.rows()}, {}
+        for row in sent:
+            task = decode_message(table.message_of(silos.services, row)).task
+            found[task.client] = rows[row]
+        return found
+
+    def kept(sent: Any, *, expires: float) -> None:
+        ask(sent, expires=expires)
+        with silos.services.reading() as session:
+            answer_id = by_client(sent)["anna"].answer_id or ""
+            old.append(silos.services.artifacts.get(session, answer_id))
+
+    def planted(sent: Any, *, expires: float) -> None:
+        ask(sent, expires=expires)
+        plant(silos, by_client(sent), old)
+
+    silos.dispatcher.ask = kept  # type: ignore[method-assign]
+    assert not silos.engine().run(tasks_of()).faults
+    silos.dispatcher.ask = planted  # type: ignore[method-assign]
+    answers = silos.engine().run(tasks_of())
+    assert answers.faults == [Fault("anna", "unsigned", said)]
+    assert set(answers.updates) == {"bert", "cleo"}
+    silos.assert_clean()
+
+
+def test_a_task_that_was_swapped_in_the_database_is_not_answered(silos: Silos) -> None:
+    """anna's row is pointed at cleo's sealed task: another client's rows would be trained on."""
+    ask = silos.dispatcher.ask
+
+    def swapped(sent: Any, *, expires: float) -> None:
+        rows = {}
+        for row in silos.rows():
+            task = decode_message(table.message_of(silos.services, row.id)).task
+            rows[task.client] = row
+        _change(silos, rows["anna"], task_id=rows["cleo"].task_id)
+        ask(sent, expires=expires)
+
+    silos.dispatcher.ask = swapped  # type: ignore[method-assign]
+    answers = silos.engine().run(tasks_of())
+    assert answers.faults == [Fault("anna", "client-error", "MessageError")]
+    assert sorted(client for client, _ in silos.loaded) == ["bert", "cleo"]
+
+
+def test_a_worker_answers_for_no_other_silo(silos: Silos) -> None:
+    """All private keys lie in one directory here, and the row says that it is silo-0's."""
+    ask = silos.dispatcher.ask
+
+    def moved(sent: Any, *, expires: float) -> None:
+        for row in silos.rows():
+            if row.queue == "silo-1":
+                answer.run(silos.services, row.id, silos.load, silos.dispatcher.score, {0})
+                answer.run(silos.services, row.id, silos.load, silos.dispatcher.score, set())
+                _change(silos, row, queue="silo-0")
+        assert not silos.loaded
+        ask(dict.fromkeys(sent, "silo-0"), expires=expires)
+
+    silos.dispatcher.ask = moved  # type: ignore[method-assign]
+    answers = silos.engine().run(tasks_of())
+    assert answers.faults == [
+        Fault("anna", "client-error", "NotThisSiloError"),
+        Fault("cleo", "client-error", "NotThisSiloError"),
+    ]
+    assert set(answers.updates) == {"bert"}
+
+
+def test_a_silo_whose_key_the_log_does_not_have_trains_nothing(silos: Silos) -> None:
+    assert not silos.engine().run(tasks_of()).faults  # from here on the log has both
+    for silo in range(2):
+        if silo == 1:
+            keys.private_path(silos.services.settings, silo).unlink()
+            keys.public_path(silos.services.settings, silo).unlink()
+            keys.register(silos.services.settings, silo)
+    answers = silos.engine().run(tasks_of())
+    assert {fault.detail for fault in answers.faults} == {
+        "another key is registered than the log has"
+    }
+    assert set(answers.updates) == {"bert"}

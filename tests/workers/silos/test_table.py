@@ -27,7 +27,7 @@ def answers(silos: Silos) -> list[Artifact]:
 def test_a_row_is_taken_and_answered_once(silos: Silos) -> None:
     row = post(silos)
     assert table.message_of(silos.services, row) == b"a task"
-    assert [table.take(silos.services, row) for _ in range(2)] == [True, False]
+    assert [table.take(silos.services, row, ["silo-0"]) for _ in range(2)] == [True, False]
     assert table.answer(silos.services, row, b"first")
     assert not table.answer(silos.services, row, b"second")
     assert not table.answer(silos.services, row, None, "TooLateError")
@@ -52,7 +52,7 @@ def test_tasks_and_answers_are_sealed(silos: Silos) -> None:
 
 def test_an_answer_after_the_end_leaves_nothing_that_opens(silos: Silos) -> None:
     row = post(silos)
-    assert table.take(silos.services, row)
+    assert table.take(silos.services, row, ["silo-0"])
     table.settle(silos.services, [row])
     assert not table.answer(silos.services, row, b"too late")
     assert not answers(silos)
@@ -84,7 +84,7 @@ def test_an_answer_that_commits_as_the_round_ends_is_shredded(silos: Silos) -> N
 def test_a_message_that_comes_after_the_end_does_nothing(silos: Silos) -> None:
     row = post(silos)
     table.settle(silos.services, [row])
-    answer.run(silos.services, row, silos.load, score)
+    answer.run(silos.services, row, silos.load, score, {0})
     assert not silos.loaded
     silos.assert_clean()
 
@@ -106,14 +106,14 @@ def test_a_round_that_ends_while_a_silo_computes_is_left_alone(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "take", taken_then_ended)
-        answer.run(silos.services, row, ended, score)
+        answer.run(silos.services, row, ended, score, {0})
     assert "too late" in caplog.text
     silos.assert_clean()
 
 
 def test_bytes_that_are_no_task_are_a_fault(silos: Silos) -> None:
     row = post(silos)
-    answer.run(silos.services, row, silos.load, score)
+    answer.run(silos.services, row, silos.load, score, {0})
     (found,) = silos.rows()
     assert (found.fault, found.answer_id) == ("MessageError", None)
     assert found.answered_at is not None
@@ -126,7 +126,7 @@ def test_an_error_of_any_name_fits_the_column(
         raise type("E" * 100, (Exception,), {})
 
     monkeypatch.setattr(answer, "decode_message", fail)
-    answer.run(silos.services, post(silos), silos.load, score)
+    answer.run(silos.services, post(silos), silos.load, score, {0})
     (found,) = silos.rows()
     assert found.fault == "E" * 80
     assert SiloTask.__table__.c.fault.type.length == 80  # type: ignore[attr-defined]

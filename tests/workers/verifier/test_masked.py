@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.workers.federation.rounds import Play, plan_of
+from tests.workers.federation.rounds import Play, plan_of, restated
 from workers.arrays import Rows
-from workers.federation.messages import MaskedInput, Reveal, open_message, sign_message
+from workers.federation.messages import (
+    Confirmation,
+    MaskedInput,
+    Reveal,
+    open_message,
+    sign_message,
+    statements_digest,
+)
 from workers.federation.plan import RoundPlan
 from workers.federation.vector import Sums, Vector, to_vector
 from workers.statistics.encoding import statistics_digest
@@ -124,7 +131,7 @@ def test_a_first_round_has_nothing_before_it() -> None:
         play.masked[name] = play.members[name].masked_input(
             play.sealed_to(name), play.inputs[name], [(f"new-{name}", "s")]
         )
-    play.reveal()
+    play.confirm().reveal()
     after = LESSON.statistics(*LESSON.fresh.values())
     roster = {
         name: key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
@@ -147,10 +154,33 @@ def test_a_first_round_has_nothing_before_it() -> None:
 def resign(step: str, name: str, change: Callable[[Any], Any]) -> list[bytes]:
     """The round's messages with one that its sender wrote otherwise."""
     play = LESSON.play
-    part = {"masked": play.masked, "reveal": play.revealed}[step]
+    part = {"masked": play.masked, "confirm": play.confirmed, "reveal": play.revealed}[step]
     _, message = open_message(play.plan, part[name], play.roster)
-    other = sign_message(play.plan, name, change(message), play.keys[name])
-    return [other if data == part[name] else data for data in play.messages()]
+    changed = change(message)
+    lies = {}
+    if step == "masked":  # the liar states the same, and all confirm it
+        changed = restated(play, name, changed)
+        stated = {}
+        for each, data in play.masked.items():
+            _, own = open_message(play.plan, data, play.roster)
+            assert isinstance(own, MaskedInput)
+            signed = changed.statement if each == name else own.statement
+            stated[each] = open_message(play.plan, signed, play.roster)[1]
+        confirmation = Confirmation(statements_digest(stated))  # type: ignore[arg-type]
+        lies = {
+            data: sign_message(play.plan, each, confirmation, play.keys[each])
+            for each, data in play.confirmed.items()
+        }
+    lies[part[name]] = sign_message(play.plan, name, changed, play.keys[name])
+    return [lies.get(data, data) for data in play.messages()]
+
+
+def restate(change: Callable[[Any], Any]) -> list[bytes]:
+    """The round's messages with one input that is not what its statement says."""
+    play = LESSON.play
+    _, message = open_message(play.plan, play.masked["member-0"], play.roster)
+    other = sign_message(play.plan, "member-0", change(message), play.keys["member-0"])
+    return [other if data == play.masked["member-0"] else data for data in play.messages()]
 
 
 def _vector(message: MaskedInput) -> MaskedInput:
@@ -231,6 +261,21 @@ LIES: dict[str, tuple[Callable[[MaskedClaim], MaskedClaim], str]] = {
     "added-and-released": (
         lambda m: replace(m, messages=resign("masked", "member-0", _adds)),
         "added and released",
+    ),
+    "another-input-than-stated": (
+        lambda m: replace(m, messages=restate(_vector)),
+        "not about its sender's input",
+    ),
+    "another-sum-confirmed": (
+        lambda m: replace(
+            m,
+            messages=resign("confirm", "member-1", lambda _: Confirmation(bytes(32))),
+        ),
+        "different sums",
+    ),
+    "confirmations-missing": (
+        _messages(lambda d: [x for x in d if x not in LESSON.play.confirmed.values()]),
+        "had not confirmed",
     ),
     "shares-of-nothing": (
         lambda m: replace(m, messages=resign("reveal", "member-0", _shares)),
