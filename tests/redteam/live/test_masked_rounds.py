@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.client.errors import ProblemError
 from app.signing.keys import generate_key, public_of
 from tests.redteam.live.conftest import Target
 from tests.redteam.live.proxy import Lie, lying
@@ -57,7 +58,7 @@ class Members:
             joining = Joining(service, round_id, name, key, roster, rows, record)
             try:
                 return str(joining.run(timeout=90, pause=0.2)["state"])
-            except RoundError as error:
+            except (RoundError, ProblemError) as error:
                 return error.slug
 
 
@@ -83,7 +84,7 @@ def test_members_that_are_told_their_rows_are_held_leave_nobody_alone(
 
 
 def test_members_that_are_shown_other_survivors_reveal_nothing(members: Members) -> None:
-    """Each is shown a list without one of the others, and confirmations of other lists."""
+    """Each is shown a list without one of the others, so no two sign the same digest."""
 
     def hidden(keyid: str, work: dict[str, Any]) -> None:
         stated = work.get("statements")

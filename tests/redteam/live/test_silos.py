@@ -1,5 +1,7 @@
 """Somebody who writes the rows of silos has one silo's worker asked for another's clients."""
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -47,7 +49,7 @@ def test_a_silos_worker_trains_for_no_other_silo(target: Target, tmp_path: Path)
             until(moved, "the row of the other silo", silo)
             answers = running.result()
     finally:
-        silo.kill()
+        os.kill(silo.pid, signal.SIGKILL)
         silo.wait()
         services.close()
     assert answers.faults == [Fault("bert", "client-error", "NotThisSiloError")]

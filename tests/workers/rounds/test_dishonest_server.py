@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,12 +52,16 @@ def started(masked: Masked, *clients: str, **changes: Any) -> tuple[str, list[Jo
     return round_id, [masked.joining(round_id, client, **changes) for client in clients]
 
 
+def say_held(records: list[str], work: dict[str, Any]) -> None:
+    if work.get("held") is not None:
+        work["held"] = records
+
+
 def test_rows_that_are_said_to_be_held_are_not_believed(fresh: Masked) -> None:
     """Four of five would add nothing, and the sum would be the fifth's input."""
     _, joining = started(fresh, *FIVE)
     for one in joining[:4]:
-        own = one.rows.records
-        deceive(one, lambda work, own=own: work.update(held=own) if "held" in work else None)
+        deceive(one, partial(say_held, one.rows.records))
     fresh.take(joining, 2)
     for one in joining[:4]:
         with pytest.raises(

@@ -318,15 +318,15 @@ def test_an_update_counts_only_for_the_task_that_its_silo_signed(
             found[task.client] = rows[row]
         return found
 
-    def kept(sent: Any, *, expires: float) -> None:
-        ask(sent, expires=expires)
+    def kept(silo_tasks: Any, *, expires: float) -> None:
+        ask(silo_tasks, expires=expires)
         with silos.services.reading() as session:
-            answer_id = by_client(sent)["anna"].answer_id or ""
+            answer_id = by_client(silo_tasks)["anna"].answer_id or ""
             old.append(silos.services.artifacts.get(session, answer_id))
 
-    def planted(sent: Any, *, expires: float) -> None:
-        ask(sent, expires=expires)
-        plant(silos, by_client(sent), old)
+    def planted(silo_tasks: Any, *, expires: float) -> None:
+        ask(silo_tasks, expires=expires)
+        plant(silos, by_client(silo_tasks), old)
 
     silos.dispatcher.ask = kept  # type: ignore[method-assign]
     assert not silos.engine().run(tasks_of()).faults
@@ -341,13 +341,13 @@ def test_a_task_that_was_swapped_in_the_database_is_not_answered(silos: Silos) -
     """anna's row is pointed at cleo's sealed task: another client's rows would be trained on."""
     ask = silos.dispatcher.ask
 
-    def swapped(sent: Any, *, expires: float) -> None:
+    def swapped(silo_tasks: Any, *, expires: float) -> None:
         rows = {}
         for row in silos.rows():
             task = decode_message(table.message_of(silos.services, row.id)).task
             rows[task.client] = row
         _change(silos, rows["anna"], task_id=rows["cleo"].task_id)
-        ask(sent, expires=expires)
+        ask(silo_tasks, expires=expires)
 
     silos.dispatcher.ask = swapped  # type: ignore[method-assign]
     answers = silos.engine().run(tasks_of())
@@ -359,14 +359,14 @@ def test_a_worker_answers_for_no_other_silo(silos: Silos) -> None:
     """All private keys lie in one directory here, and the row says that it is silo-0's."""
     ask = silos.dispatcher.ask
 
-    def moved(sent: Any, *, expires: float) -> None:
+    def moved(silo_tasks: Any, *, expires: float) -> None:
         for row in silos.rows():
             if row.queue == "silo-1":
                 answer.run(silos.services, row.id, silos.load, silos.dispatcher.score, {0})
                 answer.run(silos.services, row.id, silos.load, silos.dispatcher.score, set())
                 _change(silos, row, queue="silo-0")
         assert not silos.loaded
-        ask(dict.fromkeys(sent, "silo-0"), expires=expires)
+        ask(dict.fromkeys(silo_tasks, "silo-0"), expires=expires)
 
     silos.dispatcher.ask = moved  # type: ignore[method-assign]
     answers = silos.engine().run(tasks_of())
