@@ -181,12 +181,13 @@ def abort_round(services: Services, tx: Transaction, row: Round) -> None:
 
 
 def close_round(services: Services, tx: Transaction, row: Round, state: str) -> None:
-    """End a round and destroy the keys of all that its members sent."""
+    """End a round, and destroy the keys of all that its members sent, and their statements."""
     for member in members(tx.session, row.id):
         for step in STEPS:
             artifact = message_id(member, step)
             if artifact is not None:
                 services.artifacts.shred(tx.session, artifact)
+        member.statement = None
     row.state, row.closed_at = state, tx.now
     row.requests = {request_id: [] for request_id in row.requests}  # ids of erased records
     tx.session.flush()

@@ -70,7 +70,9 @@ def test_an_erasure_waits_for_a_round_and_is_certified_by_it(learned: Masked) ->
     assert statement.startswith("The rows were not seen, and nothing binds them to their")
     assert not [check for check in found.checks if check.name.startswith("rows-")]
     assert found.method.parameters["data"] == "masked"
-    assert found.method.parameters["members"] == "4"
+    said = found.method.parameters
+    assert (said["members"], said["contributors"], said["moved"]) == ("4", "1", "2")
+    assert (said["least-contributors"], said["least-rows"]) == ("1", "1")
     assert found.scope.records == 2
     installation.check()
 
@@ -87,6 +89,7 @@ def test_nothing_of_a_round_can_be_opened_after_its_certificate(learned: Masked)
         assert not set(kinds) & {"round", "round-message", "draft"}
         assert sorted(kinds) == ["counts", "evidence", "head", "state"]
         assert not set(session.exec(select(Record.record))) & set(wanted)
+        assert set(session.exec(select(RoundMember.statement))) == {None}
 
 
 def test_erased_and_added_in_one_round(learned: Masked) -> None:
