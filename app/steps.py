@@ -21,6 +21,7 @@ STEPS = (
     "execute.checkpoint",  # a network's round is kept: the next worker goes on from it
     "execute.computed",  # the new state exists in memory only
     "execute.written",  # artifact files on disk without a row: orphans for the sweep
+    "execute.journaled",  # the erasure journal is ahead: the transaction rolls back
     "execute.applied",  # keys destroyed, files of old versions still there
     "verify.leased",
     "verify.judged",

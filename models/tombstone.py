@@ -11,5 +11,8 @@ class Tombstone(SQLModel, table=True):
 
     model_id: int = Field(primary_key=True, foreign_key="models.id")
     tag: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
-    subject_id: int = Field(foreign_key="subjects.id", index=True)  # whose it was
-    request_id: str = Field(foreign_key="erasure_requests.id", max_length=36, index=True)
+    # Whose it was, and whose request; None where a restore brought only the tag back.
+    subject_id: int | None = Field(default=None, foreign_key="subjects.id", index=True)
+    request_id: str | None = Field(
+        default=None, foreign_key="erasure_requests.id", max_length=36, index=True
+    )

@@ -14,6 +14,7 @@ from app.ledger.follow import (
     UnreachableError,
     fetch_from,
     mirror_log,
+    succeeded,
     verify_log,
 )
 from app.ledger.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
@@ -64,14 +65,41 @@ def mirror(url: str, directory: Path, vkey: str, as_json: bool) -> None:
 
 @log.command()
 @click.option("--origin", help="The new log's name. Default: LETHE_ORIGIN.")
-def init(origin: str | None) -> None:
+@click.option(
+    "--succeeds",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="KEYS",
+    help="The keys of a log that cannot go on: the first entry names its last checkpoint.",
+)
+def init(origin: str | None, succeeds: Path | None) -> None:
     """Create this installation's log.
 
     It is never created in passing: an empty log in place of a lost one would be a fork.
     """
     from app.cli.log_server import run_init  # needs the server extra
 
-    run_init(origin)
+    run_init(origin, succeeds)
+
+
+@log.command()
+@click.argument("sources", metavar="URL_OR_DIR...", nargs=-1)
+@click.option("--no-mirror", is_flag=True, help="There is none: believe the guard alone.")
+@click.option(
+    "--journal-incomplete",
+    is_flag=True,
+    help="The erasure journal lacks what the log has as executed: quarantine every model.",
+)
+def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool) -> None:
+    """Bring back log entries that a restored database lacks.
+
+    URL_OR_DIR is a mirror, or another copy of the log's tiles. Nothing is written before all
+    entries up to the last signed checkpoint are back and hash to its root.
+    """
+    from app.cli.log_server import run_recover  # needs the server extra
+
+    if bool(sources) == no_mirror:
+        raise click.UsageError("give a mirror, or --no-mirror if there is none")
+    run_recover(sources, journal_incomplete)
 
 
 @log.command()
@@ -135,3 +163,5 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
         click.echo(f"      size {report.size}, root {root}")
         told = f"{report.entries} entries and {report.tiles} tiles checked"
         click.echo(plain(f"      {told}{not_verified(report.unverified)}"))
+        if (old := succeeded(report)) is not None:
+            click.echo(plain(f"      succeeds the log {old.origin} at size {old.size}"))

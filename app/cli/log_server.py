@@ -1,17 +1,27 @@
 """The half of `lethe log` that works on this installation and needs the server extra."""
 
 import json
+from pathlib import Path
 
 import click
+from sqlmodel import Session
 
+from app.cli.backup import print_reapplied
+from app.ledger.entries import Leaf, succession_leaf
+from app.ledger.fetch import fetch_from
 from app.ledger.findings import NOT_CHECKED, FsckReport
 from app.ledger.fsck import fsck
-from app.ledger.startup import init_log, load_issuer, open_ledger, require_schema
+from app.ledger.recover import recover
+from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
+from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
 from app.settings import Settings
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
+from app.vault.master import MasterKey
 from models.session import make_engine
 
 
-def run_init(origin: str | None) -> None:
+def run_init(origin: str | None, succeeds: Path | None = None) -> None:
     """Create missing keys and begin the log; prints its verifier key.
 
     Raises:
@@ -19,8 +29,13 @@ def run_init(origin: str | None) -> None:
     """
     settings = _settings(origin)
     engine = make_engine(settings.resolved_database_url)
+    old = None if succeeds is None else last_signed(succeeds)
     try:
         ledger = init_log(settings, engine)
+        if old is not None:
+            vkey, note = old
+            ledger.transact(lambda tx: tx.append(succession_leaf(vkey, note, tx.now.date())))
+            click.echo(f"it succeeds the log {vkey.partition('+')[0]}")
     finally:
         engine.dispose()
     click.echo(f"began the log {ledger.origin}; keys are in {settings.keys_dir}: back them up")
@@ -46,6 +61,32 @@ def run_fsck(as_json: bool = False) -> bool:
     else:
         _print(report)
     return report.ok
+
+
+def run_recover(sources: tuple[str, ...], incomplete: bool) -> None:
+    """Recover the log, erase again what the journal says, and print what is lost.
+
+    Raises:
+        LetheError: It cannot be recovered; nothing was written.
+    """
+    settings = Settings()
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        require_schema(engine)
+        ledger = open_ledger(settings, engine)
+        master = MasterKey.load(settings)
+        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+
+        def again(session: Session, leaves: list[Leaf]) -> Reapplied:
+            return reapply_all(session, master, journal, leaves, incomplete=incomplete)
+
+        done = recover(ledger, [fetch_from(source) for source in sources], again)
+        log_quarantines(ledger, unlogged(engine))
+        (settings.keys_dir / RESTORED).unlink(missing_ok=True)
+    finally:
+        engine.dispose()
+    click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
+    print_reapplied(done.result)
 
 
 def _settings(origin: str | None) -> Settings:

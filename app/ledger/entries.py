@@ -19,6 +19,8 @@ from rfc8785 import CanonicalizationError
 
 from app import canonical
 from app.errors import LetheError
+from app.ledger.checkpoint import open_checkpoint
+from app.ledger.note import parse_log_vkey, read_note
 from app.ledger.spelling import format_base64, parse_base64
 from app.ledger.tiles import MAX_ENTRY
 
@@ -27,6 +29,7 @@ COMMITMENT_SIZE = 32  # bytes, HMAC-SHA256
 
 ERASURE_EVENT = "erasure-event"
 MODEL_EVENT = "model-event"
+LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
 HASHEDREKORD = "hashedrekord"  # a certificate; app/certificates/bundle.py writes it
 
 MAX_EVENT = 60  # characters, as the tables hold it
@@ -58,7 +61,8 @@ class Leaf:
     """A parsed entry. What its kind does not carry is None or empty.
 
     `digests` maps names to SHA-256 in lower-case hex; a certificate's is "sha256", over the
-    pre-authentication encoding of its envelope.
+    pre-authentication encoding of its envelope. `checkpoint` is the note of the log that a
+    log succeeds.
     """
 
     kind: str
@@ -67,6 +71,7 @@ class Leaf:
     commitment: bytes | None = None
     digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     day: date | None = None
+    checkpoint: str | None = None
 
 
 def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
@@ -107,6 +112,34 @@ def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> b
             raise EntryError("digests map simple names to SHA-256 in lower-case hex")
     spec = {"at": _format_day(day), "digests": dict(digests), "event": event, "ref": ref}
     return _encode(MODEL_EVENT, spec)
+
+
+def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
+    """Return the first entry of a log that succeeds another, which cannot go on.
+
+    `checkpoint` is the last note that the other log's key is known to have signed, with that
+    key's line alone, and `vkey` its verifier key: whoever reads the entry verifies the note.
+
+    Raises:
+        EntryError: The note is not a checkpoint that this key signed, or has other lines.
+    """
+    try:
+        verifier = parse_log_vkey(vkey)
+        open_checkpoint(checkpoint, verifier)
+        opened = read_note(checkpoint, [verifier])
+    except LetheError as error:
+        raise EntryError(f"no log is succeeded by this: {error.detail}") from None
+    if opened.unverified or len(opened.verified) != 1:
+        raise EntryError("the checkpoint of a log that is succeeded has its own line alone")
+    return _encode(
+        LOG_EVENT,
+        {
+            "at": _format_day(day),
+            "checkpoint": checkpoint,
+            "event": SUCCEEDED,
+            "vkey": vkey,
+        },
+    )
 
 
 def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
@@ -172,6 +205,15 @@ def _parse_model(entry: Any) -> tuple[Leaf, bytes]:
     return leaf, model_leaf(spec["event"], spec["ref"], digests, day)
 
 
+def _parse_log(entry: Any) -> tuple[Leaf, bytes]:
+    spec = entry["spec"]
+    if spec["event"] != SUCCEEDED:
+        raise ValueError("no event of a log")
+    day, note = _parse_day(spec["at"]), spec["checkpoint"]
+    leaf = Leaf(LOG_EVENT, SUCCEEDED, checkpoint=note, day=day)
+    return leaf, succession_leaf(spec["vkey"], note, day)
+
+
 def _parse_hashedrekord(entry: Any) -> tuple[Leaf, bytes]:
     """Recognise a certificate; whether it matches its envelope is the bundle's to check."""
     spec = entry["spec"]["hashedRekordV002"]
@@ -193,6 +235,7 @@ _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 _PARSERS = {
     ERASURE_EVENT: _parse_event,
     MODEL_EVENT: _parse_model,
+    LOG_EVENT: _parse_log,
     HASHEDREKORD: _parse_hashedrekord,
 }
 

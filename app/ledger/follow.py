@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.ledger.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from app.ledger.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    open_checkpoint,
+    parse_checkpoint,
+)
+from app.ledger.entries import EntryError, parse_leaf
 from app.ledger.fetch import (
     CHECKPOINT,
     Fetch,
@@ -44,9 +50,12 @@ __all__ = [
     "UnreachableError",
     "fetch_from",
     "mirror_log",
+    "read_log",
+    "succeeded",
     "verify_log",
 ]
 
+ENTRIES = "tile/entries/"
 Keep = Callable[[str, bytes], None]  # takes each file's path and bytes once it is checked
 
 
@@ -55,6 +64,7 @@ class LogReport:
     """What was checked: all `entries` and hash `tiles` below this signed head.
 
     `unverified` has the checkpoint's signature lines by keys that were not given: ignored.
+    `first` is the first entry, None in an empty log.
     """
 
     origin: str
@@ -64,6 +74,7 @@ class LogReport:
     tiles: int
     checkpoint: str
     unverified: tuple[SignatureLine, ...]
+    first: bytes | None = None
 
 
 def verify_log(fetch: Fetch, verifier: NoteVerifier) -> LogReport:
@@ -74,6 +85,21 @@ def verify_log(fetch: Fetch, verifier: NoteVerifier) -> LogReport:
         UnreachableError: The log could not be read, so nothing is known.
     """
     return _follow(fetch, verifier, lambda _path, _data: None)
+
+
+def read_log(fetch: Fetch, verifier: NoteVerifier) -> tuple[LogReport, list[bytes]]:
+    """Verify a log as `verify_log` does, and return all its entries too, in memory.
+
+    Raises:
+        LogError, UnreachableError: As `verify_log`.
+    """
+    leaves: list[bytes] = []
+
+    def keep(path: str, data: bytes) -> None:
+        if path.startswith(ENTRIES):
+            leaves.extend(decode_bundle(data))
+
+    return _follow(fetch, verifier, keep), leaves
 
 
 def mirror_log(fetch: Fetch, verifier: NoteVerifier, directory: Path) -> LogReport:
@@ -122,9 +148,30 @@ def _mirror(fetch: Fetch, verifier: NoteVerifier, directory: Path, incoming: Pat
     return report
 
 
+def succeeded(report: LogReport) -> Checkpoint | None:
+    """Return the last checkpoint of the log that this one says it succeeds, if it does.
+
+    The old log's key signed it: compare that key, which the entry has too, with what you know.
+    """
+    try:
+        leaf = parse_leaf(report.first or b"")
+    except EntryError:
+        return None
+    if leaf.checkpoint is None:
+        return None
+    return parse_checkpoint(leaf.checkpoint.partition("\n\n")[0] + "\n")
+
+
 def _follow(fetch: Fetch, verifier: NoteVerifier, keep: Keep) -> LogReport:
     note, checkpoint = _read_checkpoint(fetch, verifier)
-    root, tiles = _check_tree(fetch, checkpoint.size, keep)
+    first: list[bytes] = []
+
+    def see(path: str, data: bytes) -> None:
+        if not first and path.startswith(ENTRIES):
+            first.append(decode_bundle(data)[0])
+        keep(path, data)
+
+    root, tiles = _check_tree(fetch, checkpoint.size, see)
     if root != checkpoint.root:
         raise LogError(
             f"{CHECKPOINT}: its root is not that of the {checkpoint.size} entries served",
@@ -132,7 +179,9 @@ def _follow(fetch: Fetch, verifier: NoteVerifier, keep: Keep) -> LogReport:
         )
     size = checkpoint.size
     unverified = read_note(note, [verifier]).unverified
-    return LogReport(checkpoint.origin, size, root, size, tiles, note, unverified)
+    return LogReport(
+        checkpoint.origin, size, root, size, tiles, note, unverified, next(iter(first), None)
+    )
 
 
 def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpoint]:

@@ -236,6 +236,25 @@ class Ledger:
                     self.guard.advance(stored, tail.root_at)
             self._publish()
 
+    @contextmanager
+    def repairing(self) -> Iterator[Session]:
+        """A writer session under the log's lock, in which nothing was checked.
+
+        For `app.ledger.recover`, which proves what it writes against the guard.
+        """
+        with self._turn(), self._writing() as session:
+            yield session
+
+    def sign(self, checkpoint: Checkpoint) -> str:
+        """Return the note of a checkpoint that the guard remembers.
+
+        Raises:
+            ForkedError: The guard's last one is another.
+        """
+        if self.guard.read() != checkpoint:
+            raise ForkedError("only what the guard remembers is signed")
+        return sign_checkpoint(checkpoint, self._signer)
+
     def size(self, session: Session) -> int:
         """Return how many entries the log has, published or not."""
         return storage.read_size(session)

@@ -4,6 +4,7 @@
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
                   master.key  wraps all data keys             log.guard.json
                   entries.key authenticates stored log entries (`app.ledger.entry_macs`)
+                  erased.journal  tags of what was erased
 """
 
 from contextlib import suppress
@@ -19,6 +20,7 @@ from sqlmodel import Session
 from app.errors import LetheError
 from app.files import write_durably
 from app.ledger import storage
+from app.ledger.checkpoint import sign_checkpoint
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
 from app.ledger.note import NoteSigner
@@ -27,6 +29,8 @@ from app.settings import Settings
 from app.signing.errors import KeyFormatError
 from app.signing.keys import PrivateKey, generate_key, load_private_key, private_pem, public_pem
 from app.vault import master
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from migrations import HEAD
 from models.session import make_engine, reading
@@ -108,6 +112,23 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
     return Ledger(engine, NoteSigner(settings.origin, key), guard, entry_key)
 
 
+def last_signed(keys: Path) -> tuple[str, str]:
+    """Return the verifier key of the log whose keys these are, and its last signed note.
+
+    The note is signed again, letter by letter as it was: that forks nothing.
+
+    Raises:
+        KeyMissingError: The log key is missing or not an Ed25519 key.
+        GuardError: The guard is missing or damaged.
+    """
+    key = _load(keys / LOG_KEY)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
+    last = SigningGuard(keys / GUARD).read()
+    signer = NoteSigner(last.origin, key)
+    return signer.verifier.vkey, sign_checkpoint(last, signer)
+
+
 def load_issuer(settings: Settings) -> tuple[EllipticCurvePrivateKey, str]:
     """Return the key that signs certificates, and its name.
 
@@ -137,6 +158,7 @@ def create_keys(settings: Settings) -> None:
     write_durably(folder / ISSUER_PEM, public_pem(issuer).encode(), mode=0o644)
     with suppress(FileExistsError):
         write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
+    ErasureJournal.create(folder / JOURNAL)
     if not settings.master_key.get_secret_value():
         with suppress(FileExistsError):
             MasterKey.create(folder / master.FILE)

@@ -11,10 +11,13 @@ from app.dispatch import Dispatcher, make_celery
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.service.reapply import require_applied
 from app.service.signatures import NonceBook
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from models.session import make_engine, reading
 
@@ -27,6 +30,7 @@ class Services:
     engine: Engine
     ledger: Ledger
     master: MasterKey
+    journal: ErasureJournal
     artifacts: ArtifactStore
     features: FeatureVault
     dispatcher: Dispatcher
@@ -50,19 +54,30 @@ def open_services(settings: Settings) -> Services:
     """Open the database, the log and the vault.
 
     Raises:
-        LetheError: The log does not exist, is older than the last checkpoint it signed, or
-            a key is missing; the message names the remedy.
+        LetheError: The log does not exist, is older than the last checkpoint it signed, a
+            key is missing, or the erasure journal is not applied; the message names the remedy.
     """
     engine = make_engine(settings.resolved_database_url)
+    try:
+        return _open(settings, engine)
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def _open(settings: Settings, engine: Engine) -> Services:
     ledger = load_ledger(settings, engine)  # first: what it misses is what must be done
     master = MasterKey.load(settings)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    require_applied(engine, master, journal)
     return Services(
         settings=settings,
         engine=engine,
         ledger=ledger,
         master=master,
-        artifacts=ArtifactStore(settings.data_dir / "artifacts", master),
-        features=FeatureVault(master),
+        journal=journal,
+        artifacts=ArtifactStore(settings.data_dir / "artifacts", master, journal),
+        features=FeatureVault(master, journal),
         dispatcher=Dispatcher(make_celery(settings)),
         committer=GroupCommitter(ledger),
         nonces=NonceBook(ledger),

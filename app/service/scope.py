@@ -63,7 +63,7 @@ def may_return(
     erased from: nobody else can undo that it is gone.
     """
     stones = _stones(session, model_id, tombstone_key, list(clients))
-    returning: dict[str, set[int]] = {}
+    returning: dict[str, set[int | None]] = {}  # None: a restore does not know whose
     for stone, record in stones:
         returning.setdefault(clients[record], set()).add(stone.subject_id)
     for client, subjects in returning.items():
@@ -340,7 +340,11 @@ def _erased_by(
     missing = _missing(session, model, key, scope.records)
     tags = [record_tag(tombstone_key, record) for record in missing]
     for chunk in chunks(tags):
-        query = select(Tombstone.request_id).where(*conditions, col(Tombstone.tag).in_(chunk))
+        query = select(Tombstone.request_id).where(
+            *conditions,
+            col(Tombstone.tag).in_(chunk),
+            col(Tombstone.request_id).is_not(None),
+        )
         if (found := session.exec(query).first()) is not None:
             return found
     return None

@@ -16,6 +16,7 @@ from sqlmodel import Session, col, select
 
 from app.files import PARTIAL, sync_directory, write_durably
 from app.vault.errors import NotStoredError, SealError, ShreddedError
+from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import Artifact
@@ -27,11 +28,17 @@ CHUNK = 500  # SQLite's oldest limit on bound variables is 999
 
 
 class ArtifactStore:
-    """Artifacts in `directory`, their keys wrapped by `master`."""
+    """Artifacts in `directory`, their keys wrapped by `master`.
 
-    def __init__(self, directory: Path, master: MasterKey) -> None:
+    `journal` is told of each key that is destroyed.
+    """
+
+    def __init__(
+        self, directory: Path, master: MasterKey, journal: ErasureJournal | None = None
+    ) -> None:
         self._directory = directory
         self._master = master
+        self._journal = journal
 
     def put(self, session: Session, kind: str, data: bytes) -> Artifact:
         """Store `data`; it is there once the caller's transaction commits."""
@@ -84,6 +91,8 @@ class ArtifactStore:
         """
         artifact = _find(session, artifact_id)
         if artifact.wrapped_key is not None:
+            if self._journal is not None:
+                self._journal.shredded(session, artifact)
             artifact.wrapped_key = None
             artifact.shredded_at = utcnow()
             session.add(artifact)

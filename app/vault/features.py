@@ -10,6 +10,7 @@ from sqlalchemy import select as columns
 from sqlmodel import Session, col
 
 from app.vault.errors import NotStoredError, ShreddedError
+from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import FeatureBlock, Subject
@@ -19,10 +20,14 @@ FETCH = 100  # blocks in memory at once when a whole model is read
 
 
 class FeatureVault:
-    """Feature blocks in the database, their keys wrapped by `master`. Payloads are opaque."""
+    """Feature blocks in the database, their keys wrapped by `master`. Payloads are opaque.
 
-    def __init__(self, master: MasterKey) -> None:
+    `journal` is told of each key that is destroyed.
+    """
+
+    def __init__(self, master: MasterKey, journal: ErasureJournal | None = None) -> None:
         self._master = master
+        self._journal = journal
 
     def store(self, session: Session, subject: Subject, payload: bytes, rows: int) -> None:
         """Seal `payload` under a fresh key of `subject`; an earlier key is destroyed.
@@ -63,6 +68,8 @@ class FeatureVault:
         block = session.get(FeatureBlock, subject.id)
         if block is None:
             raise NotStoredError("no features are stored for this subject")
+        if self._journal is not None and subject.wrapped_key is not None:
+            self._journal.rekeyed(session, subject)
         if payload is not None:
             self.store(session, subject, payload, rows)
             return

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hmac
 from pathlib import Path
 
 from app.files import write_durably
@@ -80,6 +81,10 @@ class MasterKey:
     def seal(self, plaintext: bytes, aad: bytes) -> bytes:
         """Seal a data key or another small secret for the place that `aad` names."""
         return seal(self._key, plaintext, aad)
+
+    def derive(self, purpose: str) -> bytes:
+        """Return a key of 32 bytes for HMAC under one purpose; it says nothing of this one."""
+        return hmac.digest(self._key, b"lethe/derived/v1\0" + purpose.encode(), "sha256")
 
     def open(self, blob: bytes, aad: bytes) -> bytes:
         """Open what `seal` made.

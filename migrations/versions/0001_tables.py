@@ -377,8 +377,8 @@ def upgrade() -> None:
         "tombstones",
         sa.Column("model_id", sa.Integer(), nullable=False),
         sa.Column("tag", sa.LargeBinary(), nullable=False),
-        sa.Column("subject_id", sa.Integer(), nullable=False),
-        sa.Column("request_id", sa.String(length=36), nullable=False),
+        sa.Column("subject_id", sa.Integer(), nullable=True),
+        sa.Column("request_id", sa.String(length=36), nullable=True),
         sa.ForeignKeyConstraint(
             ["model_id"], ["models.id"], name=op.f("fk_tombstones_model_id")
         ),

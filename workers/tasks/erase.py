@@ -8,7 +8,7 @@ from app.certificates.retained import record_commitment
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import bury, open_tombstone_key
+from app.service.scope import bury, open_tombstone_key, record_tag
 from app.steps import reached
 from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject
 from workers.errors import RefusedError
@@ -190,6 +190,9 @@ def _bury(
     owners = {record: member.request_id for member in members for record in member.salts}
     owners |= {record: str(lease.request_id) for record in dropped}
     bury(session, lease.model_id, key, owners)
+    tags = [record_tag(key, record) for record in owners]
+    refs = [session.get_one(ErasureRequest, member.request_id).ref for member in members]
+    services.journal.erased(session, model.ref, tags, refs)
     leaving = sorted(owners)
     if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
         raise LeaseLostError(lease.job_id)

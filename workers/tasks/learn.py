@@ -94,6 +94,7 @@ def run(services: Services, lease: Lease) -> None:
         if add_back:
             tags = [record_tag(tombstone_key, record) for record in lesson.records]
             if lifted := _lift(tx.session, lease.model_id, tags):
+                services.journal.returned(tx.session, model.ref, lifted)
                 digests[ADD_BACK] = tags_digest(lifted)
         record_model_event(tx, model.ref, "contribution.learned", digests)
         tx.session.flush()

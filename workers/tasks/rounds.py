@@ -17,7 +17,7 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.round_steps import close_round
-from app.service.scope import bury
+from app.service.scope import bury, record_tag
 from app.steps import reached
 from models import ErasureRequest, Job, Model, ModelVersion, Record, Round, Subject
 from workers.errors import RefusedError
@@ -222,6 +222,9 @@ def _forget(
     bury(session, lease.model_id, case.tombstone_key, whose)
     versions.remove_records(session, lease.model_id, list(member.salts))
     request = session.get_one(ErasureRequest, member.request_id)
+    model = session.get_one(Model, lease.model_id)
+    tags = [record_tag(case.tombstone_key, record) for record in member.salts]
+    services.journal.erased(session, model.ref, tags, [request.ref])
     request.state = "verifying"
     stored = draft.store(services, session, plan)
     record_request_event(

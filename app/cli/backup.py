@@ -1,0 +1,112 @@
+"""`lethe backup` and `lethe restore`."""
+
+from pathlib import Path
+
+import click
+
+from app.ledger.startup import load_ledger
+from app.service.backup import BackupError, write_backup
+from app.service.reapply import Reapplied, log_quarantines, reapply
+from app.service.restore import restore as restore_backup
+from app.settings import Settings
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
+from app.vault.master import MasterKey
+from models.session import make_engine
+
+_New = click.Path(path_type=Path)
+_Directory = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("directory", type=_New)
+@click.option("--keys", type=_New, help="Also copy the keys, to this other new directory.")
+def backup(directory: Path, keys: Path | None) -> None:
+    """Back up the database and the artifacts to the new directory DIRECTORY.
+
+    The service may run meanwhile. What is signed afterwards is not in it.
+    """
+    if keys is not None and (keys.absolute().is_relative_to(directory.absolute())):
+        raise click.UsageError("keys beside the data open it: give a directory elsewhere")
+    settings = Settings()
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        made = write_backup(settings, engine, directory, keys)
+    finally:
+        engine.dispose()
+    click.echo(f"backed up {made.rows} rows and {made.files} files to {directory}")
+    click.echo(f"      the log {made.origin} with {made.size} entries, root {made.root}")
+    click.echo("      not in it: whatever is acknowledged or signed after this moment")
+    if keys is None:
+        click.echo("      keys are not in it: without them nothing of it can be opened")
+    else:
+        click.echo(f"      keys are in {keys}: keep them apart, together they open everything")
+
+
+@click.command()
+@click.argument("directory", type=_Directory, required=False)
+@click.option("--keys", type=_Directory, help="Restore the keys too, from this directory.")
+@click.option(
+    "--journal-only",
+    is_flag=True,
+    help="Restore nothing: erase again what the journal says, in the database as it is.",
+)
+def restore(directory: Path | None, keys: Path | None, journal_only: bool) -> None:
+    """Restore the backup in DIRECTORY into an empty database.
+
+    Nothing is overwritten. What was erased after the backup is erased again.
+    """
+    if journal_only == (directory is not None) or (journal_only and keys is not None):
+        raise click.UsageError("give the backup's DIRECTORY, or --journal-only alone")
+    settings = Settings()
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        if directory is None:
+            ledger = load_ledger(settings, engine)
+            master = MasterKey.load(settings)
+            journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+            with ledger.repairing() as session:
+                done = reapply(session, master, journal)
+                session.commit()
+            log_quarantines(ledger, done.models)
+            print_reapplied(done)
+            return
+        restored = restore_backup(settings, engine, directory, keys)
+        made = restored.backup
+        click.echo(f"restored {made.rows} rows and {made.files} files of {made.at}")
+        print_reapplied(restored.done)
+        if keys is not None:
+            click.echo(
+                "the keys are the backup's, and nothing tells what was signed since: before "
+                "serving run `lethe log recover` with every mirror there is"
+            )
+        elif restored.missing:
+            click.echo(
+                f"{restored.missing} log entries were signed after this backup, and what they "
+                "were about is lost: run `lethe log recover` with a mirror"
+            )
+        else:
+            log_quarantines(load_ledger(settings, engine), restored.done.models)
+            click.echo("nothing was signed after this backup: lethe serve may start")
+    except FileNotFoundError as error:
+        raise BackupError(
+            f"{error.filename} is missing: restore the keys directory, or give --keys"
+        ) from None
+    finally:
+        engine.dispose()
+
+
+def print_reapplied(done: Reapplied) -> None:
+    """Print what was erased again, and what went with it."""
+    click.echo(f"erased again: {done.records} records, {done.keys} keys")
+    if done.lost:
+        click.echo(
+            f"      {done.lost} records were stored in one block with them and are gone too: "
+            "contribute them anew"
+        )
+    for model in done.models:
+        click.echo(f"      model {model} is quarantined: register it anew from what remains")
+    if done.certificates:
+        click.echo(f"      {done.certificates} certificates are in the log and not stored here")
+    for ref in done.requests:
+        click.echo(f"      request {ref}: what opens its log entries is lost")

@@ -1,0 +1,150 @@
+"""Bringing back entries that a database lost, from mirrors of the log.
+
+The signing guard says how long the log was and what its root is. Nothing is written or signed
+before all entries up to there are back and hash to that root; a mirror with a newer checkpoint
+by the log's key is believed over the guard, which then came from a backup. The rows get their
+MACs only after that proof: it says that this log's key signed each of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Generic, TypeVar
+
+from sqlmodel import Session
+
+from app.errors import LetheError
+from app.ledger import storage
+from app.ledger.checkpoint import Checkpoint
+from app.ledger.entries import Leaf, parse_leaf
+from app.ledger.fetch import Fetch
+from app.ledger.follow import read_log
+from app.ledger.guard import ForkedError
+from app.ledger.peaks import Peaks
+from app.ledger.sequencer import Ledger
+from app.ledger.storage import latest_checkpoint, read_leaves, read_size
+from app.ledger.tree import leaf_hash
+from models import LogCheckpoint, LogEntry
+
+T = TypeVar("T")
+PAGE = 250  # rows in one statement
+
+
+class RecoverError(LetheError):
+    """The log cannot be recovered from what was given; nothing was written."""
+
+    slug = "log-not-recovered"
+    title = "The log cannot be recovered"
+    status = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Generic[T]):
+    """Entries [`start`, `size`) are back, and what the effect returned."""
+
+    start: int
+    size: int
+    result: T
+
+
+def recover(
+    ledger: Ledger, sources: Sequence[Fetch], effect: Callable[[Session, list[Leaf]], T]
+) -> Recovered[T]:
+    """Write back the entries that the database lacks, with `effect` in the same transaction.
+
+    `effect` is given what these entries say. Afterwards the log is whole and published.
+
+    Raises:
+        RecoverError: Entries are missing in all sources.
+        LogError: A source does not verify, or is another log's.
+        ForkedError: Sources, database and guard do not have one history.
+        UnreachableError: A source could not be read.
+    """
+    read = [read_log(fetch, ledger.verifier) for fetch in sources]
+    signed = [Checkpoint(report.origin, report.size, report.root) for report, _ in read]
+    held = ledger.guard.read()
+    if held.origin != ledger.origin:
+        raise ForkedError("the guard belongs to a log of another name: set LETHE_ORIGIN back")
+    target = max([held, *signed], key=lambda checkpoint: checkpoint.size)
+    longest = max((leaves for _, leaves in read), key=len, default=[])
+    with ledger.repairing() as session:
+        start = read_size(session)
+        leaves = _join(read_leaves(session, 0, start), longest)
+        if len(leaves) < target.size:
+            raise RecoverError(
+                f"the log was signed with {target.size} entries, and database and sources hold "
+                f"{len(leaves)}: {target.size - len(leaves)} are missing. Give another mirror; "
+                "where there is none, begin a log that names this one: `lethe log init "
+                "--succeeds KEYS`"
+            )
+        whole = leaves[: max(start, target.size)]
+        root_at, nodes = _tree(whole, start, [held, *signed])
+        _write(ledger, session, leaves[start : target.size], start, nodes)
+        result = effect(session, [parse_leaf(leaf) for leaf in leaves[start : target.size]])
+        if held.size < target.size:
+            ledger.guard.advance(target, root_at)
+        latest = latest_checkpoint(session)
+        if latest is None or latest.size < target.size:
+            note = ledger.sign(target)
+            session.add(LogCheckpoint(size=target.size, root=target.root, note=note))
+        session.commit()
+    ledger.start()
+    return Recovered(start, max(start, target.size), result)
+
+
+def _join(stored: list[bytes], mirrored: list[bytes]) -> list[bytes]:
+    both = min(len(stored), len(mirrored))
+    if stored[:both] != mirrored[:both]:
+        raise ForkedError(
+            "the database holds other entries than the mirror: restore a backup into an empty "
+            "database, then recover"
+        )
+    return stored + mirrored[both:]
+
+
+def _tree(
+    leaves: list[bytes], start: int, known: list[Checkpoint]
+) -> tuple[Callable[[int], bytes], list[tuple[int, int, bytes]]]:
+    """Compare the roots at all known checkpoints; return them and the nodes from `start` on."""
+    peaks, nodes = Peaks(), list[tuple[int, int, bytes]]()
+    roots = {0: peaks.root()}
+    sizes = {checkpoint.size for checkpoint in known}
+    for index, leaf in enumerate(leaves):
+        made = list(peaks.append(leaf_hash(leaf)))
+        if index >= start:
+            nodes += made
+        if peaks.size in sizes:
+            roots[peaks.size] = peaks.root()
+    for checkpoint in known:
+        if roots.get(checkpoint.size) != checkpoint.root:
+            raise ForkedError(
+                f"the first {checkpoint.size} entries are not those that were signed: the "
+                "mirror, the database or the guard is another log's"
+            )
+    return roots.__getitem__, nodes
+
+
+def _write(
+    ledger: Ledger,
+    session: Session,
+    leaves: list[bytes],
+    start: int,
+    nodes: list[tuple[int, int, bytes]],
+) -> None:
+    key = ledger.entry_key
+    assert key is not None, "a ledger without it is for looking only"
+    day = _day_before(session, start)
+    rows: list[LogEntry] = []
+    for index, leaf in enumerate(leaves, start):
+        # A certificate's leaf has no day: that of the entry before it is the nearest known.
+        rows.append(key.row(index, leaf, day))
+        day = date.fromisoformat(rows[-1].day)
+    for begin in range(0, len(rows), PAGE):
+        storage.insert_entries(session, rows[begin : begin + PAGE])
+    for begin in range(0, len(nodes), PAGE):
+        storage.insert_nodes(session, nodes[begin : begin + PAGE])
+
+
+def _day_before(session: Session, start: int) -> date:
+    entry = session.get(LogEntry, start - 1) if start else None
+    return date(1970, 1, 1) if entry is None else date.fromisoformat(entry.day)

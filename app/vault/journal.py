@@ -1,0 +1,280 @@
+"""The erasure journal: what was erased, kept beside the keys and not in the database.
+
+A database restored from a backup holds people who were erased after it. The journal is durable
+before the transaction that erases them commits, hence before anything is certified, and a
+restore applies it (`app.service.reapply`). It holds keyed tags and no ids:
+
+- of a record, the tag that the database keeps of it too (`app.service.scope.record_tag`);
+- of a destroyed data key, HMAC-SHA256 of the wrapped key, keyed from the master key.
+
+One line of JSON for each update, numbered, with the SHA-256 of the line before it, only ever
+appended. A line that a crash cut short belongs to a transaction that never committed: it is
+ignored and overwritten. A whole line whose transaction did not commit after all says what its
+job will do when it is tried again.
+"""
+
+import fcntl
+import hmac
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event, select
+from sqlalchemy.orm import SessionTransaction
+from sqlmodel import Session, col
+
+from app import canonical
+from app.errors import LetheError
+from app.files import write_durably
+from app.ledger.spelling import format_base64, parse_base64
+from app.steps import reached
+from app.vault.master import MasterKey
+from models import Artifact, Subject
+
+FILE = "erased.journal"
+FIRST = "0" * 64  # what the first line names as the line before it
+NOTED = "lethe.erasure-journal"  # in a session's `info`
+LINE = 10_000  # tags in one line, which then has at most half a megabyte
+TAIL = 1 << 21  # bytes: the last line, and one cut short after it
+# Destroyed outside of an erasure's own transaction, and because of one. Anything else that is
+# shredded there, as an upload that was learned, a restored database still needs.
+OF_ERASURES = frozenset({"before", "draft", "release"})
+
+
+class JournalError(LetheError):
+    """The erasure journal is missing, damaged or not applied; nothing is served."""
+
+    slug = "erasure-journal"
+    title = "The erasure journal does not fit"
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One update. `erased` and `returned` are tags of records of the model `model`."""
+
+    model: str | None = None
+    erased: tuple[bytes, ...] = ()
+    returned: tuple[bytes, ...] = ()
+    keys: tuple[bytes, ...] = ()
+    requests: tuple[str, ...] = ()  # public refs
+
+
+@dataclass(slots=True)
+class Erased:
+    """What the whole journal comes to: of each model the tags that are erased now, by line."""
+
+    lines: list[Line] = field(default_factory=list)
+    records: dict[str, dict[bytes, Line]] = field(default_factory=dict)
+    keys: set[bytes] = field(default_factory=set)
+    requests: set[str] = field(default_factory=set)
+
+    def add(self, line: Line) -> None:
+        """Add the next line: what came back on a later wish is erased no more."""
+        self.lines.append(line)
+        self.keys.update(line.keys)
+        self.requests.update(line.requests)
+        if line.model is not None:
+            tags = self.records.setdefault(line.model, {})
+            tags.update(dict.fromkeys(line.erased, line))
+            for tag in line.returned:
+                tags.pop(tag, None)
+
+
+@dataclass(slots=True)
+class _Noted:
+    lines: list[Line] = field(default_factory=list)
+    artifacts: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # kind, tag
+    subjects: dict[int, bytes] = field(default_factory=dict)
+
+
+class ErasureJournal:
+    """The journal in the file `path`; `master` keys the tags of destroyed keys."""
+
+    def __init__(self, path: Path, master: MasterKey) -> None:
+        self.path = path
+        self._key = master.derive("erasure journal")
+
+    @staticmethod
+    def create(path: Path) -> None:
+        """Begin an empty journal; one that exists is kept."""
+        try:
+            write_durably(path, b"", replace=False)
+        except FileExistsError:
+            return
+
+    def key_tag(self, wrapped: bytes) -> bytes:
+        """Return the tag of a wrapped data key; each holds a nonce, so no two are equal."""
+        return hmac.digest(self._key, bytes(wrapped), "sha256")
+
+    def read(self) -> Erased:
+        """Return what was erased.
+
+        Raises:
+            JournalError: The file is missing, or a line in it is not one that was written.
+        """
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            raise JournalError(
+                f"{self.path} is missing: restore the keys directory from its newest backup"
+            ) from None
+        return self._parse(data)
+
+    def append(self, lines: Iterable[Line]) -> None:
+        """Add lines; they are on disk when this returns.
+
+        Raises:
+            JournalError: As `read`.
+            OSError: The disk is full or failing.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise JournalError(
+                f"{self.path} is missing: restore the keys directory from its newest backup"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
+            size = os.fstat(descriptor).st_size
+            start = max(0, size - TAIL)
+            tail = os.pread(descriptor, size - start, start)
+            whole = tail[: tail.rfind(b"\n") + 1]
+            last, end = whole[whole.rfind(b"\n", 0, -1) + 1 :], start + len(whole)
+            number, before = self._number(last), sha256(last).hexdigest() if last else FIRST
+            written = b""
+            for line in lines:
+                number += 1
+                written += (encoded := _format(line, number, before))
+                before = sha256(encoded).hexdigest()
+            os.ftruncate(descriptor, end)
+            if os.pwrite(descriptor, written, end) != len(written):
+                raise OSError("the disk took only part of a line of the erasure journal")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _number(self, last: bytes) -> int:
+        if not last:
+            return 0
+        try:
+            return int(canonical.decode(last.removesuffix(b"\n"))["number"])
+        except (canonical.NotCanonicalError, LookupError, TypeError, ValueError):
+            raise JournalError(
+                f"{self.path} is damaged at its end: restore the keys directory from its "
+                "newest backup"
+            ) from None
+
+    def erased(
+        self, session: Session, model: str, tags: Iterable[bytes], requests: Iterable[str]
+    ) -> None:
+        """Note that the transaction erases these records, for requests of these refs."""
+        named = tuple(sorted(set(requests)))
+        for chunk in _split(sorted(tags)):
+            self._noted(session).lines.append(Line(model, erased=chunk, requests=named))
+
+    def returned(self, session: Session, model: str, tags: Iterable[bytes]) -> None:
+        """Note that erased records come back with the transaction, on a later wish."""
+        for chunk in _split(sorted(tags)):
+            self._noted(session).lines.append(Line(model, returned=chunk))
+
+    def shredded(self, session: Session, artifact: Artifact) -> None:
+        """Note that the transaction destroys an artifact's key; call it before that."""
+        assert artifact.wrapped_key is not None
+        noted = artifact.kind, self.key_tag(artifact.wrapped_key)
+        self._noted(session).artifacts.setdefault(artifact.id, noted)
+
+    def rekeyed(self, session: Session, subject: Subject) -> None:
+        """Note that the transaction destroys a subject's key; call it before that."""
+        assert subject.id is not None
+        assert subject.wrapped_key is not None
+        self._noted(session).subjects.setdefault(subject.id, self.key_tag(subject.wrapped_key))
+
+    def _noted(self, session: Session) -> _Noted:
+        if NOTED not in session.info:
+            session.info[NOTED] = _Noted()
+            event.listen(session, "before_commit", self._write)
+            event.listen(session, "after_soft_rollback", _forget)
+        noted: _Noted = session.info[NOTED]
+        return noted
+
+    def _write(self, session: Session) -> None:
+        """Make what was noted durable, just before the outermost transaction commits."""
+        noted: _Noted = session.info[NOTED]
+        if session.in_nested_transaction():
+            return
+        erasing = any(line.erased for line in noted.lines)
+        keys = sorted(self._gone(session, noted, erasing))
+        lines = [*noted.lines, *(Line(keys=chunk) for chunk in _split(keys))]
+        session.info[NOTED] = _Noted()
+        if lines:
+            self.append(lines)
+            if erasing:
+                reached("execute.journaled")
+
+    def _gone(self, session: Session, noted: _Noted, erasing: bool) -> Iterable[bytes]:
+        """Yield the tags of keys that are destroyed: a savepoint may have taken one back."""
+        for artifact_id, (kind, tag) in noted.artifacts.items():
+            wrapped = session.scalar(
+                select(col(Artifact.wrapped_key)).where(col(Artifact.id) == artifact_id)
+            )
+            if wrapped is None and (erasing or kind in OF_ERASURES):
+                yield tag
+        for subject_id, tag in noted.subjects.items() if erasing else ():
+            wrapped = session.scalar(
+                select(col(Subject.wrapped_key)).where(col(Subject.id) == subject_id)
+            )
+            if wrapped is None or self.key_tag(wrapped) != tag:
+                yield tag
+
+    def _parse(self, data: bytes) -> Erased:
+        found, before = Erased(), FIRST
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, encoded in enumerate(whole.splitlines(keepends=True), 1):
+            try:
+                line = _read(encoded)
+            except (canonical.NotCanonicalError, LookupError, TypeError, ValueError):
+                line = None
+            if line is None or _format(line, number, before) != encoded:
+                raise JournalError(
+                    f"{self.path} is damaged at line {number}: restore the keys directory from "
+                    "its newest backup"
+                )
+            found.add(line)
+            before = sha256(encoded).hexdigest()
+        return found
+
+
+def _forget(session: Session, previous: SessionTransaction) -> None:
+    if not previous.nested:  # what a savepoint took back is looked at before the commit
+        session.info[NOTED] = _Noted()
+
+
+def _split(tags: Iterable[bytes]) -> Iterable[tuple[bytes, ...]]:
+    held = tuple(tags)
+    for start in range(0, len(held), LINE):
+        yield held[start : start + LINE]
+
+
+def _format(line: Line, number: int, before: str) -> bytes:
+    value: dict[str, Any] = {"before": before, "number": number}
+    if line.model is not None:
+        value["model"] = line.model
+    for name in ("erased", "returned", "keys"):
+        if tags := getattr(line, name):
+            value[name] = [format_base64(tag) for tag in tags]
+    if line.requests:
+        value["requests"] = list(line.requests)
+    return canonical.encode(value) + b"\n"
+
+
+def _read(encoded: bytes) -> Line:
+    value = canonical.decode(encoded.removesuffix(b"\n"))
+    erased, returned, keys = (
+        tuple(parse_base64(tag) for tag in value.get(name, ()))
+        for name in ("erased", "returned", "keys")
+    )
+    return Line(value.get("model"), erased, returned, keys, tuple(value.get("requests", ())))

@@ -1,0 +1,342 @@
+"""`lethe backup`, `lethe restore` and `lethe log recover`: what is lost, and who stays erased."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlmodel import Session, col, select
+
+from app.cli.backup import backup, restore
+from app.cli.log import log
+from app.errors import LetheError
+from app.ledger.fetch import MissingFileError
+from app.ledger.follow import mirror_log
+from app.ledger.guard import RolledBackError, SigningGuard
+from app.ledger.sequencer import Ledger
+from app.ledger.startup import GUARD
+from app.service.context import open_services
+from app.service.reapply import ENDED, RESTORED
+from app.settings import Settings
+from app.signing.keys import PrivateKey
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import JournalError
+from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
+from models.session import make_engine
+from tests.conftest import _fresh_database
+from tests.installation import Installation, install
+from tests.small import MODEL, ROWS
+
+
+@dataclass
+class Disaster:
+    """An installation that was backed up, then erased r1 and r2, then lost its database."""
+
+    backup: Path
+    keys: Path  # a copy of the keys from when the backup was made
+    mirror: Path
+    old: Settings
+    new: Settings
+    ref: str
+
+
+@pytest.fixture
+def elsewhere(
+    request: pytest.FixtureRequest, settings: Settings, tmp_path: Path
+) -> Iterator[str]:
+    """An empty database of the same kind."""
+    if settings.resolved_database_url.startswith("sqlite"):
+        yield f"sqlite:///{tmp_path / 'elsewhere.db'}"
+        return
+    with _fresh_database(request.getfixturevalue("postgres")) as url:
+        yield url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def disaster(
+    settings: Settings,
+    ledger: Ledger,
+    fitted: PrivateKey,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Disaster:
+    new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
+    made = Disaster(tmp_path / "b", tmp_path / "k", tmp_path / "m", settings, new, "")
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    with install(settings) as installed:
+        installed.caller.key = fitted
+        told = run(backup, str(made.backup), "--keys", str(made.keys))
+        assert told.exit_code == 0, told.output
+        assert "not in it: whatever is acknowledged or signed after" in told.output
+        erase(installed, "r1", "r2")
+        mirror(installed, made.mirror)
+        with Session(installed.services.engine) as session:
+            made.ref = session.exec(select(ErasureRequest.ref)).one()
+    shutil.copytree(settings.keys_dir, new.keys_dir)  # the keys were not lost
+    point_at(new, monkeypatch)
+    return made
+
+
+def point_at(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url)
+    monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
+
+
+def run(command: Any, *arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments)
+
+
+def detail(result: Result) -> str:
+    assert isinstance(result.exception, LetheError), (result.output, result.exception)
+    return result.exception.detail
+
+
+def erase(installed: Installation, *records: str) -> None:
+    assert installed.caller.erase_records(*records).status_code == 202
+    installed.drain()
+    installed.check()
+
+
+def mirror(installed: Installation, directory: Path) -> None:
+    def fetch(path: str) -> bytes:
+        answer = installed.caller.http.get(f"/v1/log/{path}")
+        if answer.status_code != 200:
+            raise MissingFileError(path)
+        return bytes(answer.content)
+
+    mirror_log(fetch, installed.services.ledger.verifier, directory)
+
+
+@contextmanager
+def rows(settings: Settings) -> Iterator[Session]:
+    engine = make_engine(settings.resolved_database_url)
+    with Session(engine) as session:
+        yield session
+    engine.dispose()
+
+
+def stored(settings: Settings) -> set[str]:
+    with rows(settings) as session:
+        return {str(record) for record in session.exec(select(Record.record)).all()}
+
+
+def test_an_older_backup_brings_nobody_back(disaster: Disaster) -> None:
+    new = disaster.new
+    told = run(restore, str(disaster.backup))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "erased again: 2 records" in told.output
+    assert f"model {MODEL} is quarantined" in told.output
+    assert disaster.ref in told.output
+    assert not {"r1", "r2"} & stored(new)
+    with rows(new) as session:
+        assert len(session.exec(select(Tombstone)).all()) == 2
+        assert session.exec(select(Model.state)).one() == "quarantined"
+        size = len(session.exec(select(LogEntry.index)).all())
+        sealed = select(Artifact.kind).where(col(Artifact.wrapped_key).is_not(None))
+        kinds = set(session.exec(sealed).all())
+        assert not {"head", "state"} & kinds
+    held = SigningGuard(new.keys_dir / GUARD).read()
+    assert f"{held.size - size} log entries were signed after this backup" in told.output
+    with pytest.raises(RolledBackError):
+        open_services(new)
+    again = run(log, "recover", str(disaster.mirror))
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert f"recovered {held.size - size} entries: the log has {held.size}" in again.output
+    assert "1 certificates are in the log and not stored here" in again.output
+    with install(new) as installed:
+        assert installed.services.ledger.latest().size == held.size + 1  # model.quarantined
+        answer = installed.caller.operator("GET", f"/v1/models/{MODEL}").json()
+        assert answer["state"] == "quarantined"
+        mirror(installed, disaster.mirror)  # it extends what the mirror saw
+    assert not {"r1", "r2"} & stored(new)
+
+
+def test_without_the_journal_they_would_be_back(disaster: Disaster) -> None:
+    """The planted violation: the journal is as old as the backup."""
+    new = disaster.new
+    shutil.copyfile(disaster.keys / JOURNAL, new.keys_dir / JOURNAL)
+    assert run(restore, str(disaster.backup)).exit_code == 0
+    assert {"r1", "r2"} <= stored(new)
+    assert "the erasure journal lacks 1 requests" in detail(
+        run(log, "recover", str(disaster.mirror))
+    )
+    with pytest.raises(RolledBackError):
+        open_services(new)
+    told = run(log, "recover", str(disaster.mirror), "--journal-incomplete")
+    assert told.exit_code == 0, told.exception
+    with rows(new) as session:
+        assert session.exec(select(Model.state)).one() == "quarantined"
+
+
+def test_a_record_of_the_journal_in_the_database_stops_the_service(disaster: Disaster) -> None:
+    """Rows alone were put back, under a log that is whole."""
+    old = disaster.old
+    with rows(old) as session:
+        record = session.exec(select(Record)).first()
+        assert record is not None
+        values = record.model_dump(exclude={"id", "record"})
+        session.add(Record(record="r1", **values))
+        session.commit()
+    with pytest.raises(JournalError, match="--journal-only"):
+        open_services(old)
+    with pytest.MonkeyPatch.context() as patch:
+        point_at(old, patch)
+        told = run(restore, "--journal-only")
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "r1" not in stored(old)
+    open_services(old).close()
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_a_mirror_with_a_flipped_leaf_recovers_nothing(disaster: Disaster) -> None:
+    assert run(restore, str(disaster.backup)).exit_code == 0
+    (bundle,) = (disaster.mirror / "tile" / "entries").rglob("*/*")
+    flip(bundle)
+    with rows(disaster.new) as session:
+        before = len(session.exec(select(LogEntry.index)).all())
+    assert "is not that of the entry" in detail(run(log, "recover", str(disaster.mirror)))
+    with rows(disaster.new) as session:
+        assert len(session.exec(select(LogEntry.index)).all()) == before
+
+
+def test_a_mirror_that_is_short_recovers_nothing(disaster: Disaster) -> None:
+    """By one entry: the guard goes on once more after the mirror was made."""
+    with install(disaster.old) as installed:
+        assert installed.caller.register_key(keyid="another").status_code == 201
+        assert installed.caller.register_model(ref="second").status_code == 201
+    shutil.copyfile(disaster.old.keys_dir / GUARD, disaster.new.keys_dir / GUARD)
+    assert run(restore, str(disaster.backup)).exit_code == 0
+    said = detail(run(log, "recover", str(disaster.mirror)))
+    assert "are missing. Give another mirror" in said
+    assert "lethe log init --succeeds" in said
+    with pytest.raises(RolledBackError):
+        open_services(disaster.new)
+
+
+def test_a_mirror_of_another_log_is_refused(disaster: Disaster, tmp_path: Path) -> None:
+    from tests.app.ledger import oracle
+    from tests.app.ledger.logs import VERIFIER, fetch_files, log_files
+
+    mirror_log(fetch_files(log_files(oracle.entries(40))), VERIFIER, tmp_path / "other")
+    assert run(restore, str(disaster.backup)).exit_code == 0
+    assert "no known key signed" in detail(run(log, "recover", str(tmp_path / "other")))
+
+
+def test_all_is_lost_but_the_backup_and_a_mirror(disaster: Disaster) -> None:
+    """The keys are the backup's: the mirror alone tells that the log went on."""
+    new = disaster.new
+    shutil.rmtree(new.keys_dir)
+    told = run(restore, str(disaster.backup), "--keys", str(disaster.keys))
+    assert told.exit_code == 0, (told.output, told.exception)
+    for path in new.keys_dir.iterdir():
+        assert path.stat().st_mode & 0o777 in (0o600, 0o644), path
+    with pytest.raises(JournalError, match="lethe log recover"):
+        open_services(new)
+    held = SigningGuard(disaster.old.keys_dir / GUARD).read()
+    told = run(log, "recover", str(disaster.mirror), "--journal-incomplete")
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert f"the log has {held.size}" in told.output
+    assert not (new.keys_dir / RESTORED).exists()
+    services = open_services(new)
+    assert services.ledger.latest().size >= held.size
+    services.close()
+
+
+def test_nothing_is_overwritten_and_nothing_damaged_is_restored(disaster: Disaster) -> None:
+    assert "keys are never overwritten" in detail(
+        run(restore, str(disaster.backup), "--keys", str(disaster.keys))
+    )
+    flip(disaster.backup / "database.jsonl")
+    assert "not the file that was backed up" in detail(run(restore, str(disaster.backup)))
+    flip(disaster.backup / "database.jsonl")
+    assert run(restore, str(disaster.backup)).exit_code == 0
+    mirrored = run(log, "recover", str(disaster.mirror))
+    assert mirrored.exit_code == 0, mirrored.exception
+    assert "exists" in detail(run(backup, str(disaster.backup)))
+    artifacts = disaster.new.data_dir / "artifacts"
+    assert "is not empty" in detail(run(restore, str(disaster.backup)))
+    shutil.rmtree(artifacts)
+    assert "the database is not empty" in detail(run(restore, str(disaster.backup)))
+    (disaster.backup / "manifest.json").unlink()
+    assert "no backup, or one that was not finished" in detail(
+        run(restore, str(disaster.backup))
+    )
+
+
+def test_a_backup_of_now_restores_to_the_same_installation(
+    settings: Settings,
+    ledger: Ledger,
+    fitted: PrivateKey,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    assert run(backup, str(tmp_path / "b")).exit_code == 0
+    assert not any(path.name.endswith(".key") for path in (tmp_path / "b").rglob("*"))
+    new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
+    shutil.copytree(settings.keys_dir, new.keys_dir)
+    point_at(new, monkeypatch)
+    told = run(restore, str(tmp_path / "b"))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "nothing was signed after this backup" in told.output
+    with install(new) as installed:
+        installed.caller.key = fitted
+        installed.check()
+        erase(installed, "r1")  # every part works: rows, keys, sequences
+    assert len(stored(new)) == ROWS - 1
+
+
+def test_the_journal_holds_tags_only(disaster: Disaster) -> None:
+    lines = (disaster.old.keys_dir / JOURNAL).read_text().splitlines()
+    assert lines
+    said = [json.loads(line) for line in lines]
+    assert {name for line in said for name in line} <= {
+        "before", "number", "model", "erased", "keys", "requests",
+    }  # fmt: skip
+    assert sum(len(line.get("erased", ())) for line in said) == 2
+    with rows(disaster.old) as session:
+        subjects = session.exec(select(Subject)).all()
+    text = "\n".join(lines)
+    for subject in subjects:
+        assert f'"{subject.client}"' not in text
+        assert f'"{subject.subject}"' not in text
+    assert '"r1"' not in text
+    assert ENDED not in text
+
+
+def test_a_log_that_cannot_go_on_is_succeeded(
+    disaster: Disaster, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from migrations.runner import upgrade
+
+    fresh = tmp_path / "fresh"
+    monkeypatch.setenv("LETHE_DATA_DIR", str(fresh))
+    monkeypatch.setenv("LETHE_ORIGIN", "ledger.test/second")
+    engine = make_engine(elsewhere)
+    upgrade(engine)
+    engine.dispose()
+    told = run(log, "init", "--succeeds", str(disaster.old.keys_dir))
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert f"it succeeds the log {disaster.old.origin}" in told.output
+    new = Settings()
+    held = SigningGuard(disaster.old.keys_dir / GUARD).read()
+    with install(new) as installed:
+        installed.check()
+        mirror(installed, tmp_path / "second")
+    vkey = str(new.keys_dir / "log.vkey")
+    told = run(log, "verify", str(tmp_path / "second"), "--vkey", vkey)
+    assert f"succeeds the log {held.origin} at size {held.size}" in told.output

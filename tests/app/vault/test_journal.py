@@ -1,0 +1,163 @@
+"""The erasure journal: durable before an erasure, and no line of it is believed by halves."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, select
+
+from app.service.context import open_services
+from app.service.reapply import require_applied
+from app.settings import Settings
+from app.signing.keys import PrivateKey
+from app.vault.artifacts import ArtifactStore
+from app.vault.journal import FILE, ErasureJournal, JournalError, Line
+from app.vault.master import MasterKey
+from models import Artifact, Tombstone
+from tests.installation import Installation, install
+
+TAGS = (b"a" * 32, b"b" * 32)
+MASTER = MasterKey(bytes(range(32)))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> ErasureJournal:
+    ErasureJournal.create(tmp_path / FILE)
+    return ErasureJournal(tmp_path / FILE, MASTER)
+
+
+def test_what_came_back_is_erased_no_more(journal: ErasureJournal) -> None:
+    journal.append([Line("m", erased=TAGS, requests=("r",)), Line(keys=(b"k",))])
+    journal.append([Line("m", returned=TAGS[:1]), Line("other", erased=TAGS[:1])])
+    found = journal.read()
+    assert set(found.records["m"]) == {TAGS[1]}
+    assert set(found.records["other"]) == {TAGS[0]}
+    assert (found.keys, found.requests) == ({b"k"}, {"r"})
+
+
+def test_a_torn_line_is_ignored_and_overwritten(journal: ErasureJournal) -> None:
+    journal.append([Line("m", erased=TAGS[:1])])
+    whole = journal.path.read_bytes()
+    journal.append([Line("m", erased=TAGS[1:])])
+    both = journal.path.read_bytes()
+    for cut in range(len(whole), len(both)):
+        journal.path.write_bytes(both[:cut])
+        assert set(journal.read().records["m"]) == {TAGS[0]}
+    journal.append([Line("m", erased=TAGS[1:])])
+    assert journal.path.read_bytes() == both
+
+
+def test_a_line_that_was_changed_or_taken_out_is_damage(journal: ErasureJournal) -> None:
+    journal.append([Line("m", erased=TAGS[:1]), Line("m", erased=TAGS[1:]), Line(keys=(b"k",))])
+    data = journal.path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    for damaged in (
+        b"".join(lines[1:]),
+        lines[0] + lines[2],
+        lines[1] + lines[0] + lines[2],
+        data.replace(b'"m"', b'"n"', 1),
+        b"\n" + data,
+        data + b"x\n",
+    ):
+        journal.path.write_bytes(damaged)
+        with pytest.raises(JournalError, match="damaged at line"):
+            journal.read()
+    journal.path.unlink()
+    with pytest.raises(JournalError, match="is missing"):
+        journal.read()
+    with pytest.raises(JournalError, match="is missing"):
+        journal.append([Line("m", erased=TAGS)])
+
+
+def test_a_key_that_a_savepoint_brought_back_is_not_in_it(
+    engine: Engine, tmp_path: Path, journal: ErasureJournal
+) -> None:
+    store = ArtifactStore(tmp_path / "artifacts", MASTER, journal)
+    with Session(engine) as session:
+        kept, gone, learned = (
+            store.put(session, kind, b"x").id for kind in ("before", "before", "upload")
+        )
+        session.commit()
+        tags = {
+            name: journal.key_tag(session.get_one(Artifact, name).wrapped_key or b"")
+            for name in (kept, gone, learned)
+        }
+        store.shred(session, gone)
+        savepoint = session.begin_nested()
+        store.shred(session, kept)
+        savepoint.rollback()
+        store.shred(session, learned)  # no erasure: a restored database still needs it
+        assert journal.read().keys == set()
+        session.commit()
+    assert journal.read().keys == {tags[gone]}
+
+
+def test_nothing_is_written_for_what_is_rolled_back(
+    engine: Engine, journal: ErasureJournal
+) -> None:
+    with Session(engine) as session:
+        session.connection()
+        journal.erased(session, "m", TAGS, ["r"])
+        session.rollback()
+        session.commit()
+    assert journal.read().lines == []
+
+
+@pytest.fixture
+def installed(settings: Settings, fitted: PrivateKey) -> Installation:
+    with install(settings) as made:
+        made.caller.key = fitted
+        assert made.caller.erase_records("r1", "r2").status_code == 202
+        made.drain()
+        return made
+
+
+def test_a_journal_behind_the_database_is_completed(
+    installed: Installation, settings: Settings
+) -> None:
+    path = settings.keys_dir / FILE
+    path.write_bytes(b"")
+    services = open_services(settings)
+    with services.reading() as session:
+        tags = {bytes(tag) for tag in session.exec(select(Tombstone.tag))}
+    (known,) = services.journal.read().records.values()
+    services.close()
+    assert set(known) == tags
+    assert len(tags) == 2
+    written = path.read_bytes()
+    open_services(settings).close()
+    assert path.read_bytes() == written  # once
+
+
+def test_a_missing_or_damaged_journal_stops_the_service(
+    installed: Installation, settings: Settings
+) -> None:
+    path = settings.keys_dir / FILE
+    path.write_bytes(path.read_bytes().replace(b"erased", b"erasee", 1))
+    with pytest.raises(JournalError, match="damaged"):
+        open_services(settings)
+    path.unlink()
+    with pytest.raises(JournalError, match="missing"):
+        open_services(settings)
+
+
+def test_a_journal_ahead_of_an_open_request_is_no_restore(
+    settings: Settings, fitted: PrivateKey
+) -> None:
+    """A crash between the journal and the commit: the job is tried again."""
+    from app import steps
+
+    with install(settings) as made:
+        made.caller.key = fitted
+        assert made.caller.erase_records("r1", "r2").status_code == 202
+        steps.plant("execute.journaled=raise")
+        try:
+            with pytest.raises(steps.PlantedFaultError):
+                made.drain()
+        finally:
+            steps.install(None)
+        services = made.services
+        assert services.journal.read().lines
+        require_applied(services.engine, services.master, services.journal)
+        made.recover()
+        made.check()
