@@ -127,7 +127,7 @@ def _number(text: bytes) -> int:
 
 def bind(control_folder: Path, queue: str) -> None:
     """Write the table that routes to `queue` before anybody can read it half written."""
-    control_folder.mkdir(parents=True, exist_ok=True)
+    control_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     table = control_folder / f"{queue}.exchange"
     if not table.exists():
         unfinished = control_folder / f"{uuid.uuid4()}.unfinished"

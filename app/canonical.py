@@ -20,6 +20,31 @@ class NotCanonicalError(LetheError):
     status = 400
 
 
+DUPLICATE = "an object has a name twice"
+
+
+class DuplicateKeyError(ValueError):
+    """A JSON object that has a name twice: readers differ in which one they take."""
+
+
+def loads(data: str | bytes) -> Any:
+    """Parse JSON of any spelling in which no object has a name twice (RFC 8259 section 4).
+
+    Raises:
+        DuplicateKeyError: One has. It is a ValueError, as what follows is.
+        ValueError: Not JSON.
+        RecursionError: Nested too deeply.
+    """
+    return json.loads(data, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DuplicateKeyError(DUPLICATE)
+    return found
+
+
 def encode(value: Any) -> bytes:
     """Return the RFC 8785 form of a JSON value. Floats are allowed but discouraged."""
     return rfc8785.dumps(value)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from celery import Celery, group
 
 from app import broker
+from app.files import keep_private
 from app.nudges import SILO_PREFIX
 from app.settings import Settings
 
@@ -33,11 +34,12 @@ def silo_queue(number: int) -> str:
 
 def make_celery(settings: Settings) -> Celery:
     """Return a Celery application for these settings; workers add their tasks to it."""
+    keep_private()  # kombu writes messages and locks as the umask has it
     options: dict[str, object] = {}
     url = settings.broker_url
     if settings.broker_url.startswith("filesystem:"):
         folder = settings.data_dir / "broker"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in (QUEUE, *map(silo_queue, range(settings.silos))):
             broker.bind(settings.data_dir / "broker-control", name)
         url = url.replace("filesystem:", f"{broker.SCHEME}:", 1)

@@ -1,9 +1,11 @@
 """Files that survive a crash: whole or not there at all, and durable once written."""
 
+import logging
 import os
 import tempfile
 from pathlib import Path
 
+log = logging.getLogger(__name__)
 PARTIAL = ".partial-"  # prefix of files that a crash left unfinished; nothing ever reads one
 
 
@@ -43,3 +45,19 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def keep_private() -> None:
+    """Have what this process creates be its user's alone; a narrower umask stays."""
+    os.umask(os.umask(0o077) | 0o077)
+
+
+def warn_if_shared(directory: Path) -> None:
+    """Log a warning if others may look into a directory that holds keys and people's data."""
+    mode = directory.stat().st_mode & 0o777
+    if mode & 0o077:
+        log.warning(
+            "the data directory has mode %03o, and others of this machine may read in it: "
+            "chmod 700",
+            mode,
+        )

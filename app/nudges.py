@@ -14,6 +14,8 @@ import uuid
 from datetime import datetime
 from typing import Any
 
+from app import canonical
+
 LONGEST = 16_384  # bytes; a nudge has about 1,100
 STAGES = frozenset({"execute", "verify", "certify", "audit"})  # with a job's or audit's id
 SWEEP, ANSWER = "lethe.sweep", "lethe.answer"
@@ -39,12 +41,12 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
     if len(raw) > LONGEST:
         raise MessageRefusedError("too long")
     try:
-        message = json.loads(raw)
+        message = canonical.loads(raw)
         headers, body = message["headers"], message["body"]
         task, task_id, expires = headers["task"], headers["id"], headers.get("expires")
         if message["content-type"] != "application/json" or headers.get("eta") is not None:
             raise MessageRefusedError("not a nudge")
-        args, kwargs, _ = json.loads(base64.b64decode(body, validate=True))
+        args, kwargs, _ = canonical.loads(base64.b64decode(body, validate=True))
         if expires is not None:
             datetime.fromisoformat(expires)
     except MessageRefusedError:

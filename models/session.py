@@ -7,8 +7,10 @@ close it soon, and never wait for another writer inside it. Whoever only reads u
 `reading(engine)`: a snapshot that blocks nobody and that the database refuses to write in.
 """
 
+import os
 import sqlite3
 import time
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, event
@@ -83,6 +85,9 @@ def _begin_on_postgresql(connection: Connection) -> None:
 def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:
     if url.database in (None, "", ":memory:"):
         raise UnsupportedDatabaseError("SQLite must be a file: a log in memory is no log")
+    with suppress(OSError):  # it is there, or SQLite says what is wrong with the place
+        # Journal and shared memory are made with the rights of the file.
+        os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     engine = create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)

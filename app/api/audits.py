@@ -4,11 +4,12 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
 from app.api.immutable import immutable, revalidated
+from app.api.strict import StrictRoute
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.base import Page
 from app.service import algorithm_audits, audit_views
 
-router = APIRouter(prefix="/v1/audits", tags=["audits"])
+router = APIRouter(prefix="/v1/audits", tags=["audits"], route_class=StrictRoute)
 JSON = "application/json"
 
 

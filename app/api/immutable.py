@@ -1,10 +1,12 @@
 """How long an answer may be kept: for ever, until it is asked about, or not at all."""
 
 import hashlib
+import re
 
 from fastapi import Request, Response
 
 YEAR = 31_536_000  # seconds
+_TAG = re.compile(r'(?:W/)?("[^"]*")')
 
 
 def immutable(
@@ -35,7 +37,12 @@ def unkept(data: bytes, media_type: str) -> Response:
 def _tagged(request: Request, data: bytes, media_type: str, caching: str) -> Response:
     etag = f'"{hashlib.sha256(data).hexdigest()}"'
     headers = {"etag": etag, "cache-control": caching}
-    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
-    if etag in known or "*" in known:
+    if _matches(request.headers.getlist("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=media_type, headers=headers)
+
+
+def _matches(sent: list[str], etag: str) -> bool:
+    """Compare weakly, as If-None-Match is (RFC 9110 section 13.1.2): W/"x" matches "x"."""
+    value = ", ".join(sent)
+    return value.strip() == "*" or etag in _TAG.findall(value)

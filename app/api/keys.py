@@ -3,11 +3,14 @@
 from fastapi import APIRouter, Response
 
 from app.api.deps import After, Limit, Operator, ServicesDep
+from app.api.strict import StrictRoute
 from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service import keys
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"], dependencies=[Operator])
+router = APIRouter(
+    prefix="/v1/keys", tags=["keys"], dependencies=[Operator], route_class=StrictRoute
+)
 
 
 @router.post("", status_code=201, operation_id="registerKey")

@@ -21,7 +21,7 @@ from app.api.immutable import revalidated
 from app.api.input_uploads import parse_inputs
 from app.api.messages import parse_message
 from app.api.uploads import parse_upload
-from app.schemas.base import Page
+from app.schemas.base import Page, refuse_duplicates
 from app.schemas.models import (
     ContributionView,
     ManifestView,
@@ -97,6 +97,7 @@ class _Family(BaseModel):
 
 def _read(manifest: bytes) -> NewModel | NewNetwork:
     """Return a manifest of either kind. Raises ValidationError in the words of its kind."""
+    refuse_duplicates("manifest", manifest)
     if _Family.model_validate_json(manifest).family == "network":
         return NewNetwork.model_validate_json(manifest)
     return NewModel.model_validate_json(manifest)

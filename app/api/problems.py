@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.canonical import DUPLICATE
 from app.errors import LetheError
 from app.schemas.base import Wire
 
@@ -99,7 +100,9 @@ def _field_names(wire: type[Wire]) -> set[str]:
 def _known_message(error: dict[str, Any]) -> str:
     # These repeat the sender's text inside the message itself.
     if error["type"] in ("json_invalid", "value_error.jsondecode"):
-        return "not valid JSON"
+        # What the framework parses says so here; what pydantic does, as its message.
+        twice = error.get("ctx", {}).get("error") == DUPLICATE
+        return DUPLICATE if twice else "not valid JSON"
     return str(error["msg"])
 
 

@@ -16,12 +16,21 @@ from app.api.deps import (
     SignedByRequester,
 )
 from app.api.immutable import immutable, unkept
+from app.api.strict import StrictRoute
 from app.schemas.base import Page
-from app.schemas.requests import Accepted, Decision, NewRequest, RequestSummary, RequestView
+from app.schemas.requests import (
+    Accepted,
+    Decision,
+    NewRequest,
+    RequestSummary,
+    RequestView,
+    State,
+)
 from app.service import certificates, decisions, listing, requests
+from app.service.methods import Method
 from models import BearerToken
 
-router = APIRouter(prefix="/v1/requests", tags=["requests"])
+router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=StrictRoute)
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
@@ -52,9 +61,9 @@ def submit(signed: SignedByRequester, services: ServicesDep, response: Response)
 def list_requests(
     services: ServicesDep,
     token: Annotated[BearerToken, OperatorOrAuditor],
-    state: str | None = None,
+    state: State | None = None,
     model: str | None = None,
-    method: str | None = None,
+    method: Method | None = None,
     ref: str | None = None,
     overdue: bool | None = None,
     since: Annotated[datetime | None, Query(description="received at or after")] = None,
@@ -62,7 +71,7 @@ def list_requests(
     after: After = None,
     limit: Limit = 100,
 ) -> Page[RequestSummary]:
-    """List requests, oldest first; ids are for operators."""
+    """List requests, oldest first; ids are for operators. An unknown filter is an error."""
     wanted = listing.Filter(state, model, method, ref, overdue, since, until)
     capabilities = token.scope == "operator"
     return listing.list_requests(services, wanted, after, limit, capabilities=capabilities)

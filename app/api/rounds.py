@@ -3,11 +3,12 @@
 from fastapi import APIRouter, Response
 
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, SignedByClient
+from app.api.strict import StrictRoute
 from app.schemas.base import Page
 from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step
 from app.service import round_work, rounds
 
-router = APIRouter(prefix="/v1/rounds", tags=["rounds"])
+router = APIRouter(prefix="/v1/rounds", tags=["rounds"], route_class=StrictRoute)
 
 
 @router.post("", status_code=201, operation_id="openRound", dependencies=[Operator])

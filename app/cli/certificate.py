@@ -12,6 +12,7 @@ from uuid import UUID
 
 import click
 
+from app import canonical
 from app.cli.main import CertificateCommands
 from app.errors import LetheError
 from app.options import service_url
@@ -208,7 +209,7 @@ def _problem(data: bytes) -> str:
     from app.cli.certificate_text import plain
 
     try:
-        problem = json.loads(data)
+        problem = canonical.loads(data)
         parts = [problem["title"], problem["detail"]]
     except (ValueError, RecursionError, LookupError, TypeError):
         return ""

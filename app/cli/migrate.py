@@ -4,6 +4,7 @@ import click
 from sqlalchemy.exc import OperationalError
 
 from app.errors import LetheError
+from app.files import keep_private
 from app.ledger.startup import UnreachableDatabaseError
 from app.settings import Settings
 from migrations import HEAD
@@ -29,6 +30,7 @@ class RoleError(LetheError):
 )
 def migrate(role: str | None) -> None:
     """Apply the schema changes that are missing; several processes may do so at once."""
+    keep_private()
     settings = Settings()
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = make_engine(settings.resolved_database_url)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
+from app import canonical
 from app.client.errors import AnswerError, ProblemError
 
 PROBLEM_PREFIX = "urn:lethe:problem:"
@@ -214,7 +215,7 @@ def parse_object(response: httpx2.Response) -> Document:
         AnswerError: The body is something else.
     """
     try:
-        document = response.json()
+        document = canonical.loads(response.content)
     except (ValueError, RecursionError):
         raise AnswerError("the service's answer is not JSON: is the URL right?") from None
     if not isinstance(document, dict):

@@ -18,7 +18,8 @@ from app.client.answers import (
     parse_summary,
 )
 from app.client.calls import Call
-from app.client.core import Conversation, Core, Pause
+from app.client.core import Conversation, Core, Pause, Send
+from app.client.errors import AnswerError
 from app.client.retry import RetryPolicy
 from app.ledger.note import NoteVerifier
 from app.signing.keys import PrivateKey, PublicKey
@@ -250,11 +251,21 @@ class AsyncClient:
                     step = conversation.send(None)
                     continue
                 try:
-                    response = await self._http.send(step.request)
-                except httpx2.HTTPError as error:
+                    response = await self._send(step)
+                except (httpx2.HTTPError, AnswerError) as error:
                     step = conversation.throw(error)
                 else:
                     step = conversation.send(response)
         except StopIteration as end:
             result: T = end.value
             return result
+
+    async def _send(self, step: Send) -> httpx2.Response:
+        response = await self._http.send(step.request, stream=True)
+        try:
+            reader = step.reader(response)
+            async for chunk in response.aiter_bytes():
+                reader.add(chunk)
+            return reader.whole()
+        finally:
+            await response.aclose()

@@ -23,6 +23,8 @@ from app.signing.keys import (
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 JSON = "application/json"
 NPZ = "application/x-npz"
+ANSWER = 32 * 2**20  # bytes; a page of 1,000 items has about one million
+FILE = 2 * 2**30  # evidence, scores and models, which grow with the training set
 Auth = Literal["none", "signature", "token"]
 Query = Mapping[str, str | int | bool | None]
 
@@ -40,6 +42,7 @@ class Call:
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    most: int = ANSWER  # bytes of a good answer that are read
 
 
 def submit(
@@ -80,7 +83,8 @@ def scope_of(
 
 def request(request_id: str, part: str = "", accept: str = JSON) -> Call:
     """GET a request or a part of it, such as "/certificate"."""
-    return Call("GET", _path("v1", "requests", request_id) + part, headers={"Accept": accept})
+    path = _path("v1", "requests", request_id) + part
+    return Call("GET", path, headers={"Accept": accept}, most=FILE if part else ANSWER)
 
 
 def withdraw(request_id: str) -> Call:
@@ -203,7 +207,8 @@ def operator_get(*segments: str, query: Query | None = None, accept: str = JSON)
         for name, value in (query or {}).items()
         if value is not None
     )
-    return Call("GET", _path("v1", *segments), "token", query=pairs, headers={"Accept": accept})
+    most = ANSWER if accept == JSON else FILE
+    return Call("GET", _path("v1", *segments), "token", pairs, {"Accept": accept}, most=most)
 
 
 def _post(

@@ -41,14 +41,54 @@ from app.signing.keys import PrivateKey
 
 T = TypeVar("T")
 FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
+REFUSAL = 2**20  # bytes of a problem document that are read
 POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the time it took
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this; tell the response, or throw the transport's error."""
+    """Send this; tell the response as `reader` gives it, or throw what it raises."""
 
     request: httpx2.Request
+    most: int
+
+    def reader(self, response: httpx2.Response) -> "Reader":
+        """Return what reads the body of `response`, which is a stream."""
+        return Reader(response, self.most)
+
+
+class Reader:
+    """Reads an answer within a bound: a hostile service must not fill the caller's memory."""
+
+    def __init__(self, response: httpx2.Response, most: int) -> None:
+        self._response = response
+        self._most = most if response.is_success else min(most, REFUSAL)
+        self._data = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Take a chunk of the body, decoded.
+
+        Raises:
+            AnswerError: It is more than such an answer can have.
+        """
+        self._data += chunk
+        if len(self._data) > self._most:
+            raise AnswerError(f"the service's answer has more than {self._most} bytes")
+
+    def whole(self) -> httpx2.Response:
+        """Return the response with its body in memory."""
+        spent = ("content-encoding", "content-length", "transfer-encoding")
+        headers = [
+            (name, value)
+            for name, value in self._response.headers.multi_items()
+            if name.lower() not in spent
+        ]
+        return httpx2.Response(
+            self._response.status_code,
+            headers=headers,
+            content=bytes(self._data),
+            request=self._response.request,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +141,12 @@ class Core:
         # httpx2 normalises the URL (case of the host, default port); what is signed must be
         # what is sent, or the service would verify another target URI.
         url = httpx2.URL(self._base + call.path, params=call.query or None)
-        headers = {"User-Agent": "lethe-client", **call.headers}
+        # Compressed, a kilobyte could be a megabyte.
+        headers = {
+            "User-Agent": "lethe-client",
+            "Accept-Encoding": "identity",
+            **call.headers,
+        }
         if call.auth == "signature":
             headers |= self._sign(call, str(url))
         elif self._token is not None:
@@ -136,7 +181,7 @@ class Core:
             attempt += 1
             last = attempt >= self._retry.attempts
             try:
-                response: httpx2.Response = yield Send(self.build(call))
+                response: httpx2.Response = yield Send(self.build(call), call.most)
             except RETRYABLE_ERRORS as error:
                 if last:
                     raise self._unreachable(attempt, error) from error

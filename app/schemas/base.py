@@ -1,15 +1,43 @@
 """What every wire type has in common."""
 
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from app import canonical
 
 
 class Wire(BaseModel):
     """Frozen; an unknown field is an error, lest a misspelt scope mean "no scope"."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **how: Any) -> Self:
+        """Read JSON; an object that has a name twice is an error, whatever is in it."""
+        data = bytes(json_data) if isinstance(json_data, bytearray) else json_data
+        refuse_duplicates(cls.__name__, data)
+        return super().model_validate_json(json_data, **how)
+
+
+def refuse_duplicates(title: str, data: str | bytes) -> None:
+    """Raise ValidationError if `data` is JSON in which an object has a name twice."""
+    try:
+        canonical.loads(data)
+    except canonical.DuplicateKeyError as error:
+        kind = PydanticCustomError("json_duplicate", "{why}", {"why": str(error)})
+        found = InitErrorDetails(type=kind, input=None)
+        raise ValidationError.from_exception_data(title, [found]) from None
+    except (ValueError, RecursionError):
+        pass  # pydantic says what is wrong with it
 
 
 def format_time(at: datetime) -> str:

@@ -8,6 +8,19 @@ from app.schemas.base import ModelRef, OpaqueId, Time, Wire
 from app.schemas.progress import ProgressView
 
 Level = Literal["sample", "client", "subject"]
+State = Literal[
+    "received",
+    "executing",
+    "awaiting-client",
+    "awaiting-round",
+    "escalated",
+    "verifying",
+    "needs-decision",
+    "certified",
+    "refused",
+    "withdrawn",
+    "failed",
+]
 Regulation = Literal["gdpr", "ccpa"]
 
 

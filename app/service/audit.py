@@ -75,6 +75,7 @@ def entries(
 
     Raises:
         BadCursorError: The cursor is not a log index.
+        NotFoundError: No published entry has that ref, that event or that kind.
     """
     last = None if after is None else parse_number(after)
     with services.reading() as session:
@@ -92,8 +93,14 @@ def entries(
             (LogEntry.event, wanted.event),
             (LogEntry.kind, wanted.kind),
         ):
-            if value is not None:
-                query = query.where(col(column) == value)
+            if value is None:
+                continue
+            query = query.where(col(column) == value)
+            held = select(LogEntry.index).where(col(column) == value, LogEntry.index < size)
+            if session.exec(held.limit(1)).first() is None:
+                raise NotFoundError(
+                    "the log has no entry of this ref, event or kind: check how it is written"
+                )
         if wanted.since is not None:
             query = query.where(col(LogEntry.day) >= wanted.since)
         if wanted.until is not None:

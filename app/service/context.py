@@ -8,6 +8,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.dispatch import Dispatcher, make_celery
+from app.files import keep_private, warn_if_shared
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
@@ -57,6 +58,7 @@ def open_services(settings: Settings) -> Services:
         LetheError: The log does not exist, is older than the last checkpoint it signed, a
             key is missing, or the erasure journal is not applied; the message names the remedy.
     """
+    keep_private()
     engine = make_engine(settings.resolved_database_url)
     try:
         return _open(settings, engine)
@@ -67,6 +69,7 @@ def open_services(settings: Settings) -> Services:
 
 def _open(settings: Settings, engine: Engine) -> Services:
     ledger = load_ledger(settings, engine)  # first: what it misses is what must be done
+    warn_if_shared(settings.data_dir)
     master = MasterKey.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
     require_applied(engine, master, journal)

@@ -4,12 +4,12 @@ import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlmodel import col, or_, select
+from sqlmodel import Session, col, or_, select
 
 from app.schemas.base import Page
 from app.schemas.requests import RequestSummary
 from app.service.context import Services
-from app.service.problems import BadCursorError
+from app.service.problems import BadCursorError, NotFoundError, UnknownModelError
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from models import Certificate, ErasureRequest, Model
 
@@ -52,6 +52,8 @@ def list_requests(
 
     Raises:
         BadCursorError: The cursor did not come from this service, or a time has no zone.
+        UnknownModelError: No model has that reference; an empty list would hide a misspelling.
+        NotFoundError: No request has that reference.
     """
     now = datetime.now(UTC)
     query = (
@@ -85,6 +87,7 @@ def list_requests(
             )
         )
     with services.reading() as session:
+        _check_named(session, wanted)
         rows = list(session.exec(query))
     items = [
         RequestSummary(
@@ -104,6 +107,17 @@ def list_requests(
     more = len(rows) > limit
     last = rows[limit - 1][0] if more else None
     return Page(items=items, next=format_cursor(last.received_at, last.ref) if last else None)
+
+
+def _check_named(session: Session, wanted: Filter) -> None:
+    if wanted.model is not None:
+        found = select(Model.id).where(Model.ref == wanted.model)
+        if session.exec(found).first() is None:
+            raise UnknownModelError("no model has this reference: GET /v1/models lists them")
+    if wanted.ref is not None:
+        held = select(ErasureRequest.id).where(ErasureRequest.ref == wanted.ref)
+        if session.exec(held).first() is None:
+            raise NotFoundError("no request has this reference: leave the filter out")
 
 
 def format_cursor(at: datetime, ref: str) -> str:

@@ -1,11 +1,13 @@
 """The unlearning methods a request may name, by the kind of model they work on."""
 
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 from app.schemas.networks import NetworkMethod
 
 # One family: each keeps the exact statistics, so any of them can follow any other.
-RIDGE = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
+RidgeMethod = Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"]
+RIDGE: tuple[str, ...] = get_args(RidgeMethod)
+Method = RidgeMethod | NetworkMethod
 SKETCHED = "ridge-sketched"  # the only one that takes sketches in place of statistics
 
 # Deep models. Whether a method finds what it needs, the worker knows and says.

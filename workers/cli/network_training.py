@@ -4,13 +4,14 @@ The file wins over an option's default; what both name is refused, even if they 
 them would go stale unseen.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+
+from app import canonical
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -38,8 +39,10 @@ def read_object(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        read = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        read = canonical.loads(file.read_text(encoding="utf-8"))
+    except canonical.DuplicateKeyError:
+        raise click.ClickException(f"{file}: an object has a name twice") from None
+    except (ValueError, RecursionError):
         raise click.ClickException(f"{file}: not JSON") from None
     if not isinstance(read, dict):
         raise click.ClickException(f"{file}: must be one JSON object")

@@ -1,8 +1,9 @@
 """A policy in a file, as people keep it."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from app import canonical
 
 if TYPE_CHECKING:
     from workers.verifier.policy import Policy
@@ -17,8 +18,10 @@ def load(file: Path, *, or_model: bool = False) -> "Policy":
     from workers.verifier.policy import from_document
 
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        document = canonical.loads(file.read_text(encoding="utf-8"))
+    except canonical.DuplicateKeyError:
+        raise RefusedError("the file has a name twice in one object: keep one") from None
+    except (ValueError, RecursionError):
         raise RefusedError(
             "the file is no JSON: write one with `lethe policy default`"
         ) from None

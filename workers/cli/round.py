@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app import canonical
 from app.options import service_url
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _json(path: Path) -> Any:
     from workers.federation.errors import PlanError
 
     try:
-        return json.loads(path.read_text())
+        return canonical.loads(path.read_text())
     except ValueError:
         raise PlanError(
             "the roster file is not JSON: `lethe round roster` writes one"
