@@ -13,6 +13,7 @@ from app.api import (
     keys,
     log,
     models,
+    openapi,
     problems,
     releases,
     requests,
@@ -64,4 +65,5 @@ def create_app(services: Services | None = None) -> FastAPI:
     )
     for module in routes:
         app.include_router(module.router)
+    openapi.install(app)
     return app

@@ -62,15 +62,34 @@ async def read_form(
     return parts
 
 
-def describe_form(*, optional: Sequence[str] = (), **parts: str) -> dict[str, Any]:
-    """Return the OpenAPI description of a body of these parts, by their meaning."""
-    properties = {
+def describe_form(
+    *, optional: Sequence[str] = (), json: Sequence[str] = (), **parts: str
+) -> dict[str, Any]:
+    """Return the OpenAPI description of a body of these parts, by their meaning.
+
+    json names the schemas, one of which the part `manifest` has.
+    """
+    properties: dict[str, Any] = {
         name: {"type": "string", "format": "binary", "description": meaning}
         for name, meaning in parts.items()
     }
+    if json:
+        one_of = [{"$ref": f"#/components/schemas/{name}"} for name in json]
+        properties["manifest"] |= {
+            "contentMediaType": "application/json",
+            "contentSchema": {"oneOf": one_of},
+        }
+        del properties["manifest"]["format"]
     required = [name for name in parts if name not in optional]
     schema = {"type": "object", "properties": properties, "required": required}
     content = {"multipart/form-data": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def describe_bytes(*media_types: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a body that is a file of one of these types."""
+    schema = {"type": "string", "format": "binary"}
+    content = {media_type: {"schema": schema} for media_type in media_types}
     return {"requestBody": {"required": True, "content": content}}
 
 

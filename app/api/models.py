@@ -16,7 +16,7 @@ from app.api.deps import (
     ServicesDep,
     SignedByClient,
 )
-from app.api.forms import describe_form, read_form
+from app.api.forms import describe_bytes, describe_form, read_form
 from app.api.immutable import revalidated
 from app.api.input_uploads import parse_inputs
 from app.api.messages import parse_message
@@ -40,6 +40,7 @@ from app.service.upload import CheckedUpload
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
+NPZ = "application/x-npz"
 SAFETENSORS = "application/octet-stream"
 Number = Annotated[int, Path(ge=1, le=MAX_NUMBER)]
 
@@ -69,7 +70,8 @@ async def get_registration(
     operation_id="registerModel",
     openapi_extra=describe_form(
         optional=("data",),
-        manifest="JSON: see NewModel, or NewNetwork where family is network",
+        json=("NewModel", "NewNetwork"),
+        manifest="JSON: NewModel, or NewNetwork where family is network",
         data=".npz with features (a network: inputs), labels, clients; absent where the "
         "rows stay with clients",
     ),
@@ -218,7 +220,12 @@ def get_manifest(ref: str, signed: SignedByClient, services: ServicesDep) -> Man
     return registry.manifest(services, signed.by, ref)
 
 
-@router.post("/{ref}/contributions", status_code=202, operation_id="contribute")
+@router.post(
+    "/{ref}/contributions",
+    status_code=202,
+    operation_id="contribute",
+    openapi_extra=describe_bytes(NPZ),
+)
 def contribute(
     ref: str,
     signed: SignedByClient,

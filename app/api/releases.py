@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from app.api.deps import After, Limit, Operator, ServicesDep, SignedByClient
-from app.api.models import parse_contribution
+from app.api.forms import describe_bytes
+from app.api.models import NPZ, parse_contribution
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service import releases
@@ -20,7 +21,9 @@ def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[ReleaseVie
     return Page(items=releases.asked(services, signed.by), next=None)
 
 
-@router.post("/{release_id}/answer", operation_id="answerRelease")
+@router.post(
+    "/{release_id}/answer", operation_id="answerRelease", openapi_extra=describe_bytes(NPZ)
+)
 def answer(release_id: str, signed: SignedByClient, services: ServicesDep) -> ReleaseView:
     """Send the statistics of the records asked for, as an .npz like a contribution's."""
     return releases.answer(services, signed.by, release_id, parse_contribution, signed.body)

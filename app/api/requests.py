@@ -41,7 +41,9 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": NewRequest.model_json_schema()}},
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/NewRequest"}}
+            },
         }
     },
 )

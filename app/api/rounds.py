@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, SignedByClient
+from app.api.forms import describe_bytes
 from app.api.strict import StrictRoute
 from app.schemas.base import Page
 from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step
@@ -47,7 +48,11 @@ def get_work(round_id: str, signed: SignedByClient, services: ServicesDep) -> Ro
     return round_work.work(services, signed.by, round_id)
 
 
-@router.put("/{round_id}/messages/{step}", operation_id="sendRoundMessage")
+@router.put(
+    "/{round_id}/messages/{step}",
+    operation_id="sendRoundMessage",
+    openapi_extra=describe_bytes("application/json"),
+)
 def send(
     round_id: str, step: Step, signed: SignedByClient, services: ServicesDep
 ) -> dict[str, str]:

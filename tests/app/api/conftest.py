@@ -7,6 +7,7 @@ import pytest
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from app.signing.keys import PrivateKey
+from tests.app.api.declared import checking
 from tests.installation import Installation, install
 
 
@@ -14,6 +15,8 @@ from tests.installation import Installation, install
 def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
     """A fresh installation, nothing registered."""
     with install(settings) as made:
+        schema = made.caller.http.app.openapi()  # type: ignore[attr-defined]
+        made.caller.http.event_hooks["response"] = [checking(schema)]
         yield made
 
 

@@ -1,0 +1,253 @@
+"""OpenAPI with every answer of every operation: statuses, content types and problems' names.
+
+FastAPI knows what a route returns. What it raises stands here, by the problems' classes; what
+dependencies and middleware raise is added by what the route depends on.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app.api.deps import IdempotencyKeyError
+from app.api.problems import MEDIA_TYPE
+from app.certificates.evidence import SCORES_TYPE
+from app.errors import LetheError
+from app.ledger.group_commit import CommitterClosedError
+from app.ledger.guard import GuardError
+from app.ledger.proofs import ProofError
+from app.ledger.sequencer import LogMissingError
+from app.ledger.tiles import TileError
+from app.schemas.models import NewModel
+from app.schemas.networks import NewNetwork
+from app.schemas.requests import NewRequest
+from app.service import problems as p
+from app.service import round_problems as r
+from app.service.audit_problems import (
+    AuditMissingError,
+    AuditRefusedError,
+    AuditRunningError,
+    NoReportError,
+    NumbersChangedError,
+    NumbersGoneError,
+)
+from app.service.health import NotReadyError
+from app.signing import errors as s
+from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
+
+Problem = type[LetheError]
+Schema = dict[str, Any]
+
+_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+_BYTES, _JSON = "application/octet-stream", "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+# What is answered where FastAPI cannot know: the content type, and whether 304 is.
+FILES: dict[str, tuple[str, bool]] = {
+    "getCertificate": (_BUNDLE, True),
+    "getEvidence": (_JSON, False),
+    "getScores": (SCORES_TYPE, False),
+    "getArtifact": (_BYTES, True),
+    "getReport": (_JSON, True),
+    "getStatistics": (_JSON, True),
+    "getCheckpoint": (_TEXT, False),
+    "getLogKey": (_TEXT, False),
+    "getTile": (_BYTES, True),
+    "getIssuerKey": ("application/x-pem-file", False),
+}
+_SIGNED: tuple[Problem, ...] = (
+    IdempotencyKeyError,
+    s.SignatureMissingError,
+    s.SignatureMalformedError,
+    s.SignatureIncompleteError,
+    s.SignatureWindowError,
+    s.SignatureNotYetValidError,
+    s.SignatureExpiredError,
+    s.SignatureInvalidError,
+    s.SignatureReplayedError,
+    s.DigestMismatchError,
+    s.KeyUnknownError,
+    s.KeyNotEntitledError,
+)
+_BEARER: tuple[Problem, ...] = (p.UnauthorizedError, p.ForbiddenError)
+_ANY: tuple[Problem, ...] = (
+    p.BadCursorError,
+    CommitterClosedError,
+    LogMissingError,
+    GuardError,
+    MasterKeyError,
+    SealError,
+)
+_UNKNOWN = (p.NotFoundError,)
+_CONTRIBUTED = (p.UnknownModelError, p.UploadError)
+RAISED: dict[str, tuple[Problem, ...]] = {
+    "submitRequest": (
+        p.UnknownModelError,
+        p.UnknownRecordError,
+        p.AlreadyErasedError,
+        p.ContributionPendingError,
+        p.ScopeChangedError,
+        p.ScopeTooLargeError,
+        p.MethodUnavailableError,
+        p.ModelNotReadyError,
+        p.IdempotencyMismatchError,
+    ),
+    "listRequests": (p.UnknownModelError, p.NotFoundError),
+    "getRequest": _UNKNOWN,
+    "withdrawRequest": (p.NotFoundError, p.NotWithdrawableError),
+    "decideRequest": (p.NotFoundError, p.ConflictError),
+    "getCertificate": (p.NotFoundError, p.NotIssuedError),
+    "getEvidence": (p.NotFoundError, p.NotIssuedError, NotStoredError, ShreddedError),
+    "getScores": (p.NotFoundError, NotStoredError, ShreddedError),
+    "listAsked": (),
+    "answerRelease": (
+        p.NotFoundError,
+        p.UploadError,
+        p.ReleaseClosedError,
+        p.ReleaseMismatchError,
+    ),
+    "listReleases": (),
+    "dropRelease": (p.NotFoundError, p.ReleaseClosedError),
+    "openRound": (
+        p.UnknownModelError,
+        p.ModelNotReadyError,
+        r.NotMaskedError,
+        r.RoundOpenError,
+        r.RoundMemberError,
+    ),
+    "listRounds": (),
+    "listAskedRounds": (),
+    "getRound": _UNKNOWN,
+    "getRoundWork": _UNKNOWN,
+    "sendRoundMessage": (
+        p.NotFoundError,
+        p.ConflictError,
+        r.RoundStepError,
+        r.RoundDuplicateError,
+        r.RoundMessageError,
+        *r.RoundMessageError.__subclasses__(),
+    ),
+    "abortRound": (p.NotFoundError, r.RoundStepError),
+    "registerKey": (s.KeyFormatError, p.ConflictError),
+    "listKeys": (),
+    "revokeKey": _UNKNOWN,
+    "registerModel": (p.ConflictError, p.NotOverSilosError, p.UploadError),
+    "listModels": (),
+    "getModel": (p.UnknownModelError,),
+    "listVersions": (p.UnknownModelError,),
+    "getVersion": (p.UnknownModelError, p.NotFoundError),
+    "getArtifact": (p.UnknownModelError, p.NotFoundError, NotStoredError, ShreddedError),
+    "getManifest": (p.UnknownModelError, p.ConflictError),
+    "contribute": (
+        *_CONTRIBUTED,
+        p.ConflictError,
+        p.ModelNotReadyError,
+        p.IdempotencyMismatchError,
+    ),
+    "getContribution": (p.UnknownModelError, p.NotFoundError),
+    "startAudit": (
+        p.UnknownModelError,
+        p.MethodUnavailableError,
+        p.ModelNotReadyError,
+        AuditRefusedError,
+        AuditRunningError,
+    ),
+    "listAudits": (),
+    "getAudit": _UNKNOWN,
+    "stopAudit": (p.NotFoundError, p.ConflictError),
+    "getReport": (p.NotFoundError, NoReportError, AuditMissingError, NotStoredError),
+    "getStatistics": (p.NotFoundError, NoReportError, NumbersGoneError, NumbersChangedError),
+    "getCheckpoint": (),
+    "getLogKey": (),
+    "getTile": (TileError, p.NotFoundError),
+    "listEntries": _UNKNOWN,
+    "proveInclusion": (p.NotFoundError, ProofError),
+    "proveConsistency": (p.NotFoundError, ProofError),
+    "verifyCertificate": (),
+    "getIssuerKey": (),
+    "healthz": (),
+    "readyz": (NotReadyError,),
+}
+
+
+def install(app: FastAPI) -> None:
+    """Have `app` describe itself with all that its operations answer."""
+
+    def describe() -> Schema:
+        if app.openapi_schema is None:
+            app.openapi_schema = _describe(app)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]
+
+
+def _describe(app: FastAPI) -> Schema:
+    schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    schemas: Schema = schema["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = _problem()
+    for wire in (NewRequest, NewModel, NewNetwork):  # bodies that are read after a check
+        whole = wire.model_json_schema(ref_template="#/components/schemas/{model}")
+        for name, part in {**whole.pop("$defs", {}), wire.__name__: whole}.items():
+            schemas.setdefault(name, part)
+    for operation in operations(schema):
+        _complete(operation)
+    return schema
+
+
+def operations(schema: Schema) -> Iterator[Schema]:
+    """Yield every operation of a description."""
+    for path in schema["paths"].values():
+        yield from path.values()
+
+
+def _complete(operation: Schema) -> None:
+    name = operation["operationId"]
+    responses: Schema = operation["responses"]
+    # FastAPI adds its own shape of a 422, which is never answered.
+    responses.pop("422", None)
+    if name in FILES:
+        media, conditional = FILES[name]
+        whole = {media: {"schema": {"type": "string", "format": "binary"}}}
+        responses["200"] = {"description": "The file.", "content": whole}
+        if conditional:
+            responses["304"] = {"description": "The client has it: If-None-Match names it."}
+    if name == "registerKey":
+        responses["200"] = {**responses["201"], "description": "It was registered before."}
+    found: dict[int, set[str]] = {500: {"internal"}}
+    for kind in _raised(operation):
+        found.setdefault(kind.status, set()).add(kind.slug)
+    if operation.get("parameters") or "requestBody" in operation:
+        found.setdefault(422, set()).add("body-invalid")
+    for status, slugs in sorted(found.items()):
+        responses[str(status)] = {
+            "description": "urn:lethe:problem: " + ", ".join(sorted(slugs)),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+
+
+def _raised(operation: Schema) -> Iterator[Problem]:
+    yield from RAISED[operation["operationId"]]
+    for kind in _ANY:
+        yield kind
+        yield from kind.__subclasses__()
+    schemes = {name for one in operation.get("security", ()) for name in one}
+    if "httpSignature" in schemes:
+        yield from _SIGNED
+    if "bearer" in schemes:
+        yield from _BEARER
+    yield p.BodyTooLargeError  # counted before it is known whether a body is wanted
+
+
+def _problem() -> Schema:
+    texts = {name: {"type": "string"} for name in ("type", "title", "detail")}
+    return {
+        "title": "Problem",
+        "description": "RFC 9457. `type` is urn:lethe:problem: and one of the names listed.",
+        "type": "object",
+        "properties": {**texts, "status": {"type": "integer"}},
+        "required": ["type", "title", "status", "detail"],
+        "additionalProperties": True,
+    }
