@@ -109,7 +109,7 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> Prepared:
     click.echo(f"Their rows stay with {HOLDERS} data holders, who send masked sums")
     federation = gathered(federation, HOLDERS)
     prepared = prepare(federation, extractor, ref=MODEL, method=method, data="masked")
-    # It erases one person at a time, whom nobody hides: a real federation waits for more.
+    # A round may have one erasure to complete, which nothing hides: a federation would wait.
     alone = {"contributors": 1, "rows": 1}
     return replace(prepared, manifest={**prepared.manifest, "masked": alone})
 
