@@ -62,8 +62,8 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
     """Return if no record is stored that the journal has as erased.
 
     Tombstones that the journal lacks are added to it: it came from an older backup than the
-    database. A line whose request is still open is none of a restore: its transaction did not
-    commit, and its job will be tried again.
+    database. A line whose requests the log does not have as executed is none of a restore: its
+    transaction did not commit.
 
     Raises:
         JournalError: Such a record is stored, or the journal is missing or damaged.
@@ -76,18 +76,26 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
         )
     with Session(reading(engine)) as session:
         _complete(session, journal, erased)
-        open_refs = set(
-            session.exec(
-                select(ErasureRequest.ref).where(col(ErasureRequest.state).not_in(CLOSED))
-            )
-        )
         for model, tags in _of_models(session, erased):
-            for _, line in _stored(session, master, model, tags):
-                if not open_refs.intersection(line.requests):
-                    raise JournalError(
-                        f"the database holds records of model {model.ref} that were erased: it "
-                        "was restored from a backup; run `lethe restore --journal-only`"
-                    )
+            lines = [line for _, line in _stored(session, master, model, tags)]
+            if lines and _really(session, lines):
+                raise JournalError(
+                    f"the database holds records of model {model.ref} that were erased: it "
+                    "was restored from a backup; run `lethe restore --journal-only`"
+                )
+
+
+def _really(session: Session, lines: Sequence[Line]) -> bool:
+    """Return whether the log has one of these updates, or it is known without a request."""
+    if not all(line.requests for line in lines):
+        return True
+    for chunk in chunks(sorted({ref for line in lines for ref in line.requests})):
+        executed = select(LogEntry.index).where(
+            LogEntry.event == EXECUTED, col(LogEntry.ref).in_(chunk)
+        )
+        if session.exec(executed).first() is not None:
+            return True
+    return False
 
 
 def reapply(session: Session, master: MasterKey, journal: ErasureJournal) -> Reapplied:

@@ -13,7 +13,7 @@ from app.signing.keys import PrivateKey
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
-from models import Artifact, Tombstone
+from models import Artifact, ErasureRequest, Tombstone
 from tests.installation import Installation, install
 
 TAGS = (b"a" * 32, b"b" * 32)
@@ -141,7 +141,7 @@ def test_a_missing_or_damaged_journal_stops_the_service(
         open_services(settings)
 
 
-def test_a_journal_ahead_of_an_open_request_is_no_restore(
+def test_a_journal_ahead_of_a_request_that_was_not_executed_is_no_restore(
     settings: Settings, fitted: PrivateKey
 ) -> None:
     """A crash between the journal and the commit: the job is tried again."""
@@ -159,5 +159,13 @@ def test_a_journal_ahead_of_an_open_request_is_no_restore(
         services = made.services
         assert services.journal.read().lines
         require_applied(services.engine, services.master, services.journal)
+        with Session(services.engine) as session:  # also if it then ends without an execution
+            request = session.exec(select(ErasureRequest)).one()
+            request.state = "withdrawn"
+            session.commit()
+            require_applied(services.engine, services.master, services.journal)
+            request.state = "received"
+            session.add(request)
+            session.commit()
         made.recover()
         made.check()
