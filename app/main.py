@@ -21,7 +21,9 @@ from app.api import (
     scores,
 )
 from app.api.limits import BodyLimit
+from app.api.parsing import Parsing
 from app.api.targets import PlainTargets
+from app.service import tokens
 from app.service.context import Services, open_services
 from app.settings import Settings
 
@@ -43,12 +45,13 @@ def create_app(services: Services | None = None) -> FastAPI:
 
     app = FastAPI(title="Lethe", version="0.1.0", lifespan=lifespan)
     app.state.services = opened
-    app.add_middleware(
-        BodyLimit,
-        body=opened.settings.max_body_bytes,
-        upload=opened.settings.max_upload_bytes,
-        verify=opened.settings.max_verify_bytes,
-    )
+    app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
+
+    def known(header: str) -> bool:
+        with opened.reading() as session:
+            return tokens.is_known(session, header)
+
+    app.add_middleware(BodyLimit, settings=opened.settings, known=known)
     app.add_middleware(PlainTargets)
     problems.install(app)
     routes = (

@@ -100,6 +100,24 @@ class Settings(BaseSettings):
         gt=0,
         description="Largest upload to POST /v1/certificates/verify, which anybody may call.",
     )
+    max_anonymous_bytes: int = Field(
+        default=134_217_728,
+        gt=0,
+        description="Bytes of bodies held at once whose senders proved nothing yet.",
+    )
+    max_held_bytes: int = Field(
+        default=2_147_483_648,
+        gt=0,
+        description="Bytes of bodies, packed and unpacked, held at once for known senders.",
+    )
+    max_parsed_at_once: int = Field(
+        default=2, gt=0, description="Bodies that one API process parses at once."
+    )
+    body_timeout_seconds: int = Field(
+        default=20,
+        gt=0,
+        description="Longest wait for a body, in seconds; each 16 KiB that arrive add one.",
+    )
     max_scope_records: int = Field(
         default=10_000, gt=0, description="Most records that one erasure request may name."
     )

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from app.api.deps import ServicesDep
 from app.api.forms import describe_form, read_form
+from app.api.parsing import TurnDep
 from app.schemas.certificates import StepView, VerdictView
 from app.service import certificates
 
@@ -32,12 +33,16 @@ async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]
         model="the model it names by digest",
     ),
 )
-def verify(
-    services: ServicesDep, files: Annotated[dict[str, bytes], Depends(get_files)]
+async def verify(
+    services: ServicesDep,
+    turn: TurnDep,
+    files: Annotated[dict[str, bytes], Depends(get_files)],
 ) -> VerdictView:
     """Verify a certificate with this service's keys; offline, `lethe certificate verify`."""
-    verdict = certificates.verify(
-        services, files["bundle"], files.get("evidence"), files.get("model")
+    verdict = await turn.parse(
+        lambda: certificates.verify(
+            services, files["bundle"], files.get("evidence"), files.get("model")
+        )
     )
     return VerdictView(
         result=verdict.result,

@@ -81,6 +81,7 @@ def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
         """
         idempotency_key = _idempotency_key(request)
         signed = await run_in_threadpool(_verify, request, services, role)
+        request.state.account.prove()
         body = await request.body()
         check_body(request.headers, body)
         return SignedCall(signed, body, _scoped(idempotency_key, signed.covered))

@@ -1,31 +1,49 @@
-"""A body that is too large is refused before it is in memory."""
+"""A body that is too large, too slow or one too many is refused before it is in memory."""
 
 import re
+import time
+from collections.abc import Callable
 
+import anyio
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.problems import problem
-from app.service.problems import BodyTooLargeError
+from app.api.memory import OPEN_BODY, Account, Room
+from app.api.problems import answer
+from app.errors import LetheError
+from app.service.problems import BodyTooLargeError, SlowBodyError
+from app.settings import Settings
 
 # Exactly the routes that take rows: whatever else is sent is a small JSON document.
 UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?|/v1/releases/[^/]+/answer")
 ROUND_MESSAGES = re.compile(r"/v1/rounds/[^/]+/messages/[a-z]+")
 VERIFY = "/v1/certificates/verify"
+RATE = 16_384  # bytes a second that a body must arrive with, beyond the time that all have
 
 
-class _TooLargeError(Exception):
+class _RefusedError(Exception):
     pass
 
 
 class BodyLimit:
-    """ASGI middleware: counts what arrives, whatever Content-Length claimed."""
+    """ASGI middleware: counts what arrives, whatever Content-Length claimed, and when.
 
-    def __init__(self, app: ASGIApp, *, body: int, upload: int, verify: int) -> None:
-        self._app = app
-        self._body, self._upload, self._verify = body, upload, verify
+    A request's `Account` is in its state, for routes that learn who sent it. `known` says
+    whether an Authorization header names a good token: a JSON body is read before its route
+    asks.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, settings: Settings, known: Callable[[str], bool]
+    ) -> None:
+        self._app, self._known = app, known
+        self._body, self._upload = settings.max_body_bytes, settings.max_upload_bytes
+        self._verify, self._patience = settings.max_verify_bytes, settings.body_timeout_seconds
+        self._strangers = Room(settings.max_anonymous_bytes)
+        self._senders = Room(settings.max_held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 413."""
+        """Pass the request on, or answer 408, 413 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -33,32 +51,33 @@ class BodyLimit:
         headers = dict(scope["headers"])
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > limit:
-            await self._refuse(limit, scope, receive, send)
+            await _refuse(_too_large(limit), scope, receive, send)
             return
-        seen, started = 0, False
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > limit:
-                raise _TooLargeError
-            return message
+        account = Account(self._strangers, self._senders)
+        scope.setdefault("state", {})["account"] = account
+        sent = declared != b"0" or b"transfer-encoding" in headers
+        token = headers.get(b"authorization", b"").decode("latin-1")
+        if sent and token and await run_in_threadpool(self._known, token):
+            account.prove()
+        body = _Body(receive, account, limit, self._patience)
+        started = False
 
         async def noted(message: Message) -> None:
             nonlocal started
-            # FastAPI turns what `counted` raises while it parses JSON into a plain 400.
-            if seen <= limit or started:
+            # FastAPI turns what `body` raises while it parses JSON into a plain 400.
+            if body.refused is None or started:
                 started = True
                 await send(message)
 
         try:
-            await self._app(scope, counted, noted)
-        except _TooLargeError:
+            await self._app(scope, body.receive, noted)
+        except _RefusedError:
             if started:
                 raise
-        if seen > limit and not started:
-            await self._refuse(limit, scope, receive, send)
+        finally:
+            account.close()
+        if body.refused is not None and not started:
+            await _refuse(body.refused, scope, receive, send)
 
     def _limit(self, scope: Scope) -> int:
         if scope["method"] == "POST":
@@ -70,7 +89,51 @@ class BodyLimit:
             return self._upload
         return self._body
 
-    async def _refuse(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
-        error = BodyTooLargeError
-        response = problem(error.status, error.slug, error.title, f"send at most {limit} bytes")
-        await response(scope, receive, send)
+
+class _Body:
+    """A request's body as it arrives."""
+
+    def __init__(self, receive: Receive, account: Account, limit: int, patience: float) -> None:
+        self._receive, self._account = receive, account
+        self._limit, self._patience = limit, patience
+        self._seen, self._asked, self._ended = 0, 0.0, False
+        self.refused: LetheError | None = None
+
+    async def receive(self) -> Message:
+        """Return the next message, once there is room for it."""
+        if self._ended:  # what follows is the end of the connection, which takes its time
+            return await self._receive()
+        try:
+            return await self._next()
+        except LetheError as error:
+            self.refused = error
+            raise _RefusedError from None
+
+    async def _next(self) -> Message:
+        if not self._asked:
+            self._asked = time.monotonic()
+            await self._account.take(OPEN_BODY)
+        until = self._asked + self._patience + self._seen / RATE
+        with anyio.move_on_after(until - time.monotonic()):
+            message = await self._receive()
+            size = len(message.get("body", b""))
+            if self._seen + size > self._limit:
+                raise _too_large(self._limit)
+            # The first bytes are in what an open body counts for.
+            await self._account.take(max(0, min(size, self._seen + size - OPEN_BODY)))
+            self._seen += size
+            self._ended = not message.get("more_body", False)
+            return message
+        raise SlowBodyError(
+            f"the body did not arrive in {self._patience} s and one more for each {RATE} bytes"
+        )
+
+
+def _too_large(limit: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"send at most {limit} bytes")
+
+
+async def _refuse(error: LetheError, scope: Scope, receive: Receive, send: Send) -> None:
+    response = answer(error)
+    response.headers["connection"] = "close"  # the rest of the body is not wanted
+    await response(scope, receive, send)

@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from app.api.npz import check_exactness, ids, unpack
+from app.api.npz import Headers, check_exactness, check_ids, ids, unpack
 from app.service.problems import UploadError
 from app.service.upload import CheckedUpload
 
@@ -46,24 +46,32 @@ def parse_message(
             holds what no rows can give, ids repeat, or there are too many rows.
         BodyTooLargeError: It would unpack to more than `max_bytes`.
     """
-    arrays = unpack(data, max_bytes, ARRAYS, REQUIRED)
-    records = arrays["records"]
-    if records.ndim != 1 or not records.size:
-        raise UploadError("records must be a list of one id for each row, not empty")
-    rows = int(records.size)
-    check_exactness(rows, bits)
-    names = ids(records, "records", rows)
+
+    def fit(headers: Headers) -> None:
+        records = headers["records"]
+        if records.ndim != 1 or not records.size:
+            raise UploadError("records must be a list of one id for each row, not empty")
+        check_exactness(records.size, bits)
+        check_ids(headers, ("records",), records.size, max_bytes)
+        for owner in ("client", "subject"):
+            if owner in headers and headers[owner].size != 1:
+                raise UploadError(f"{owner} must be one id")
+        _fit_sums(headers, dimension, classes)
+        _fit_form(headers, records.size, dimension, sketches)
+
+    arrays = unpack(data, max_bytes, ARRAYS, REQUIRED, fit)
+    rows = int(arrays["records"].size)
+    names = ids(arrays["records"], "records", rows)
     if len(set(names)) != rows:
         raise UploadError("record ids repeat: a record is its id, so each needs its own")
     client = ids(arrays["client"].reshape(-1), "client", 1)
     subject = (
         ids(arrays["subject"].reshape(-1), "subject", 1) if "subject" in arrays else client
     )
-    _check_sums(arrays, rows, dimension, classes)
-    kept = {"counts": arrays["counts"], "moment": arrays["moment"]}
-    if "sketch" in arrays and not sketches:
-        raise UploadError("this model's method is exact: send gram or factor, not a sketch")
-    kept |= _check_form(arrays, rows, dimension)
+    counts = arrays["counts"]
+    if int(counts.min()) < 0 or sum(counts.tolist()) != rows:
+        raise UploadError("counts must not be negative and must add up to the records")
+    kept = {"counts": counts, "moment": arrays["moment"], **_check_form(arrays)}
     packed = io.BytesIO()
     np.savez(
         packed,
@@ -76,29 +84,29 @@ def parse_message(
     return CheckedUpload(packed.getvalue(), rows, names, client * rows, subject * rows)
 
 
-def _check_sums(arrays: _Arrays, rows: int, dimension: int, classes: int) -> None:
-    counts, moment = arrays["counts"], arrays["moment"]
+def _fit_sums(headers: Headers, dimension: int, classes: int) -> None:
+    counts, moment = headers["counts"], headers["moment"]
     if counts.dtype != np.int64 or counts.shape != (classes,):
         raise UploadError(f"counts must be {classes} int64 numbers, one for each class")
-    if int(counts.min()) < 0 or sum(counts.tolist()) != rows:
-        raise UploadError("counts must not be negative and must add up to the records")
     if moment.dtype != np.int64 or moment.shape != (dimension, classes):
         raise UploadError(f"moment must be an int64 matrix of {dimension} by {classes}")
 
 
-def _check_form(arrays: _Arrays, rows: int, dimension: int) -> _Arrays:
-    forms = [name for name in FORMS if name in arrays]
+def _fit_form(headers: Headers, rows: int, dimension: int, sketches: bool) -> None:
+    forms = [name for name in FORMS if name in headers]
+    if "sketch" in forms and not sketches:
+        raise UploadError("this model's method is exact: send gram or factor, not a sketch")
     if len(forms) != 1:
         raise UploadError("a message needs exactly one of gram, factor and sketch")
     form = forms[0]
-    matrix = arrays[form]
+    matrix = headers[form]
     if form == "gram":
         if matrix.dtype != np.int64 or matrix.shape != (dimension * (dimension + 1) // 2,):
             raise UploadError(
                 f"gram must be the upper triangle by rows: {dimension * (dimension + 1) // 2} "
                 "int64 numbers"
             )
-        return {form: matrix}
+        return
     kind = np.float64 if form == "factor" else np.int64
     if (
         matrix.dtype != kind
@@ -110,20 +118,28 @@ def _check_form(arrays: _Arrays, rows: int, dimension: int) -> _Arrays:
             f"{form} must be a {np.dtype(kind).name} matrix of {dimension} columns and at "
             "most as many rows as it stands for, or as columns"
         )
-    if form == "factor":
-        if not np.isfinite(matrix).all():
-            raise UploadError("factor holds a NaN or an infinity")
-        return {form: matrix}
-    return {form: matrix, **_check_sketch(arrays)}
+    if form == "sketch":
+        _fit_sketch(headers)
 
 
-def _check_sketch(arrays: _Arrays) -> _Arrays:
-    fields = {name: arrays[name] for name in SKETCH_FIELDS if name in arrays}
-    if len(fields) != len(SKETCH_FIELDS):
+def _fit_sketch(headers: Headers) -> None:
+    if any(name not in headers for name in SKETCH_FIELDS):
         raise UploadError("a sketch needs its shift and its residual")
-    shift, residual = fields["shift"], fields["residual"]
-    if shift.dtype != np.int64 or shift.shape != () or not 0 <= int(shift) <= 62:
+    if headers["shift"].dtype != np.int64 or headers["shift"].shape != ():
         raise UploadError("shift must be one int64 number from 0 to 62")
-    if residual.dtype != np.float64 or residual.shape != () or not 0 <= residual.item() < inf:
+    if headers["residual"].dtype != np.float64 or headers["residual"].shape != ():
         raise UploadError("residual must be one float64 number, not negative and finite")
-    return fields
+
+
+def _check_form(arrays: _Arrays) -> _Arrays:
+    """Return the Gram matrix in the one form that `_fit_form` found."""
+    (form,) = (name for name in FORMS if name in arrays)
+    if form == "factor" and not np.isfinite(arrays[form]).all():
+        raise UploadError("factor holds a NaN or an infinity")
+    if form != "sketch":
+        return {form: arrays[form]}
+    if not 0 <= int(arrays["shift"]) <= 62:
+        raise UploadError("shift must be one int64 number from 0 to 62")
+    if not 0 <= arrays["residual"].item() < inf:
+        raise UploadError("residual must be one float64 number, not negative and finite")
+    return {name: arrays[name] for name in (form, *SKETCH_FIELDS)}

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import (
     MAX_NUMBER,
@@ -20,6 +21,7 @@ from app.api.forms import describe_bytes, describe_form, read_form
 from app.api.immutable import revalidated
 from app.api.input_uploads import parse_inputs
 from app.api.messages import parse_message
+from app.api.parsing import TurnDep
 from app.api.uploads import parse_upload
 from app.schemas.base import Page, refuse_duplicates
 from app.schemas.models import (
@@ -76,8 +78,9 @@ async def get_registration(
         "rows stay with clients",
     ),
 )
-def register(
+async def register(
     services: ServicesDep,
+    turn: TurnDep,
     response: Response,
     sent: Annotated[Registration, Depends(get_registration)],
 ) -> ModelView:
@@ -86,9 +89,14 @@ def register(
         wanted = _read(sent.manifest)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
-    shown = registration.register(services, wanted, _first_rows(services, wanted, sent.data))
+    upload = await turn.parse(lambda: _first_rows(services, wanted, sent.data), _size)
+    shown = await run_in_threadpool(registration.register, services, wanted, upload)
     response.headers["location"] = f"/v1/models/{shown.ref}"
     return shown
+
+
+def _size(upload: CheckedUpload | None) -> int:
+    return 0 if upload is None else len(upload.data)
 
 
 class _Family(BaseModel):
@@ -226,10 +234,11 @@ def get_manifest(ref: str, signed: SignedByClient, services: ServicesDep) -> Man
     operation_id="contribute",
     openapi_extra=describe_bytes(NPZ),
 )
-def contribute(
+async def contribute(
     ref: str,
     signed: SignedByClient,
     services: ServicesDep,
+    turn: TurnDep,
     response: Response,
     add_back: bool = False,
 ) -> ContributionView:
@@ -238,11 +247,21 @@ def contribute(
     A record that was erased comes back only with `add_back`, which the signature covers.
     Where the rows stay with the clients, it holds their statistics: see `parse_message`.
     """
-    with services.reading() as session:
-        model = registry.find(session, ref)
-    upload = parse_contribution(services, model, signed.body)
-    shown = registry.contribute(
-        services, signed.by, ref, upload, signed.idempotency_key, add_back=add_back
+
+    def parse() -> CheckedUpload:
+        with services.reading() as session:
+            model = registry.find(session, ref)
+        return parse_contribution(services, model, signed.body)
+
+    upload = await turn.parse(parse, _size)
+    shown = await run_in_threadpool(
+        registry.contribute,
+        services,
+        signed.by,
+        ref,
+        upload,
+        signed.idempotency_key,
+        add_back=add_back,
     )
     response.headers["location"] = f"/v1/models/{ref}/contributions/{shown.id}"
     return shown

@@ -11,6 +11,8 @@ from app.api.npz import ids
 from app.service.problems import UploadError
 from app.service.upload import CheckedUpload
 
+OWNERS = ("clients", "records", "subjects")  # arrays of ids, one for each row
+
 
 def pack_owned(
     arrays: Mapping[str, NDArray[np.generic]],

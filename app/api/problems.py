@@ -46,8 +46,16 @@ def install(app: FastAPI) -> None:
 
 async def _lethe(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LetheError)
+    return answer(error)
+
+
+def answer(error: LetheError) -> JSONResponse:
+    """Return the problem document that an error becomes."""
     members = {name: value for name, value in error.members.items() if value is not None}
-    return problem(error.status, error.slug, error.title, error.detail, members)
+    response = problem(error.status, error.slug, error.title, error.detail, members)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
+    return response
 
 
 async def _validation(request: Request, error: Exception) -> JSONResponse:

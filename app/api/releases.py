@@ -3,13 +3,16 @@
 from typing import Annotated
 
 from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import After, Limit, Operator, ServicesDep, SignedByClient
 from app.api.forms import describe_bytes
 from app.api.models import NPZ, parse_contribution
+from app.api.parsing import TurnDep
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service import releases
+from app.service.upload import CheckedUpload
 from models import BearerToken
 
 router = APIRouter(prefix="/v1/releases", tags=["releases"])
@@ -24,9 +27,17 @@ def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[ReleaseVie
 @router.post(
     "/{release_id}/answer", operation_id="answerRelease", openapi_extra=describe_bytes(NPZ)
 )
-def answer(release_id: str, signed: SignedByClient, services: ServicesDep) -> ReleaseView:
+async def answer(
+    release_id: str, signed: SignedByClient, services: ServicesDep, turn: TurnDep
+) -> ReleaseView:
     """Send the statistics of the records asked for, as an .npz like a contribution's."""
-    return releases.answer(services, signed.by, release_id, parse_contribution, signed.body)
+
+    def parse() -> CheckedUpload:
+        model = releases.asks(services, signed.by, release_id)
+        return parse_contribution(services, model, signed.body)
+
+    upload = await turn.parse(parse, lambda found: len(found.data))
+    return await run_in_threadpool(releases.answer, services, signed.by, release_id, upload)
 
 
 @router.get("", operation_id="listReleases", dependencies=[Operator])

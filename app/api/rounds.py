@@ -1,9 +1,11 @@
 """/v1/rounds: masked rounds, opened by an operator, taken by clients step by step."""
 
 from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, SignedByClient
 from app.api.forms import describe_bytes
+from app.api.parsing import TurnDep
 from app.api.strict import StrictRoute
 from app.schemas.base import Page
 from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step
@@ -53,11 +55,17 @@ def get_work(round_id: str, signed: SignedByClient, services: ServicesDep) -> Ro
     operation_id="sendRoundMessage",
     openapi_extra=describe_bytes("application/json"),
 )
-def send(
-    round_id: str, step: Step, signed: SignedByClient, services: ServicesDep
+async def send(
+    round_id: str, step: Step, signed: SignedByClient, services: ServicesDep, turn: TurnDep
 ) -> dict[str, str]:
     """Send the signing member's message for a step; the same again is answered the same."""
-    return {"state": round_work.send(services, signed.by, round_id, step, signed.body)}
+    message = await turn.parse(
+        lambda: round_work.read(services, signed.by, round_id, step, signed.body)
+    )
+    state = await run_in_threadpool(
+        round_work.send, services, signed.by, round_id, step, message
+    )
+    return {"state": state}
 
 
 @router.post("/{round_id}/abort", operation_id="abortRound", dependencies=[Operator])

@@ -111,6 +111,19 @@ class BodyTooLargeError(LetheError):
     slug, title, status = "body-too-large", "Body too large", 413
 
 
+class SlowBodyError(LetheError):
+    """A body that does not arrive."""
+
+    slug, title, status = "body-timeout", "Body too slow", 408
+
+
+class BusyError(LetheError):
+    """Others use what the call needs: a turn, or memory."""
+
+    slug, title, status = "busy", "Busy", 503
+    retry_after = 5
+
+
 class BadCursorError(LetheError):
     """A cursor or filter that this service did not give out."""
 

@@ -5,7 +5,6 @@ each time it looks, until it answers or an operator decides to remove its whole 
 """
 
 import hashlib
-from collections.abc import Callable
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -34,7 +33,6 @@ from models import (
 )
 
 PAGE = 100
-Parse = Callable[[Services, Model, bytes], CheckedUpload]
 
 
 def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
@@ -66,8 +64,21 @@ def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
     return services.ledger.transact(effect, checkpoint=False)
 
 
+def asks(services: Services, signed: SignedBy, release_id: str) -> Model:
+    """Return the model that a question to the signing client is about.
+
+    Raises:
+        NotFoundError: No such question, or another client's.
+        KeyNotEntitledError: The key is not bound to a client.
+    """
+    with services.reading() as session:
+        release = _find(session, release_id)
+        _asked_owner(session, release, current_key(session, signed, "client"))
+        return session.get_one(Model, release.model_id)
+
+
 def answer(
-    services: Services, signed: SignedBy, release_id: str, parse: Parse, body: bytes
+    services: Services, signed: SignedBy, release_id: str, upload: CheckedUpload
 ) -> ReleaseView:
     """Keep a client's statistics of the records it is asked for, and set the request going.
 
@@ -77,28 +88,20 @@ def answer(
         NotFoundError: No such question, or another client's.
         ReleaseClosedError: It was answered otherwise, or needs no answer any more.
         ReleaseMismatchError: The statistics are of other records.
-        UploadError: They are no statistics for this model.
     """
-    with services.reading() as session:
-        release = _find(session, release_id)
-        model = session.get_one(Model, release.model_id)
-    upload = parse(services, model, body)
     digest = hashlib.sha256(upload.data).hexdigest()
 
     def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None]:
         session = tx.session
         key = current_key(tx.session, signed, "client")
-        client = _client_of(key)
         release = _find(session, release_id)
-        owner = session.get_one(Subject, release.subject_id)
-        if owner.client != client or key.subject not in (None, owner.subject):
-            raise NotFoundError("no open question to you has this id: GET /v1/releases")
+        owner = _asked_owner(session, release, key)
         if release.state in ("answered", "done") and release.body_digest == digest:
             return _view(session, release, owner), None
         if release.state != "open":
             raise ReleaseClosedError("this question needs no answer any more")
         wanted = _records(session, release)
-        same_owner = upload.clients[0] == client and upload.subjects[0] == owner.subject
+        same_owner = upload.clients[0] == owner.client and upload.subjects[0] == owner.subject
         if not same_owner or sorted(upload.records) != wanted:
             raise ReleaseMismatchError(
                 "send the statistics of exactly the records, client and subject asked for"
@@ -212,8 +215,20 @@ def _client_of(key: RequesterKey) -> str:
 def _find(session: Session, release_id: str) -> Release:
     release = session.get(Release, release_id)
     if release is None:
-        raise NotFoundError("no open question to you has this id: GET /v1/releases")
+        raise _not_asked()
     return release
+
+
+def _asked_owner(session: Session, release: Release, key: RequesterKey) -> Subject:
+    """Return whose block a question is about, if it is asked of this key's client."""
+    owner = session.get_one(Subject, release.subject_id)
+    if owner.client != _client_of(key) or key.subject not in (None, owner.subject):
+        raise _not_asked()
+    return owner
+
+
+def _not_asked() -> NotFoundError:
+    return NotFoundError("no open question to you has this id: GET /v1/releases")
 
 
 def _records(session: Session, release: Release) -> list[str]:

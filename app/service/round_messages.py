@@ -28,6 +28,7 @@ from app.service.round_problems import (
 )
 from app.signing.keys import PublicKey
 
+BESIDE = 1 << 24  # bytes of a message beside its vector: 50,000 records of long names
 DOMAIN = b"lethe/masked-round/message/v1\0"  # as in workers.federation.signing
 
 
@@ -59,8 +60,12 @@ def read_message(
         RoundMessageError: Not canonical JSON of this step's shape.
         RoundForeignError: Of another round, step or member.
         RoundForgedError: Its signature is not the member's.
-        RoundLengthError: The vector has another length than the plan says.
+        RoundLengthError: The vector has another length than the plan says, or the message is
+            far longer than that makes it.
     """
+    # Before it is JSON: three bytes of that become a hundred.
+    if len(data) > BESIDE + 4 * (8 * vector_length(plan) // 3 + 1):
+        raise RoundLengthError(f"a message has at most {BESIDE} bytes beside its vector")
     try:
         document = canonical.decode(data)
         signed = Signed.model_validate(document)

@@ -134,15 +134,14 @@ def _work(services: Services, session: Session, row: Round, member: RoundMember)
     )
 
 
-def send(services: Services, signed: SignedBy, round_id: str, step: Step, body: bytes) -> str:
-    """Keep a member's message for a step; return the round's state. The same again is fine.
+def read(
+    services: Services, signed: SignedBy, round_id: str, step: Step, body: bytes
+) -> StepMessage:
+    """Return a member's message for a step, checked by itself, its statement too.
 
     Raises:
         NotFoundError: No such round, or the key is no member of it.
-        RoundStepError: The round is at another step, or goes on without this member.
-        RoundDuplicateError: Another message was sent for this step before.
-        RoundMessageError: The message is not what the step asks for.
-        ConflictError: A record to be added is in the training set or was erased from it.
+        RoundMessageError: As `read_message`.
     """
     with services.reading() as session:
         row, _ = _member(session, round_id, signed.keyid)
@@ -152,13 +151,28 @@ def send(services: Services, signed: SignedBy, round_id: str, step: Step, body: 
     if isinstance(message.body, Masked):
         stated = read_message(message.body.statement.encode(), step="statement", **author)
         _check_statement(message.body, stated.body)
+    return message
+
+
+def send(
+    services: Services, signed: SignedBy, round_id: str, step: Step, message: StepMessage
+) -> str:
+    """Keep a member's message for a step; return the round's state. The same again is fine.
+
+    Raises:
+        NotFoundError: No such round, or the key is no member of it.
+        RoundStepError: The round is at another step, or goes on without this member.
+        RoundDuplicateError: Another message was sent for this step before.
+        RoundMessageError: The message is not what the step asks for.
+        ConflictError: A record to be added is in the training set or was erased from it.
+    """
 
     def effect(tx: Transaction) -> tuple[str, str | None]:
         signer = current_key(tx.session, signed, "client")
         row, member = _member(tx.session, round_id, signer.keyid)
         earlier = message_id(member, step)
         if earlier is not None:
-            if tx.session.get_one(Artifact, earlier).digest != sha256(body).hexdigest():
+            if tx.session.get_one(Artifact, earlier).digest != sha256(message.data).hexdigest():
                 raise RoundDuplicateError(
                     "another message was sent for this step: it is not replaced"
                 )
@@ -168,7 +182,7 @@ def send(services: Services, signed: SignedBy, round_id: str, step: Step, body: 
         if row.state != step or member not in expected(rows, step):
             raise RoundStepError("the round is at another step, or goes on without this member")
         _check(services, tx.session, row, rows, member, message)
-        stored = services.artifacts.put(tx.session, "round-message", body)
+        stored = services.artifacts.put(tx.session, "round-message", message.data)
         setattr(member, f"{step}_id", stored.id)
         if isinstance(message.body, Masked):
             member.moved = len(message.body.adds) + len(message.body.releases)

@@ -168,7 +168,10 @@ def test_damaged_compression_is_a_refused_upload(
         answer = caller.operator("POST", "/v1/models", files={"data": bytes(bad)}, data=data)
         problem(answer, 422, "upload-invalid")
     answer = caller.operator("POST", "/v1/models", files={"data": good}, data=data)
-    assert answer.status_code == 201
+    if method == zipfile.ZIP_DEFLATED:
+        assert answer.status_code == 201
+    else:  # numpy writes neither, and a few bytes of them unpack to megabytes in one step
+        problem(answer, 422, "upload-invalid")
 
 
 @pytest.mark.parametrize("name", ["clients", "records", "subjects"])

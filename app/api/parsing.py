@@ -1,0 +1,59 @@
+"""Bodies are parsed a few at a time: what unpacks is larger than what was sent."""
+
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import anyio
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from app.api.memory import WAIT, Account
+from app.service.problems import BusyError
+
+T = TypeVar("T")
+
+
+class Parsing:
+    """The turns of one process."""
+
+    def __init__(self, at_once: int) -> None:
+        self._turns = anyio.Semaphore(at_once)
+
+    async def run(self, parse: Callable[[], T]) -> T:
+        """Return what `parse` returns, called in a thread once it is its turn.
+
+        Waiting takes no thread. Raises BusyError if no turn came in time.
+        """
+        with anyio.move_on_after(WAIT) as waiting:
+            await self._turns.acquire()
+        if waiting.cancelled_caught:
+            raise BusyError("too many bodies are being parsed: send again later")
+        try:
+            return await run_in_threadpool(parse)
+        finally:
+            self._turns.release()
+
+
+class Turn:
+    """A request's way to have its body parsed."""
+
+    def __init__(self, parsing: Parsing, account: Account) -> None:
+        self._parsing, self._account = parsing, account
+
+    async def parse(self, parse: Callable[[], T], size: Callable[[T], int] = lambda _: 0) -> T:
+        """Return what `parse` returns; what it holds, `size` bytes, counts as the sender's.
+
+        Raises:
+            BusyError: No turn, or no room for the result, came in time.
+        """
+        found = await self._parsing.run(parse)
+        await self._account.take(size(found))
+        return found
+
+
+def get_turn(request: Request) -> Turn:
+    """Return this request's."""
+    return Turn(request.app.state.parsing, request.state.account)
+
+
+TurnDep = Annotated[Turn, Depends(get_turn)]
