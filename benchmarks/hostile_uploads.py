@@ -122,10 +122,10 @@ def signed_post(
     )
 
 
-def answers(send: Callable[[int], int], count: int) -> str:
-    """Return the statuses of `count` calls sent at once, with how many had each."""
-    with ThreadPoolExecutor(count) as senders:
-        found = Counter(senders.map(send, range(count)))
+def answers(send: Callable[[dict[str, str]], int], many: list[dict[str, str]]) -> str:
+    """Return the statuses of calls sent at once, by their headers, with how many had each."""
+    with ThreadPoolExecutor(len(many)) as senders:
+        found = Counter(senders.map(send, many))
     return " ".join(f"{status}x{times}" for status, times in sorted(found.items()))
 
 
@@ -186,7 +186,7 @@ def measure(folder: Path, stalled: int) -> tuple[dict[str, float], dict[str, str
         ):
             with watch.watching(name, figures):
                 many = [signed_post(url, path, body, signer, keyid) for _ in range(3)]
-                statuses[name] = answers(lambda i, many=many: post(many[i]), 3)
+                statuses[name] = answers(post, many)
         name = f"{stalled} stalled"
         with watch.watching(name, figures):
             with ThreadPoolExecutor(50) as senders:

@@ -5,7 +5,6 @@ from typing import Annotated, TypeVar
 
 import anyio
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 
 from app.api.memory import WAIT, Account
 from app.service.problems import BusyError
@@ -18,6 +17,8 @@ class Parsing:
 
     def __init__(self, at_once: int) -> None:
         self._turns = anyio.Semaphore(at_once)
+        # Threads of their own: who has a turn must not wait for those who wait for the log.
+        self._threads = anyio.CapacityLimiter(at_once)
 
     async def run(self, parse: Callable[[], T]) -> T:
         """Return what `parse` returns, called in a thread once it is its turn.
@@ -29,7 +30,7 @@ class Parsing:
         if waiting.cancelled_caught:
             raise BusyError("too many bodies are being parsed: send again later")
         try:
-            return await run_in_threadpool(parse)
+            return await anyio.to_thread.run_sync(parse, limiter=self._threads)
         finally:
             self._turns.release()
 

@@ -4,56 +4,33 @@ torch.export.load unpickles whatever an archive marks as pickled and evaluates i
 shapes ("Never load data from an untrusted source", says its documentation); TorchScript and
 torch.load are no better. An exported program is a list of calls of ATen operators, though,
 written in JSON beside raw tensors. So this reads the list, refuses every operator that it
-does not know to be a function of its arguments, and calls the rest in order. What is random
-(dropout in training), in place, or in a precision below float32 is refused with it.
+does not know to be a function of its arguments, and calls the rest in order, after it has done
+so on tensors without memory (`program_bounds`). What is random (dropout in training), in
+place, or in a precision below float32 is refused with it. The file's size bounds what reading
+it takes: members are stored as they are, each once.
 """
 
 import io
 import json
-import operator
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import torch
 
 from workers.extractors.base import ExtractorError
+from workers.extractors.operators import DTYPES, Operation, operation
+from workers.extractors.program_bounds import check_live, shapes_only, storages
 
 SCHEMA_MAJOR = 8  # of torch/_export/serde/schema.py; a new major number breaks readers
+MAX_FILE = 1 << 31  # bytes of an archive
+MAX_JSON = 1 << 25  # bytes of its graph, which become many times as many
+MAX_MEMBERS = 20_000
+MAX_CALLS = 50_000
+CENTRAL_HEADER = b"PK\x01\x02"  # of each entry of a directory, APPNOTE.TXT section 4.3.12
 
-# Functions of their arguments, whatever the overload: no randomness, files or state.
-_NAMES = """
-_adaptive_avg_pool2d _assert_tensor_metadata _log_softmax
-_native_batch_norm_legit_no_training _softmax _to_copy _unsafe_view _upsample_bicubic2d_aa
-_upsample_bilinear2d_aa abs adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d
-add addcmul addmm alias amax amin any arange argmax avg_pool1d avg_pool2d baddbmm
-batch_norm bmm cat chunk clamp clamp_max clamp_min clone concat constant_pad_nd contiguous
-conv1d conv2d conv3d convolution cos cumsum detach div dropout einsum elu embedding eq erf
-exp expand expand_as eye flatten flip floor full full_like gather ge gelu group_norm gt
-hardsigmoid hardswish hardtanh index index_select instance_norm layer_norm le leaky_relu
-lift_fresh_copy linalg_vector_norm linear log log1p log_softmax logical_and logical_not
-logical_or lt masked_fill matmul max max_pool1d max_pool2d max_pool2d_with_indices maximum
-mean min minimum mish mm mul native_group_norm native_layer_norm ne neg new_full new_ones
-new_zeros norm ones ones_like pad permute pixel_shuffle pow prelu reciprocal relu relu6
-repeat repeat_interleave reshape rms_norm roll round rsqrt rsub scalar_tensor
-scaled_dot_product_attention select select_scatter selu sigmoid sign silu sin slice
-slice_scatter softmax softplus split split_with_sizes sqrt square squeeze stack std
-std_mean sub sum sym_size t tan tanh tile to transpose tril triu unbind unflatten unfold
-unsqueeze upsample_bicubic2d upsample_bilinear2d upsample_nearest2d var var_mean view
-view_as where zeros zeros_like
-"""
-OPERATORS = frozenset(_NAMES.split())
-# Arithmetic on sizes.
-_SIZES: dict[str, Callable[[int, int], int]] = {
-    "_operator.add": operator.add,
-    "_operator.floordiv": operator.floordiv,
-    "_operator.mod": operator.mod,
-    "_operator.mul": operator.mul,
-    "_operator.sub": operator.sub,
-}
-_DTYPES = {4: torch.int32, 5: torch.int64, 7: torch.float32, 12: torch.bool}
 _FORMATS = {
     1: torch.contiguous_format,
     2: torch.channels_last,
@@ -70,31 +47,37 @@ Values = dict[str, Any]  # tensors and sizes by the names the graph gives them
 class Call:
     """One node: a function of values that were computed before it."""
 
-    function: Callable[..., Any]
-    positional: tuple[Mapping[str, Any], ...]
-    keywords: Mapping[str, Mapping[str, Any]]
+    operation: Operation
     outputs: tuple[Mapping[str, Any], ...]
+    last: tuple[str, ...] = ()  # what no later node uses
 
-    def run(self, values: Values) -> None:
-        """Add the outputs to `values`."""
-        result = self.function(
-            *(_value(argument, values) for argument in self.positional),
-            **{name: _value(argument, values) for name, argument in self.keywords.items()},
-        )
+    def run(self, values: Values, *, check: bool = False) -> Values:
+        """Return the outputs by name; with `check`, look at the arguments first."""
+        bound = self.operation.bind(lambda argument: _value(argument, values))
+        if check:
+            self.operation.check(bound)
+        result = self.operation.call(bound)
+        found: Values = {}
         if not self.outputs:  # an assertion
-            return
+            return found
         several = len(self.outputs) > 1
-        for output, found in zip(self.outputs, result if several else [result], strict=True):
+        for output, one in zip(self.outputs, result if several else [result], strict=True):
             ((form, named),) = output.items()
             if form == "as_tensor":
-                values[named["name"]] = found
+                found[named["name"]] = one
             elif form == "as_tensors":
                 names = [item["name"] for item in named]
-                values.update(zip(names, found, strict=True))
+                found.update(zip(names, one, strict=True))
             elif form == "as_sym_int":
-                values[named["as_name"]] = int(found)
+                found[named["as_name"]] = int(one)
             elif form != "as_none":
                 raise ExtractorError(f"the program has an output of an unknown kind ({form})")
+        return found
+
+    def uses(self) -> set[str]:
+        """Return the names of the values that it takes."""
+        given = (argument for _, _, argument, _ in self.operation.arguments)
+        return {name for argument in given if argument is not None for name in _names(argument)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,25 +89,45 @@ class ExportedProgram:
     constants: Mapping[str, torch.Tensor]
     input: str
     output: str
+    shapes: Mapping[str, torch.Size]  # of every tensor that the calls give
 
     def run(self, batch: torch.Tensor) -> torch.Tensor:
-        """Return the output for a batch (b, *shape) float32."""
+        """Return the output for a batch (b, *shape) float32, b as it was read for.
+
+        Raises ExtractorError if a kernel refuses these values, such as an index out of range.
+        """
         values: Values = {**self.constants, self.input: batch}
-        for call in self.calls:
-            call.run(values)
-        found: torch.Tensor = values[self.output]
-        return found
+        try:
+            for call in self.calls:
+                found = call.run(values)
+                for name, value in found.items():
+                    if isinstance(value, torch.Tensor) and value.shape != self.shapes[name]:
+                        raise ExtractorError("the program gives other shapes than it should")
+                values.update(found)
+                for name in call.last:
+                    del values[name]
+            result: torch.Tensor = values[self.output]
+        except ExtractorError:
+            raise
+        except Exception as error:  # whatever torch raises of values that nobody foresaw
+            raise _does_not_run(error) from error
+        return result
 
 
 def read_program(data: bytes, batch: int) -> ExportedProgram:
     """Return the program of a .pt2 archive that takes batches of `batch` rows.
 
-    Raises ExtractorError if it is no such archive, holds pickled data, or calls for
-    anything but the operators above; the message names the operator.
+    Raises ExtractorError if it is no such archive, holds pickled data, calls for anything but
+    the operators of `operators`, gives them what they must not be given, or would need more
+    memory or work than `program_bounds` allows. No operator has run when it is returned.
     """
+    if len(data) > MAX_FILE or data.count(CENTRAL_HEADER) > MAX_MEMBERS:
+        raise ExtractorError(
+            f"the archive has more than {MAX_FILE} bytes or {MAX_MEMBERS} files"
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _program(archive, batch)
+            program = _program(archive, len(data), batch)
     except zipfile.BadZipFile:
         raise ExtractorError("the file is no archive of torch.export.save") from None
     except _MALFORMED as error:
@@ -132,13 +135,74 @@ def read_program(data: bytes, batch: int) -> ExportedProgram:
             "the archive is not what torch.export.save of torch 2.13 writes "
             f"({type(error).__name__}): export the module again"
         ) from error
+    try:
+        return _planned(program, batch)
+    except ExtractorError:
+        raise
+    except Exception as error:  # whatever a graph that contradicts itself makes torch raise
+        raise _does_not_run(error) from error
 
 
-def _program(archive: zipfile.ZipFile, batch: int) -> ExportedProgram:
-    if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+def _does_not_run(error: Exception) -> ExtractorError:
+    return ExtractorError(f"the program does not run ({type(error).__name__})")
+
+
+def _planned(program: ExportedProgram, batch: int) -> ExportedProgram:
+    """Return the program with what a run of it without memory finds."""
+    shapes: dict[str, torch.Size] = {}
+    calls = _with_last_uses(program)
+    names = {*program.constants, program.input}
+    with shapes_only(program.constants) as (values, zeros):
+        weights = storages(values.values())
+        values[program.input] = zeros((batch, *program.shape))
+        for call in calls:
+            found = call.run(values, check=True)
+            if not names.isdisjoint(found):
+                raise ExtractorError("the program gives two values one name")
+            names.update(found)
+            values.update(found)
+            check_live(values.values(), weights)
+            for name, value in found.items():
+                if isinstance(value, torch.Tensor):
+                    shapes[name] = value.shape
+            for name in call.last:
+                del values[name]
+    if program.output not in shapes:
+        raise ExtractorError("the program does not run: it never computes its output")
+    return replace(program, calls=calls, shapes=shapes)
+
+
+def _with_last_uses(program: ExportedProgram) -> tuple[Call, ...]:
+    later, backwards = {program.output, *program.constants}, []
+    for call in reversed(program.calls):
+        touched = call.uses() | {name for output in call.outputs for name in _names(output)}
+        backwards.append(replace(call, last=tuple(sorted(touched - later))))
+        later |= touched
+    return tuple(reversed(backwards))
+
+
+def _names(argument: Any) -> list[str]:
+    """Return every name of a value in an argument or output, however deep."""
+    if isinstance(argument, list):
+        return [name for item in argument for name in _names(item)]
+    if not isinstance(argument, Mapping):
+        return []
+    found = [name for name in (argument.get("name"), argument.get("as_name")) if name]
+    return found + [name for item in argument.values() for name in _names(item)]
+
+
+def _program(archive: zipfile.ZipFile, size: int, batch: int) -> ExportedProgram:
+    members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ExtractorError("the archive is compressed: use it as torch.export.save wrote it")
+    if len({member.filename for member in members}) != len(members):
+        raise ExtractorError("the archive has two files of one name: which is meant?")
+    if sum(member.file_size for member in members) > size:
+        raise ExtractorError(
+            "the archive's files overlap: use it as torch.export.save wrote it"
+        )
     root = archive.namelist()[0].partition("/")[0]
-    exported = json.loads(archive.read(f"{root}/models/model.json"))
+    exported = _json(archive, f"{root}/models/model.json")
     if exported["schema_version"]["major"] != SCHEMA_MAJOR:
         raise ExtractorError("the archive is of another torch: export it with torch 2.13")
     if archive.read(f"{root}/byteorder") != b"little":
@@ -148,6 +212,8 @@ def _program(archive: zipfile.ZipFile, batch: int) -> ExportedProgram:
         **_tensors(archive, root, "constants"),
     }
     graph, signature = exported["graph_module"]["graph"], exported["graph_module"]["signature"]
+    if len(graph["nodes"]) > MAX_CALLS:
+        raise ExtractorError(f"the program has more than {MAX_CALLS} calls")
     constants, given = _inputs(signature["input_specs"], tensors)
     return ExportedProgram(
         shape=_shape(graph["tensor_values"][given]["sizes"], exported, batch),
@@ -155,25 +221,38 @@ def _program(archive: zipfile.ZipFile, batch: int) -> ExportedProgram:
         constants=constants,
         input=given,
         output=_output(signature["output_specs"]),
+        shapes={},
     )
+
+
+def _json(archive: zipfile.ZipFile, name: str) -> Any:
+    if archive.getinfo(name).file_size > MAX_JSON:
+        raise ExtractorError(f"a description in the archive has more than {MAX_JSON} bytes")
+    return json.loads(archive.read(name))
 
 
 def _tensors(archive: zipfile.ZipFile, root: str, what: str) -> dict[str, torch.Tensor]:
     folder = f"{root}/data/{what}"
-    config = json.loads(archive.read(f"{folder}/model_{what}_config.json"))["config"]
-    found = {}
+    config = _json(archive, f"{folder}/model_{what}_config.json")["config"]
+    found: dict[str, torch.Tensor] = {}
+    read: dict[str, bytearray] = {}  # tied weights name one file, which is held once
     for name, entry in config.items():
         if entry["use_pickle"] or entry["tensor_meta"] is None:
             raise ExtractorError("the archive holds pickled objects: export plain tensors only")
-        meta = entry["tensor_meta"]
-        if meta["dtype"] not in _DTYPES:
+        meta, path = entry["tensor_meta"], entry["path_name"]
+        if meta["dtype"] not in DTYPES:
             raise ExtractorError("weights must be float32: convert with .float() and export")
         sizes, strides = (
             [size["as_int"] for size in meta[which]] for which in ("sizes", "strides")
         )
-        data = bytearray(archive.read(f"{folder}/{entry['path_name']}"))
-        dtype = _DTYPES[meta["dtype"]]
+        if path not in read:
+            read[path] = bytearray(archive.read(f"{folder}/{path}"))
+        data, dtype = read[path], DTYPES[meta["dtype"]]
         flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        if prod(sizes) > len(flat):
+            raise ExtractorError("a weight is larger than its file: export it contiguous")
+        if dtype == torch.bool and any(byte > 1 for byte in data):
+            raise ExtractorError("a weight of truth values holds another: export it again")
         found[name] = flat.as_strided(sizes, strides, meta["storage_offset"]["as_int"])
     return found
 
@@ -226,38 +305,7 @@ def _shape(
 
 
 def _call(node: Mapping[str, Any]) -> Call:
-    target = node["target"]
-    arguments = {entry["name"]: entry["arg"] for entry in node["inputs"]}
-    for name, argument in arguments.items():
-        _check_argument(target, name, argument)
-    # Kind 2: keyword; ArgumentKind of the schema.
-    positional = [entry["arg"] for entry in node["inputs"] if entry["kind"] != 2]
-    keywords = {entry["name"]: entry["arg"] for entry in node["inputs"] if entry["kind"] == 2}
-    return Call(_function(target), tuple(positional), keywords, tuple(node["outputs"]))
-
-
-def _function(target: str) -> Callable[..., Any]:
-    if target in _SIZES:
-        return _SIZES[target]
-    name, _, overload = target.removeprefix("torch.ops.aten.").partition(".")
-    if not target.startswith("torch.ops.aten.") or name.rstrip("_") not in OPERATORS:
-        raise ExtractorError(f"the program calls {target}, which this reader does not run")
-    function = getattr(getattr(torch.ops.aten, name), overload)
-    if function._schema.is_mutable:
-        raise ExtractorError(
-            f"the program calls {target}, which works in place: save "
-            "torch.export.export(...).run_decompositions({})"
-        )
-    called: Callable[..., Any] = function
-    return called
-
-
-def _check_argument(target: str, name: str, argument: Mapping[str, Any]) -> None:
-    training = name in ("train", "training") and argument.get("as_bool")
-    if training or (name == "dropout_p" and argument.get("as_float")):
-        raise ExtractorError(f"{target} is in training mode: call .eval() and export again")
-    if "as_scalar_type" in argument and argument["as_scalar_type"] not in _DTYPES:
-        raise ExtractorError(f"{target} leaves float32: export the module in float32")
+    return Call(operation(node["target"], node["inputs"]), tuple(node["outputs"]))
 
 
 def _value(argument: Mapping[str, Any], values: Values) -> Any:
@@ -284,7 +332,7 @@ def _value(argument: Mapping[str, Any], values: Values) -> Any:
     if form == "as_none":
         return None
     if form == "as_scalar_type":
-        return _DTYPES[data]
+        return DTYPES[data]
     if form == "as_memory_format":
         return _FORMATS[data]
     if form == "as_layout" and data == 7:

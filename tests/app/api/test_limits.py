@@ -26,7 +26,8 @@ class Sender:
     """A request whose body goes on for ever, or stops."""
 
     def __init__(self, first: int, *, token: str = "", then: float = 60.0) -> None:
-        self.status, self.slug, self.headers = 0, "", {}
+        self.status, self.slug = 0, ""
+        self.headers: dict[bytes, bytes] = {}
         self.first, self.token, self.then = first, token, then
         self.held = asyncio.Event()
         self._sent = 0
