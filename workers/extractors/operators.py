@@ -276,7 +276,7 @@ def _parts(bound: Bound) -> bool:
         count = ceil(size / split)
     else:
         count = 0  # as many as the file lists
-    return x.dim() > 0 and 0 <= count <= MAX_PARTS
+    return bool(0 <= count <= MAX_PARTS)
 
 
 def _prelu(bound: Bound) -> bool:
@@ -288,7 +288,7 @@ def _prelu(bound: Bound) -> bool:
 def _embedding(bound: Bound) -> bool:
     weight, indices = bound["weight"], bound["indices"]
     whole = indices.dtype in (torch.int32, torch.int64)
-    return weight.dim() == 2 and weight.shape[0] > 0 and whole and not bound["sparse"]
+    return whole and weight.dim() == 2 and weight.shape[0] > 0 and bound["sparse"] is False
 
 
 def _float(*tensors: torch.Tensor) -> bool:

@@ -23,11 +23,11 @@ MAX_WRITTEN = 1 << 37  # elements of all tensors that are ever computed for a ba
 MAX_WORK = 2 * 10**13  # floating-point operations of products, convolutions and windows
 
 
-class Bounds(TorchDispatchMode):
+class Bounds(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every call down to what a kernel computes, as `FlopCounterMode` does."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._written = self._work = 0
 
     def __torch_dispatch__(
@@ -69,7 +69,9 @@ def shapes_only(
     """
     fake = FakeTensorMode()
     with fake, torch.no_grad():
-        named = {name: fake.from_tensor(tensor) for name, tensor in constants.items()}
+        named: dict[str, torch.Tensor] = {
+            name: fake.from_tensor(tensor) for name, tensor in constants.items()
+        }
         with Bounds():
             yield named, lambda shape: torch.zeros(shape)
 

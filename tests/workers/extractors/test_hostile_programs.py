@@ -23,7 +23,7 @@ from workers.extractors.base import ExtractorError
 
 Edit = Callable[[dict[str, Any]], object]
 Content = dict[str, Any]
-MUTANTS = 60
+MUTANTS = 24
 
 
 def graph(content: Content) -> dict[str, Any]:
@@ -32,11 +32,14 @@ def graph(content: Content) -> dict[str, Any]:
 
 
 def call(content: Content, operator: str) -> dict[str, Any]:
-    (found, *_) = (one for one in graph(content)["nodes"] if f".{operator}." in one["target"])
+    found: dict[str, Any] = next(
+        one for one in graph(content)["nodes"] if f".{operator}." in one["target"]
+    )
     return found
 
 
 def argument(node: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any]
     (found,) = (entry for entry in node["inputs"] if entry["name"] == name)
     return found
 
@@ -177,7 +180,10 @@ HOSTILE: dict[str, tuple[Edit, str]] = {
         lambda c: graph(c)["nodes"][0]["inputs"].reverse(),
         "no argument of the name",
     ),
-    "an argument missing": (lambda c: graph(c)["nodes"][0]["inputs"].__delitem__(1), "lacks|place"),
+    "an argument missing": (
+        lambda c: graph(c)["nodes"][0]["inputs"].__delitem__(1),
+        "lacks|place",
+    ),
     "one name for two values": (
         lambda c: graph(c)["nodes"].insert(1, copy.deepcopy(graph(c)["nodes"][0])),
         "one name",
@@ -292,10 +298,10 @@ class Norms(nn.Module):
 
 
 def mutated(content: Content, seed: int) -> Content:
-    """Return a program with one to three of its numbers, names or calls changed."""
+    """Return a program with one or two of its numbers, names or calls changed."""
     draw, changed = random.Random(seed), copy.deepcopy(content)
     nodes = graph(changed)["nodes"]
-    for _ in range(draw.randint(1, 3)):
+    for _ in range(draw.randint(1, 2)):
         entries = [entry for node in nodes for entry in node["inputs"]]
         entry, kind = draw.choice(entries), draw.randrange(5)
         form = next(iter(entry["arg"]))
