@@ -269,7 +269,7 @@ def _pool(bound: Bound) -> bool:
 
 
 def _parts(bound: Bound) -> bool:
-    x, size = bound["self"], bound["self"].shape[bound["dim"]]
+    size = bound["self"].shape[bound["dim"]]
     if "chunks" in bound:
         count = bound["chunks"]
     elif isinstance(split := bound.get("split_size", 1), int):
