@@ -23,7 +23,7 @@ from workers.extractors.base import ExtractorError
 
 Edit = Callable[[dict[str, Any]], object]
 Content = dict[str, Any]
-MUTANTS = 24
+MUTANTS = 12
 
 
 def graph(content: Content) -> dict[str, Any]:
