@@ -106,8 +106,8 @@ class Dispatcher:
     def ask(self, silo_tasks: Mapping[str, str], *, expires: float) -> None:
         """Send silos the ids of the rows they are to answer, {id: queue}, as one group.
 
-        A message that no worker got to in `expires` seconds is dropped by whoever gets it.
-        Never raises: who asks looks at the rows, and asks again for those untaken.
+        A broker may drop a message that no worker got to in `expires` seconds; a worker asks
+        the row. Never raises: who asks looks at the rows, and asks again for those untaken.
         """
         asked = [
             self._celery.signature("lethe.answer", args=[row], queue=queue, immutable=True)

@@ -66,7 +66,8 @@ def rebuild(raw: bytes | str, queue: str | None) -> dict[str, Any]:
         raise MessageRefusedError("other arguments than a nudge has")
     if not all(isinstance(name, str) and _ID.fullmatch(name) for name in (task_id, *args)):
         raise MessageRefusedError("an id is malformed")
-    return _message(task, task_id, args, expires, queue)
+    # A silo's row says whether anybody still waits; its machine's clock may be hours ahead.
+    return _message(task, task_id, args, expires if task == SWEEP else None, queue)
 
 
 def _check(task: object, queue: str | None) -> None:

@@ -36,8 +36,8 @@ from app.ledger.tail import REMEDY, Tail, read_tail
 from app.ledger.tree import EMPTY_ROOT, NodeReader, leaf_hash, tree_root
 from app.steps import reached
 from models import LogCheckpoint, LogEntry
+from models.clock import clock
 from models.session import reading
-from models.types import utcnow
 
 T = TypeVar("T")
 
@@ -59,11 +59,11 @@ class LogExistsError(LetheError):
 
 
 class Transaction:
-    """A writer transaction under the log's lock; `now` is one time for all of it."""
+    """A writer transaction under the log's lock; `now` is one time of the database for all."""
 
     def __init__(self, session: Session, tail: Tail, key: EntryKey) -> None:
         self.session = session
-        self.now: datetime = utcnow()
+        self.now: datetime = clock(session)
         self._tail, self._key = tail, key
         self._entries: list[LogEntry] = []
 

@@ -56,7 +56,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         model.state, model.failure = "ready", None
         record_model_event(tx, model.ref, "model.released", {})
         request.state, request.reason = "escalated", None
-        job.stage, job.attempt, job.lease_until = "execute", 0, None
+        job.stage, job.attempt, job.deaths, job.lease_until = "execute", 0, 0, None
         job.rung = max(job.rung, last_rung(model.config)) + 1
         session.flush()
         return job.id, job.stage
@@ -89,7 +89,7 @@ def _try_again(
         request.state = "executing" if job.lease_token else "received"
     else:
         request.state = "escalated" if job.stage == "execute" else "verifying"
-    job.attempt, job.lease_until = 0, None
+    job.attempt, job.deaths, job.lease_until = 0, 0, None
     session.flush()
     return job.id, job.stage
 
@@ -113,7 +113,7 @@ def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
     request.state = AWAITING
     request.reason = f"executed together with a request that was given up: {reason}"
     record_request_event(tx, request, "request.needs-decision", {"reason": request.reason})
-    job.stage, job.attempt, job.lease_until = PARKED, 0, None
+    job.stage, job.attempt, job.deaths, job.lease_until = PARKED, 0, 0, None
     session.flush()
 
 

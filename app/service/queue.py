@@ -13,7 +13,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from app.settings import MOST_COALESCED, Settings
 from models import ErasureRequest, Job, Model
-from models.types import utcnow
+from models.clock import clock
 
 # A parked job waits for something outside. It blocks nobody and nobody nudges it.
 PARKED = "awaiting"
@@ -31,7 +31,7 @@ def head_of_queue(session: Session, model_id: int) -> Job | None:
     begun = or_(
         col(Job.stage) != "execute",
         col(Job.rung) > 0,
-        and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > utcnow()),
+        and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > clock(session)),
     )
     query = _open(model_id).order_by(case((begun, 0), else_=1), col(Job.seq)).limit(1)
     return session.exec(query).first()

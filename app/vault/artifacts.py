@@ -20,8 +20,8 @@ from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import Artifact
+from models.clock import clock
 from models.session import reading
-from models.types import utcnow
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
 CHUNK = 500  # SQLite's oldest limit on bound variables is 999
@@ -94,7 +94,7 @@ class ArtifactStore:
             if self._journal is not None:
                 self._journal.shredded(session, artifact)
             artifact.wrapped_key = None
-            artifact.shredded_at = utcnow()
+            artifact.shredded_at = clock(session)
             session.add(artifact)
             session.flush()
         return artifact.digest

@@ -303,6 +303,7 @@ def upgrade() -> None:
         sa.Column("contribution_id", sa.String(length=36), nullable=True),
         sa.Column("stage", sa.String(length=16), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("deaths", sa.Integer(), nullable=False),
         sa.Column("rung", sa.Integer(), nullable=False),
         sa.Column("error", sa.String(length=200), nullable=True),
         sa.Column("draft_id", sa.String(length=36), nullable=True),

@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 from app.service.context import Services
 from app.vault.artifacts import CHUNK
 from models import Artifact, Job, SiloTask
-from models.types import utcnow
+from models.clock import clock
 
 TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
@@ -42,6 +42,7 @@ def post(
             model_id=model_id,
             queue=queue,
             task_id=stored.id,
+            created_at=clock(session),
         )
         posted = row.id
         session.add(row)
@@ -62,7 +63,7 @@ def take(services: Services, silo_task_id: str, queues: Collection[str]) -> bool
                 col(SiloTask.taken_at).is_(None),
                 col(SiloTask.queue).in_(queues),
             )
-            .values(taken_at=utcnow())
+            .values(taken_at=clock(connection))
         )
     return taken.rowcount == 1
 
@@ -92,7 +93,7 @@ def answer(
         answered = session.connection().execute(
             update(SiloTask)
             .where(col(SiloTask.id) == silo_task_id, col(SiloTask.answered_at).is_(None))
-            .values(answer_id=stored, fault=fault, answered_at=utcnow())
+            .values(answer_id=stored, fault=fault, answered_at=clock(session))
         )
         if answered.rowcount != 1:
             session.rollback()
@@ -121,7 +122,8 @@ def sweep(services: Services) -> None:
     The rows of artifacts that were shredded an hour ago go too, or each round would leave
     some for ever.
     """
-    now = utcnow()
+    with services.reading() as session:
+        now = clock(session)
     done = select(Job.id).where(col(Job.done_at).is_not(None))
     stale = or_(
         col(SiloTask.job_id).in_(done), col(SiloTask.created_at) < now - 2 * LONGEST_ROUND

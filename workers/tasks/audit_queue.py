@@ -17,7 +17,7 @@ from app.ledger.sequencer import Transaction
 from app.service.algorithm_audits import record_end
 from app.service.context import Services
 from models import Audit, AuditPair, Model
-from models.types import utcnow
+from models.clock import clock
 
 TRIES = 8  # of a worker that finds others faster at one pair after the other
 
@@ -37,9 +37,9 @@ def take(services: Services, audit_id: str) -> Taken | None:
 
     Which worker takes which pair makes no difference to what comes out.
     """
-    now = utcnow()
     for _ in range(TRIES):
         with Session(services.engine) as session:
+            now = clock(session)
             audit = session.get(Audit, audit_id)
             if audit is None or audit.state != "running" or _places(session, audit, now) <= 0:
                 return None
@@ -102,8 +102,8 @@ def renewed(services: Services, taken: Taken) -> Iterator[None]:
 
     def run() -> None:
         while not stop.wait(seconds / 3):
-            until = utcnow() + timedelta(seconds=seconds)
             with services.engine.begin() as connection:
+                until = clock(connection) + timedelta(seconds=seconds)
                 connection.execute(
                     update(AuditPair)
                     .where(*_is(taken.audit_id, taken.pair, taken.token))
@@ -126,7 +126,7 @@ def record(services: Services, taken: Taken, values: Mapping[str, object]) -> bo
             update(AuditPair)
             .where(*_is(taken.audit_id, taken.pair, taken.token))
             .where(col(AuditPair.done_at).is_(None))
-            .values(done_at=utcnow(), lease_until=None, **values)
+            .values(done_at=clock(connection), lease_until=None, **values)
         )
     return stored.rowcount == 1
 
@@ -136,8 +136,8 @@ def put_off(services: Services, taken: Taken, seconds: int, *, counts: bool) -> 
 
     counts: whether this attempt does; what lies with the surroundings is waited out.
     """
-    until = utcnow() + timedelta(seconds=seconds)
     with services.engine.begin() as connection:
+        until = clock(connection) + timedelta(seconds=seconds)
         connection.execute(
             update(AuditPair)
             .where(*_is(taken.audit_id, taken.pair, taken.token))

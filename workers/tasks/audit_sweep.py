@@ -9,7 +9,7 @@ from app.ledger.sequencer import Transaction
 from app.service.algorithm_audits import begin, new_seed, nudge
 from app.service.context import Services
 from models import Audit, Model
-from models.types import utcnow
+from models.clock import clock
 from workers.tasks import audit_queue
 
 ENDED = ("reported", "failed")
@@ -21,9 +21,9 @@ def sweep(services: Services) -> int:
     An audit is nudged once a lease at most: its messages may wait behind other work, and
     those that come too many find no place and do nothing.
     """
-    now = utcnow()
-    stale = now - timedelta(seconds=services.settings.lease_seconds)
     with services.reading() as session:
+        now = clock(session)
+        stale = now - timedelta(seconds=services.settings.lease_seconds)
         running = select(Audit).where(Audit.state == "running", col(Audit.nudged_at) <= stale)
         still: dict[str, int] = {}
         for audit in session.exec(running):

@@ -7,7 +7,7 @@ from sqlmodel import col, select
 from app.service.context import Services
 from app.vault.scrub import scrub
 from models import Artifact
-from models.types import utcnow
+from models.clock import clock
 
 # Longer than any reader lives, so that at least one scrub comes after the last of them.
 SCRUB_FOR = timedelta(minutes=10)
@@ -26,8 +26,9 @@ def clean(services: Services) -> None:
 
 def clean_again(services: Services, orphan_age: timedelta) -> None:
     """Repeat what `clean` may have missed: orphans of crashes, and recent shredding."""
-    recent = select(Artifact.id).where(col(Artifact.shredded_at) > utcnow() - SCRUB_FOR)
     with services.reading() as session:
+        since = clock(session) - SCRUB_FOR
+        recent = select(Artifact.id).where(col(Artifact.shredded_at) > since)
         services.artifacts.unlink_shredded(session, orphan_age)
         owed = session.exec(recent.limit(1)).first() is not None
     if owed:

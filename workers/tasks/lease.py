@@ -15,19 +15,20 @@ from datetime import timedelta
 
 from sqlalchemy import update
 from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from app.errors import LetheError
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.ladder import last_rung
 from app.service.queue import head_of_queue, is_held_back
 from app.service.releases import close_releases
 from app.service.requests import close
 from app.service.round_steps import fail_round
 from app.steps import reached
 from models import Contribution, ErasureRequest, Job, Model
-from models.types import utcnow
+from models.clock import clock
 from workers.tasks import waits
 from workers.tasks.before import let_go
 
@@ -65,6 +66,9 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     every fault once the erasure is executed: what was acknowledged and carried out must be
     certified. An operator is told of it in time (`waits`). Only an error of the computation
     itself, before anything was changed, fails a job after the configured number of attempts.
+
+    A worker that dies raises nothing. After as many of them as there are attempts an erasure
+    waits for a decision, and is not tried before it; any other job fails.
     """
     lease = services.ledger.transact(lambda tx: _acquire(services, tx, job_id, stage))
     if lease is None:
@@ -114,8 +118,12 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         return None
     if is_held_back(session, services.settings, job, now):
         return None
+    if job.deaths >= _most_deaths(services, session, job):
+        _give_up(services, tx, job)
+        return None
     job.lease_token += 1
     job.attempt += 1
+    job.deaths += 1
     job.lease_until = now + timedelta(seconds=services.settings.lease_seconds)
     if job.request_id is not None and stage == "execute":
         request = session.get_one(ErasureRequest, job.request_id)
@@ -134,6 +142,29 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         contribution_id=job.contribution_id,
         attempt=job.attempt,
     )
+
+
+def _most_deaths(services: Services, session: Session, job: Job) -> int:
+    """Return how many workers a stage may cost. A rung that costs too many gives way first."""
+    most = services.settings.max_attempts
+    gives_way = 0 < job.rung < last_rung(session.get_one(Model, job.model_id).config)
+    return 2 * most if gives_way and job.stage == "execute" else most
+
+
+def _give_up(services: Services, tx: Transaction, job: Job) -> None:
+    """End a job that costs a worker each time, or have it wait for a decision.
+
+    The next attempt would cost the next worker, and with it the work of other models. No
+    error came back, so nothing is known of the cause: the system may have killed the process
+    for its memory, or a library crashed.
+    """
+    why = f"its worker died {job.deaths} times at {job.stage}, of memory perhaps"
+    if job.request_id is None:
+        log.error("job %s: %s; it is ended", job.id, why)
+        fail(services, tx, job, f"{why}: see the workers' logs")
+        return
+    if waits.escalate(tx, job, why, at_once=True):
+        log.error("job %s: %s; it waits for a decision", job.id, why)
 
 
 def advance(tx: Transaction, lease: Lease, stage: str, **values: object) -> None:
@@ -171,7 +202,7 @@ def _move(
             col(Job.stage) == lease.stage,
             col(Job.done_at).is_(None),
         )
-        .values(attempt=0, lease_until=None, **NOWHERE, **values)
+        .values(attempt=0, deaths=0, lease_until=None, **NOWHERE, **values)
     )
     if result.rowcount != 1:
         raise LeaseLostError(job_id)
@@ -184,11 +215,12 @@ def _renew(services: Services, lease: Lease, stop: threading.Event) -> None:
     while not stop.wait(seconds / 3):
         try:
             with services.engine.begin() as connection:
+                until = clock(connection) + timedelta(seconds=seconds)
                 connection.execute(
                     update(Job)
                     .where(col(Job.id) == lease.job_id, col(Job.lease_token) == lease.token)
                     .where(col(Job.lease_until).is_not(None))
-                    .values(lease_until=utcnow() + timedelta(seconds=seconds))
+                    .values(lease_until=until)
                 )
         except Exception as error:
             # A missed renewal is harmless until the lease runs out; the next may succeed.
@@ -202,6 +234,7 @@ def _cool_down(
     if job.lease_token != lease.token or job.stage != lease.stage or job.done_at is not None:
         return
     job.error = f"{name} at {lease.stage}"
+    job.deaths = max(0, job.deaths - 1)  # the worker is alive
     changed = lease.stage != "execute" or lease.rung > 0
     if job.attempt >= services.settings.max_attempts and not (outside or changed):
         fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")

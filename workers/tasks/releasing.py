@@ -11,7 +11,7 @@ from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.releases import close_releases, set_going, shred_answer
 from models import ErasureRequest, FeatureBlock, Job, Record, Release
-from models.types import utcnow
+from models.clock import clock
 from workers.errors import RefusedError
 from workers.federation.wire import unpack_message
 from workers.statistics.message import check_message
@@ -153,7 +153,7 @@ def _silent(session: Session) -> list[str]:
         .where(
             ErasureRequest.state == "awaiting-client",
             Release.state == "open",
-            col(Release.escalates_at) <= utcnow(),
+            col(Release.escalates_at) <= clock(session),
         )
         .distinct()
     )

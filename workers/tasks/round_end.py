@@ -11,7 +11,7 @@ from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.round_steps import advance_round
 from models import ErasureRequest, Job, Model, Round
-from models.types import utcnow
+from models.clock import clock
 from workers.tasks.asking import ESCALATION_MARGIN
 from workers.tasks.draft import Draft
 from workers.tasks.lease import Lease, advance
@@ -80,10 +80,10 @@ def settle(services: Services, tx: Transaction, request_id: str) -> None:
 def advance_due(services: Services) -> None:
     """End the steps whose time is over, and shred transcripts that nobody needs any more."""
     with services.reading() as session:
-        late = _late(session, utcnow())
+        late = _late(session, clock(session))
         kept = session.exec(select(Round).where(col(Round.transcript_id).is_not(None))).all()
         settled = [row.id for row in kept if _is_settled(session, row)]
-        silent = _forgotten(session, utcnow())
+        silent = _forgotten(session, clock(session))
     if silent:
         services.ledger.transact(_escalate)
     for round_id in late:

@@ -9,7 +9,7 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import head_of_queue, is_held_back
 from models import Job, UsedNonce
-from models.types import utcnow
+from models.clock import clock
 from workers.silos import table as silo_table
 from workers.tasks import audit_sweep, releasing, round_end
 from workers.tasks.cleanup import clean_again
@@ -30,9 +30,9 @@ def run(services: Services) -> int:
     releasing.wake(services)
     round_end.advance_due(services)
     silo_table.sweep(services)
-    now = utcnow()
     unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()
     with services.reading() as session:
+        now = clock(session)
         models = session.exec(unfinished).all()
         heads = [head_of_queue(session, model_id) for model_id in models]
         found = [

@@ -18,17 +18,20 @@ from workers.tasks.asking import ESCALATION_MARGIN
 GOES_ON = {"verify": "verifying", "certify": "verifying", "execute": "escalated"}
 
 
-def escalate(tx: Transaction, stuck: Job, why: str) -> None:
+def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) -> int:
     """Log, once of each, that a stuck job's request needs a decision, and those behind it.
 
-    Of those behind it, all that are not begun: only its end lets them run. why: names no
-    person and no row.
+    Of those behind it, all that are not begun: only its end lets them run. Each is told once
+    it is soon due; with at_once the stuck one now. why: names no person and no row. Returns
+    how many were told.
     """
-    for job, request in _due(tx.session, stuck, tx.now):
+    due = _due(tx.session, stuck, tx.now, at_once=at_once)
+    for job, request in due:
         own = job.id == stuck.id
         reason = why if own else f"waits for an earlier job of its model: {why}"
         request.state, request.reason = AWAITING, reason
         record_request_event(tx, request, "request.needs-decision", {"reason": reason})
+    return len(due)
 
 
 def end(session: Session, job_id: str, stage: str) -> None:
@@ -43,7 +46,10 @@ def end(session: Session, job_id: str, stage: str) -> None:
     session.flush()  # or whoever expires the session forgets it
 
 
-def _due(session: Session, stuck: Job, now: datetime) -> list[tuple[Job, ErasureRequest]]:
+def _due(
+    session: Session, stuck: Job, now: datetime, *, at_once: bool
+) -> list[tuple[Job, ErasureRequest]]:
+    soon = col(ErasureRequest.due_at) <= now + ESCALATION_MARGIN
     query = (
         select(Job, ErasureRequest)
         .join(ErasureRequest, col(ErasureRequest.id) == col(Job.request_id))
@@ -52,7 +58,7 @@ def _due(session: Session, stuck: Job, now: datetime) -> list[tuple[Job, Erasure
             col(Job.done_at).is_(None),
             or_(Job.id == stuck.id, (col(Job.stage) == "execute") & (col(Job.rung) == 0)),
             ErasureRequest.state != AWAITING,
-            col(ErasureRequest.due_at) <= now + ESCALATION_MARGIN,
+            or_(soon, Job.id == stuck.id) if at_once else soon,
         )
         .order_by(col(Job.seq))
     )
