@@ -126,6 +126,21 @@ class Settings(BaseSettings):
         gt=0,
         description="How long a worker may hold a job unless it renews, in seconds.",
     )
+    stall_seconds: int = Field(
+        default=60,
+        ge=2,
+        description="PostgreSQL ends a writing transaction that stands still, in seconds.",
+    )
+    start_seconds: int = Field(
+        default=60,
+        ge=0,
+        description="How long a starting process waits for PostgreSQL, in seconds.",
+    )
+    min_free_bytes: int = Field(
+        default=268_435_456,
+        ge=0,
+        description="/readyz alarms when the data directory's disk has less left, in bytes.",
+    )
     sweep_seconds: int = Field(
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
     )

@@ -5,20 +5,30 @@ from its first statement (BEGIN IMMEDIATE): a transaction that read first and wr
 could otherwise fail with SQLITE_BUSY_SNAPSHOT, which no timeout cures. So open it late and
 close it soon, and never wait for another writer inside it. Whoever only reads uses
 `reading(engine)`: a snapshot that blocks nobody and that the database refuses to write in.
+
+Every wait for another writer has an end. On PostgreSQL a writer whose process stands still is
+ended by the server, so that a frozen process does not keep the log's lock; its own next
+statement fails. On SQLite nobody can end it: the others give up after WAIT_S.
 """
 
 import os
 import sqlite3
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-BUSY_S = 30.0  # a writer waits this long for its turn; transactions here take milliseconds
+# A writer waits this long for its turn, less than a client for its answer (30 s); transactions
+# here take milliseconds.
+WAIT_S = 15.0
+CONNECT_S = 5  # for a server's answer to a new connection
 # More than the 40 threads that serve requests, each of which holds one connection at most
 # while it holds anything: a writer never waits for readers who wait for it.
 CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
@@ -30,12 +40,24 @@ UNSYNCED = "lethe_unsynced"  # execution option: commits are not synced to the d
 _PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 
 
+_ENDED = ("25P03", "25P04", "57014", "57P01", "57P02", "57P03")
+_BOUNDS = (
+    "SELECT set_config('lock_timeout', '{wait}', true), "
+    "set_config('statement_timeout', '{stall}', true), "
+    "set_config('idle_in_transaction_session_timeout', '{stall}', true)"
+)
+
+
 class UnsupportedDatabaseError(ValueError):
     """A database URL of another kind than SQLite in a file, or PostgreSQL."""
 
 
-def make_engine(url: str) -> Engine:
+def make_engine(url: str, stall_s: int | None = None) -> Engine:
     """Return the engine for `url`; transactions on it are writers (see above).
+
+    stall_s: on PostgreSQL the server ends a writer that neither commits nor asks for anything
+    for so many seconds, and any statement of it that takes longer; None for no limit, as
+    migrations need it. Readers have none.
 
     Raises:
         UnsupportedDatabaseError: Neither a SQLite file nor PostgreSQL.
@@ -51,10 +73,15 @@ def make_engine(url: str) -> Engine:
             return _sqlite_engine(parsed, pool)
         case "postgresql":
             # A restarted server is noticed when a connection is taken, not in a request.
+            known = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_S}
             engine = create_engine(
-                parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", **pool
+                parsed,
+                pool_pre_ping=True,
+                isolation_level="READ COMMITTED",
+                connect_args=known,
+                **pool,
             )
-            event.listen(engine, "begin", _begin_on_postgresql)
+            event.listen(engine, "begin", partial(_begin_on_postgresql, stall_s))
             return engine
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
@@ -77,8 +104,22 @@ def unsynced(engine: Engine) -> Engine:
     return engine.execution_options(**{UNSYNCED: True})
 
 
-def _begin_on_postgresql(connection: Connection) -> None:
-    if connection.get_execution_options().get(UNSYNCED, False):
+def unavailable(error: BaseException) -> bool:
+    """Return whether an error says that the database is away, busy or full, and may pass."""
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError):
+        return True
+    # What the server says to who stood still: SQLSTATE 25P03 and its kin are of other classes.
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return isinstance(error, DBAPIError) and (error.connection_invalidated or state in _ENDED)
+
+
+def _begin_on_postgresql(stall_s: int | None, connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if stall_s is not None and not options.get("postgresql_readonly", False):
+        # For this transaction only, so that a pooler between may share the connection.
+        bounds = _BOUNDS.format(wait=int(WAIT_S * 1000), stall=stall_s * 1000)
+        connection.exec_driver_sql(bounds)
+    if options.get(UNSYNCED, False):
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
 
 
@@ -88,7 +129,7 @@ def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:
     with suppress(OSError):  # it is there, or SQLite says what is wrong with the place
         # Journal and shared memory are made with the rights of the file.
         os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    engine = create_engine(url, connect_args={"timeout": BUSY_S}, **pool)
+    engine = create_engine(url, connect_args={"timeout": WAIT_S}, **pool)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
@@ -105,7 +146,7 @@ def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch the file to WAL. SQLite does not wait its busy timeout for this, so we do."""
-    deadline = time.monotonic() + BUSY_S
+    deadline = time.monotonic() + WAIT_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -14,10 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.canonical import DUPLICATE
 from app.errors import LetheError
 from app.schemas.base import Wire
+from models.session import unavailable
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5  # a server restarts in less, and a client tries five times
 PARAMETERS = ("query", "path", "header")
 
 
@@ -32,7 +34,9 @@ def problem(
         "detail": detail,
         **(members or {}),
     }
-    headers = {"www-authenticate": "Bearer"} if slug == "token-invalid" else None
+    headers = {"www-authenticate": "Bearer"} if slug == "token-invalid" else {}
+    if status == 503:
+        headers["retry-after"] = str(RETRY_AFTER_S)
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -150,13 +154,24 @@ class Unexpected:
         except Exception as error:
             log.error("unexpected %s at %s", type(error).__name__, _innermost(error))
             if not started:  # otherwise the server ends the connection: the answer is short
-                response = problem(
-                    500,
-                    "internal",
-                    "Internal error",
-                    "nothing was changed that was not acknowledged",
-                )
+                response = _away() if unavailable(error) else _internal()
                 await response(scope, receive, send)
+
+
+# Neither promises that nothing was stored: the commit may have been the last that succeeded.
+AGAIN = (
+    "whether it was carried out is not known: send it again, with the same Idempotency-Key if "
+    "it had one, which does nothing twice"
+)
+
+
+def _away() -> JSONResponse:
+    title = "The database does not answer"
+    return problem(503, "database-unavailable", title, f"{title}, or not in time; {AGAIN}")
+
+
+def _internal() -> JSONResponse:
+    return problem(500, "internal", "Internal error", f"Something went wrong; {AGAIN}")
 
 
 def _innermost(error: Exception) -> str:

@@ -95,6 +95,7 @@ class _Worker:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self._process.kill()
+        self._watch.join(timeout=30)  # or it may be writing a line as the interpreter ends
 
 
 def _write(path: Path, value: dict[str, object]) -> None:

@@ -35,6 +35,10 @@ class EntryKey:
         assert len(key) == KEY_SIZE
         self._key, self._origin = key, origin
 
+    def same_as(self, other: "EntryKey") -> bool:
+        """Return whether both are one key of one log."""
+        return self._origin == other._origin and compare_digest(self._key, other._key)
+
     def row(self, index: int, leaf: bytes, day: date) -> LogEntry:
         """Return the row of a leaf at its index; `day` counts where the leaf has none.
 

@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from app.errors import LetheError
+from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 
 MAX_BATCH = 256  # effects in one transaction; bounds how long others wait for the lock
 
 T = TypeVar("T")
 _Item = tuple[Callable[[Transaction], Any], "Future[Any]"]
+_Outcome = tuple["Future[Any]", Any, BaseException | None]
 
 
 class CommitterClosedError(LetheError):
@@ -66,13 +68,19 @@ class GroupCommitter:
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            outcomes: list[Callable[[], None]] = []
+            outcomes: list[_Outcome] = []
+            stored: UnpublishedError | None = None
             try:
                 self._ledger.transact(partial(_run_batch, batch, outcomes))
+            except UnpublishedError as error:  # committed: a refusal stays a refusal
+                stored = error
             except BaseException as error:  # raised again in each caller
-                outcomes = [partial(future.set_exception, error) for _, future in batch]
-            for tell in outcomes:
-                tell()
+                outcomes = [(future, None, error) for _, future in batch]
+            for future, result, refused in outcomes:
+                if refused is None and stored is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(refused or stored)
 
     def _next_batch(self) -> list[_Item]:
         """Wait for work; an empty batch means that there is none and never will be."""
@@ -83,13 +91,13 @@ class GroupCommitter:
             return [self._waiting.popleft() for _ in range(count)]
 
 
-def _run_batch(batch: list[_Item], outcomes: list[Callable[[], None]], tx: Transaction) -> None:
+def _run_batch(batch: list[_Item], outcomes: list[_Outcome], tx: Transaction) -> None:
     """Run each effect in its own savepoint; nobody is told before the commit."""
     for effect, future in batch:
         try:
             with tx.savepoint():
                 result = effect(tx)
         except Exception as error:  # it belongs to this caller alone
-            outcomes.append(partial(future.set_exception, error))
+            outcomes.append((future, None, error))
         else:
-            outcomes.append(partial(future.set_result, result))
+            outcomes.append((future, result, None))

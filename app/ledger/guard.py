@@ -13,6 +13,7 @@ the key signed. A line that a crash cut short was never signed; it is ignored an
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from app.ledger.checkpoint import (
 )
 from app.ledger.spelling import format_base64, parse_base64
 
+WAIT_S = 5.0  # for the file's lock; whoever holds it writes a line and syncs it
 MAX_LINE = 2048  # bytes; an origin of 200 characters has at most 800
 RootAt = Callable[[int], bytes]  # size -> root of the log's first `size` entries
 
@@ -71,6 +73,12 @@ class ForkedError(GuardError):
     slug = "log-forked"
 
 
+class GuardBusyError(GuardError):
+    """Another process holds the guard's lock and does not give it back: it may be frozen."""
+
+    slug = "log-guard-busy"
+
+
 class SigningGuard:
     """The checkpoints that a key signed, in a file beside it; see the module for why."""
 
@@ -111,7 +119,7 @@ class SigningGuard:
             GuardDamagedError: The guard cannot be read.
         """
         held = self.read()
-        _check(held, origin, size, root_at)
+        require_extends(held, origin, size, root_at)
         return held
 
     def advance(self, checkpoint: Checkpoint, root_at: RootAt) -> None:
@@ -120,13 +128,17 @@ class SigningGuard:
         Two processes with two databases and one key are kept apart here: the second finds
         the first one's checkpoint and refuses.
 
+        A process that was frozen before this line, and whose transaction the server has ended
+        since, finds here the larger checkpoint of whoever went on, and writes nothing.
+
         Raises:
+            GuardBusyError: Another process has held the file's lock for WAIT_S.
             GuardError: As `check`.
         """
         with self._open(os.O_RDWR) as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
+            _lock(descriptor, fcntl.LOCK_EX, WAIT_S)  # until it is closed
             held, end = self._last(descriptor)
-            _check(held, checkpoint.origin, checkpoint.size, root_at)
+            require_extends(held, checkpoint.origin, checkpoint.size, root_at)
             if held.size == checkpoint.size and held.root != checkpoint.root:
                 raise ForkedError("another root was signed for this very size")
             if held != checkpoint:
@@ -135,6 +147,16 @@ class SigningGuard:
                 if os.pwrite(descriptor, line, end) != len(line):
                     raise OSError("the disk took only part of a line of the signing guard")
                 os.fsync(descriptor)
+
+    def require_free(self, wait_s: float) -> None:
+        """Return if nobody keeps the file's lock for longer than wait_s.
+
+        Raises:
+            GuardBusyError: Somebody does.
+            GuardMissingError: There is no file.
+        """
+        with self._open(os.O_RDONLY) as descriptor:
+            _lock(descriptor, fcntl.LOCK_SH, wait_s)
 
     @contextmanager
     def _open(self, mode: int) -> Iterator[int]:
@@ -171,7 +193,28 @@ class SigningGuard:
             ) from None
 
 
-def _check(held: Checkpoint, origin: str, size: int, root_at: RootAt) -> None:
+def _lock(descriptor: int, how: int, wait_s: float) -> None:
+    """Take the lock of an open file; it goes with the descriptor.
+
+    It cannot be taken from a frozen process: what that one writes when it wakes up must be
+    what it has checked.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise GuardBusyError(
+                    "another process holds the lock of the signing guard and does not go on: "
+                    "resume it or end it (`lsof` names it); nothing is signed meanwhile"
+                ) from None
+        time.sleep(0.01)
+
+
+def require_extends(held: Checkpoint, origin: str, size: int, root_at: RootAt) -> None:
+    """Return if a log of `size` entries extends the one that was signed; raises as `check`."""
     if origin != held.origin:
         raise ForkedError(
             "the guard belongs to a log of another name: set LETHE_ORIGIN back, a log never "

@@ -10,7 +10,7 @@ from app.ledger.storage import NodeTable, covering_checkpoint, read_leaves, read
 
 
 class UnpublishedError(LetheError):
-    """The entry is in the log but no checkpoint over it is signed yet."""
+    """The entry is in the log but no checkpoint over it is signed yet: it is stored."""
 
     slug = "log-unpublished"
     title = "No checkpoint covers this entry yet"

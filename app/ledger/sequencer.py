@@ -13,12 +13,14 @@ What lies above the guard in the database is signed only if each entry has a MAC
 write the database, and has no key, has nothing signed.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import TypeVar
 
+from sqlalchemy import select
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
@@ -30,14 +32,16 @@ from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
 from app.ledger.note import NoteError, NoteSigner, NoteVerifier
 from app.ledger.proofs import ProofError, consistency_proof, inclusion_proof
-from app.ledger.receipt import Receipt, read_receipt
+from app.ledger.receipt import Receipt, UnpublishedError, read_receipt
 from app.ledger.storage import NodeTable
 from app.ledger.tail import REMEDY, Tail, read_tail
 from app.ledger.tree import EMPTY_ROOT, NodeReader, leaf_hash, tree_root
 from app.steps import reached
 from models import LogCheckpoint, LogEntry
 from models.clock import clock
-from models.session import reading
+from models.session import WAIT_S, reading
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -56,6 +60,14 @@ class LogExistsError(LetheError):
     slug = "log-exists"
     title = "There is a log already"
     status = 409
+
+
+class LogBusyError(LetheError):
+    """Others of this process have been in the log's transactions for too long."""
+
+    slug = "log-busy"
+    title = "The log is busy"
+    status = 503
 
 
 class Transaction:
@@ -146,19 +158,28 @@ class Ledger:
         """The public key of the log's checkpoints."""
         return self._signer.verifier
 
+    def has_keys_of(self, other: "Ledger") -> bool:
+        """Return whether both sign with the same key, and have the same key of entries."""
+        if self.entry_key is None or other.entry_key is None:
+            return False
+        same = self.entry_key.same_as(other.entry_key)
+        return same and self.verifier.vkey == other.verifier.vkey
+
     def transact(self, effect: Callable[[Transaction], T], *, checkpoint: bool = True) -> T:
         """Run `effect` in one writer transaction, commit it and publish a checkpoint.
 
         When this returns, all that `effect` wrote is durable and, with `checkpoint`, a signed
-        note over its entries is stored. If `effect` raises, nothing of it is stored. If this
-        raises after the commit (a full disk, a guard that refuses), `effect` is durable all
-        the same and the next transaction or start publishes it.
+        note over its entries is stored. If `effect` raises, nothing of it is stored. What goes
+        wrong after the commit (a full disk, a guard that refuses) is an UnpublishedError:
+        `effect` is durable all the same and the next transaction or start publishes it.
 
         Objects that `effect` returns stay readable. It must not call `transact` itself.
 
         Raises:
             LogMissingError: No log was begun.
             GuardError: The log may not be signed; `effect` was not run.
+            LogBusyError: Its turn did not come within WAIT_S; `effect` was not run.
+            UnpublishedError: All is stored, and no checkpoint covers it yet.
         """
         with self._turn():
             with self._writing() as session:
@@ -174,7 +195,7 @@ class Ledger:
             if appended:
                 reached("ledger.committed")
             if checkpoint and (appended or pending):
-                self._publish()
+                self._publish_stored()
         return result
 
     def beside(self, effect: Callable[[], T]) -> T:
@@ -355,6 +376,18 @@ class Ledger:
                 "restore it from the backup of the keys directory that belongs to this database"
             )
 
+    def _publish_stored(self) -> None:
+        """Publish what was committed. Raises UnpublishedError, and logs why, if it cannot."""
+        try:
+            self._publish()
+        except Exception as error:
+            why = error.detail if isinstance(error, LetheError) else type(error).__name__
+            log.error("stored, but no checkpoint over it could be published: %s", why)
+            raise UnpublishedError(
+                "what was sent is stored, and its receipt is not available yet: send it again "
+                "with the same Idempotency-Key to get it"
+            ) from error
+
     def _publish(self) -> LogCheckpoint:
         with self._writing() as session:
             latest, tail = self._verified(session)
@@ -363,6 +396,8 @@ class Ledger:
             checkpoint = Checkpoint(self.origin, tail.peaks.size, tail.peaks.root())
             self.guard.advance(checkpoint, tail.root_at)
             reached("checkpoint.guarded")
+            # Who was frozen meanwhile lost the lock with the transaction: it signs nothing.
+            session.connection().execute(select(1))
             row = self._store(session, checkpoint)
         reached("checkpoint.committed")
         return row
@@ -391,12 +426,14 @@ class Ledger:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         assert self._holder != threading.get_ident(), "transactions do not nest"
-        with self._lock:
-            self._holder = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._holder = None
+        if not self._lock.acquire(timeout=WAIT_S):
+            raise LogBusyError("others have been at the log for too long: send it again")
+        self._holder = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._holder = None
+            self._lock.release()
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:

@@ -1,21 +1,33 @@
 """The log's three tables: entries, nodes, checkpoints. Only SQL here, no decisions."""
 
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import Select, func, insert, tuple_
+from sqlalchemy import Select, func, insert, text, tuple_
 from sqlalchemy import select as columns
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.errors import LetheError
 from app.ledger.tree import HASH_SIZE, NodeReader
 from models import LogCheckpoint, LogEntry, LogNode
+from models.session import reading
 
 LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
 TILE = 256  # nodes read at once when neighbours are asked for one after another
 
 T = TypeVar("T")
+
+
+class LockStuckError(LetheError):
+    """A process holds the log's lock and stands still."""
+
+    slug = "log-lock-stuck"
+    title = "The log's lock is held"
+    status = 503
 
 
 class LogDamagedError(LetheError):
@@ -36,6 +48,53 @@ def take_lock(session: Session) -> None:
     connection = session.connection()
     if connection.dialect.name == "postgresql":
         connection.execute(columns(func.pg_advisory_xact_lock(LOCK)))
+
+
+def require_lock_moves(engine: Engine, patience_s: float) -> None:
+    """Return if nobody stands still in a transaction that holds the log's lock.
+
+    On PostgreSQL the server knows for how long the holder has asked for nothing, or for one
+    thing; sessions of other roles are not shown to the service. On SQLite the lock is tried.
+
+    Raises:
+        LockStuckError: Somebody has held it for patience_s without going on.
+    """
+    if engine.dialect.name == "sqlite":
+        stuck = not _is_free(engine, patience_s)
+    else:
+        high, low = (LOCK >> 32) & 0xFFFFFFFF, LOCK & 0xFFFFFFFF
+        with reading(engine).connect() as connection:
+            still = connection.execute(_STANDS_STILL, {"high": high, "low": low}).scalar()
+        stuck = still is not None and float(still) > patience_s
+    if stuck:
+        raise LockStuckError(
+            "a process holds the log's lock and does not go on: resume or end it; PostgreSQL "
+            "ends its transaction after LETHE_STALL_SECONDS"
+        )
+
+
+_STANDS_STILL = text(
+    "SELECT max(extract(epoch FROM clock_timestamp() - a.state_change)) "
+    "FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid "
+    "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 "
+    "AND l.classid::bigint = :high AND l.objid::bigint = :low "
+    "AND a.datname = current_database()"
+)
+
+
+def _is_free(engine: Engine, patience_s: float) -> bool:
+    uri = f"file:{quote(engine.url.database or '')}?mode=rw"
+    connection = sqlite3.connect(uri, timeout=patience_s, isolation_level=None, uri=True)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def read_size(session: Session) -> int:

@@ -1,8 +1,10 @@
 """What every call and every task needs, opened once for each process."""
 
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
@@ -11,7 +13,7 @@ from app.dispatch import Dispatcher, make_celery
 from app.files import keep_private, warn_if_shared
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import load_ledger
+from app.ledger.startup import UnreachableDatabaseError, load_ledger
 from app.service.reapply import require_applied
 from app.service.signatures import NonceBook
 from app.settings import Settings
@@ -21,6 +23,10 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from models.session import make_engine, reading
+
+log = logging.getLogger(__name__)
+
+ASK_AGAIN_S = 2.0  # while the database does not answer at the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class Services:
     dispatcher: Dispatcher
     committer: GroupCommitter
     nonces: NonceBook
+    # What /readyz found and when, by part: see `app.service.health`.
+    seen: dict[str, tuple[float, object]] = field(default_factory=dict)
 
     def close(self) -> None:
         """Finish what was submitted, send its nudges, and close the database."""
@@ -52,14 +60,14 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    """Open the database, the log and the vault.
+    """Open the database, the log and the vault; wait for PostgreSQL if it does not answer yet.
 
     Raises:
         LetheError: The log does not exist, is older than the last checkpoint it signed, a
             key is missing, or the erasure journal is not applied; the message names the remedy.
     """
     keep_private()
-    engine = make_engine(settings.resolved_database_url)
+    engine = make_engine(settings.resolved_database_url, settings.stall_seconds)
     try:
         return _open(settings, engine)
     except BaseException:
@@ -68,7 +76,7 @@ def open_services(settings: Settings) -> Services:
 
 
 def _open(settings: Settings, engine: Engine) -> Services:
-    ledger = load_ledger(settings, engine)  # first: what it misses is what must be done
+    ledger = _load(settings, engine)  # first: what it misses is what must be done
     warn_if_shared(settings.data_dir)
     master = MasterKey.load(settings)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
@@ -85,3 +93,17 @@ def _open(settings: Settings, engine: Engine) -> Services:
         committer=GroupCommitter(ledger),
         nonces=NonceBook(ledger),
     )
+
+
+def _load(settings: Settings, engine: Engine) -> Ledger:
+    """Load the ledger once the database answers; a SQLite file is there, or never will be."""
+    deadline = time.monotonic() + settings.start_seconds
+    while True:
+        try:
+            return load_ledger(settings, engine)
+        except UnreachableDatabaseError:
+            left = deadline - time.monotonic()
+            if engine.dialect.name == "sqlite" or left <= 0:
+                raise
+            log.warning("the database does not answer: waiting, for %.0f s more", left)
+        time.sleep(min(ASK_AGAIN_S, max(0.0, left)))

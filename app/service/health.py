@@ -1,12 +1,33 @@
-"""Whether this process can take a request."""
+"""Whether this process can take a request, part by part.
 
+Asked each second by whoever balances the load: what costs something is asked less often.
+"""
+
+import logging
+import shutil
+import time
 from collections.abc import Callable
 
 from sqlalchemy import text
 
 from app.errors import LetheError
+from app.ledger import storage
+from app.ledger.entry_macs import KeyMissingError
+from app.ledger.guard import require_extends
+from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
+from app.ledger.tree import tree_root
 from app.service import audit
 from app.service.context import Services
+from app.signing.keys import public_pem
+from app.vault.master import MasterKey
+
+log = logging.getLogger(__name__)
+
+STILL_S = 5.0  # a holder of the log's lock that does nothing for so long is frozen
+TRY_S = 1.0  # SQLite's lock and the guard's are tried for so long
+LAG_S = 15.0  # entries without a checkpoint: three sweeps, each of which would sign one
+FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # what was found is good for so long
+REFUSED = "messages-refused"
 
 
 class NotReadyError(LetheError):
@@ -16,33 +37,125 @@ class NotReadyError(LetheError):
 
 
 def ready(services: Services) -> dict[str, str]:
-    """Return "ok" for the database, the broker and the log.
+    """Return "ok" for each part, and how many messages workers have dropped as foreign.
 
     Raises:
-        NotReadyError: One of them is not; `failed` names which.
+        NotReadyError: Some are not; `failed` names which, and the log says why.
     """
+    refused = "?"
 
-    def database() -> None:
-        with services.reading() as session:
-            session.connection().execute(text("SELECT 1"))
+    def broker() -> None:
+        nonlocal refused
+        refused = str(services.dispatcher.check())
 
-    checks: dict[str, Callable[[], object]] = {
-        "database": database,
-        "log": lambda: audit.check_published(services),
-        "broker": services.dispatcher.check,
+    checks: dict[str, tuple[float, Callable[[Services], object]]] = {
+        "database": (FRESH_S, _database),
+        "lock": (FRESH_S, lambda s: storage.require_lock_moves(s.engine, _patience(s))),
+        "log": (FRESH_S, audit.check_published),
+        "checkpoint": (FRESH_S, _checkpoint),
+        "guard": (FRESH_S, _guard),
+        "keys": (0.0, _keys),  # files of some bytes: a removed one is named at once
+        "space": (FRESH_S, _space),
+        "artifacts": (ARTIFACTS_FRESH_S, _artifacts),
+        "broker": (0.0, lambda _: broker()),
     }
-    failed = [name for name, check in checks.items() if not _passes(check)]
+    found = {name: _found(services, name, *check) for name, check in checks.items()}
+    failed = {name: why for name, why in found.items() if why is not None}
+    _tell(services, failed)
     if failed:
         raise NotReadyError(
             "the service cannot take requests: see its log", failed=", ".join(failed)
         )
-    return dict.fromkeys(checks, "ok")
+    return {**dict.fromkeys(checks, "ok"), REFUSED: refused}
 
 
-def _passes(check: Callable[[], object]) -> bool:
-    # Whatever a driver raises means the same here: this part does not answer.
-    try:
-        check()
-    except Exception:
-        return False
-    return True
+def _found(
+    services: Services, name: str, fresh_s: float, check: Callable[[Services], object]
+) -> str | None:
+    """Return why a part is not ready, None if it is; asked again only when that is old."""
+    at, why = services.seen.get(name, (float("-inf"), None))
+    if time.monotonic() - at >= fresh_s:
+        try:
+            check(services)
+            why = None
+        except LetheError as error:
+            why = error.detail
+        except Exception as error:  # whatever a driver raises: this part does not answer
+            why = type(error).__name__
+        services.seen[name] = (time.monotonic(), why)
+    return None if why is None else str(why)
+
+
+def _tell(services: Services, failed: dict[str, str]) -> None:
+    """Log once why a part is not ready, and once that it is again."""
+    _, before = services.seen.get("told", (0.0, frozenset()))
+    assert isinstance(before, frozenset)
+    for name in failed.keys() - before:
+        log.error("not ready: %s: %s", name, failed[name])
+    for name in before - failed.keys():
+        log.warning("ready again: %s", name)
+    services.seen["told"] = (time.monotonic(), frozenset(failed))
+
+
+def _patience(services: Services) -> float:
+    return TRY_S if services.engine.dialect.name == "sqlite" else STILL_S
+
+
+def _database(services: Services) -> None:
+    with services.reading() as session:
+        session.connection().execute(text("SELECT 1"))
+
+
+def _checkpoint(services: Services) -> None:
+    """Check that entries do not stay without a checkpoint: their receipts are missing."""
+    with services.reading() as session:
+        latest, size = storage.latest_checkpoint(session), storage.read_size(session)
+    published = 0 if latest is None else latest.size
+    since, behind = services.seen.get("lag", (0.0, None))
+    if published >= size:
+        services.seen.pop("lag", None)
+    elif behind != published:  # the last ones are being signed, as far as one look can tell
+        services.seen["lag"] = (time.monotonic(), published)
+    elif time.monotonic() - since > LAG_S:
+        raise LetheError(
+            f"{size - published} entries have no checkpoint: see the log for why none is signed"
+        )
+
+
+def _guard(services: Services) -> None:
+    ledger = services.ledger
+    ledger.guard.require_free(TRY_S)
+    held = ledger.guard.read()  # before the snapshot: it only ever gets ahead of it
+    with services.reading() as session:
+        read = ledger.reader(session)
+        size = storage.read_size(session)
+        require_extends(held, ledger.origin, size, lambda at: tree_root(at, read))
+
+
+def _keys(services: Services) -> None:
+    """Check that the key files are those that this process, and the database, know.
+
+    Without the issuer's key no certificate would ever be issued, and under another master key
+    nothing opens: both would only show as requests that wait.
+    """
+    settings = services.settings
+    stored = open_ledger(settings, services.engine)
+    if not stored.has_keys_of(services.ledger):
+        raise KeyMissingError("a key of the log is another than at the start: restore it")
+    issuer, _ = load_issuer(settings)
+    if (settings.keys_dir / ISSUER_PEM).read_text() != public_pem(issuer):
+        raise KeyMissingError("the issuer's key is not that of issuer.pem: restore it")
+    with services.reading() as session:
+        services.artifacts.require_master(session, MasterKey.load(settings))
+
+
+def _space(services: Services) -> None:
+    if shutil.disk_usage(services.settings.data_dir).free < services.settings.min_free_bytes:
+        raise LetheError("the data directory's disk is nearly full: LETHE_MIN_FREE_BYTES")
+
+
+def _artifacts(services: Services) -> None:
+    with services.reading() as session:
+        missing = services.artifacts.missing(session)
+    if missing:
+        raise LetheError(f"{missing} artifacts have no file: restore the data directory")

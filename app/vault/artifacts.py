@@ -6,6 +6,7 @@ destroys the wrapped key in the row, atomically with whatever else the transacti
 """
 
 import hashlib
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -121,6 +122,26 @@ class ArtifactStore:
         if removed:
             sync_directory(self._directory)
         return removed
+
+    def missing(self, session: Session) -> int:
+        """Return how many live artifacts have no file."""
+        query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+        live = set(session.exec(query))
+        there = set(os.listdir(self._directory)) if self._directory.is_dir() else set()
+        # One of them may have been shredded, and its file removed, since the rows were read.
+        with Session(reading(session.get_bind().engine)) as later:
+            return len(_sort(later, sorted(live - there))[0])
+
+    def require_master(self, session: Session, master: MasterKey) -> None:
+        """Return if `master` opens what is stored, as far as one artifact can tell.
+
+        Raises:
+            SealError: It is another master key than the one that sealed it.
+        """
+        query = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
+        newest = session.exec(query.order_by(col(Artifact.created_at).desc()).limit(1)).first()
+        if newest is not None and newest.wrapped_key is not None:
+            master.open(newest.wrapped_key, _key_of(newest.id, newest.digest))
 
     def _path(self, artifact_id: str) -> Path:
         return self._directory / artifact_id

@@ -13,7 +13,7 @@ A destroyed key is gone from the table at once and from the file a little later:
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
-from models.session import BUSY_S
+from models.session import WAIT_S
 
 # The tables whose rows held keys, sealed features, scopes and salts.
 TABLES = ("artifacts", "feature_blocks", "subjects", "erasure_requests", "records")
@@ -41,7 +41,7 @@ def _cut_write_ahead_log(engine: Engine) -> bool:
         cursor.execute(f"PRAGMA busy_timeout={WAIT_MS}")
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         busy, _, _ = cursor.fetchone() or (1, -1, -1)
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_S * 1000:.0f}")
+        cursor.execute(f"PRAGMA busy_timeout={WAIT_S * 1000:.0f}")
         cursor.close()
         return busy == 0
     finally:

@@ -83,6 +83,8 @@ def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -
 
 
 def _end_with_parent() -> None:
-    while sys.stdin.buffer.read(1 << 16):
+    # Not sys.stdin: this thread would hold its lock, and an interpreter that ends and cannot
+    # have it dies with "Fatal Python error: _enter_buffered_busy".
+    while os.read(sys.stdin.fileno(), 1 << 16):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

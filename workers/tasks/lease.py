@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import update
-from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlmodel import Session, col, select
 
 from app.errors import LetheError
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.decisions import AWAITING
 from app.service.ladder import last_rung
 from app.service.queue import head_of_queue, is_held_back
 from app.service.releases import close_releases
@@ -29,6 +29,7 @@ from app.service.round_steps import fail_round
 from app.steps import reached
 from models import Contribution, ErasureRequest, Job, Model
 from models.clock import clock
+from models.session import unavailable
 from workers.tasks import waits
 from workers.tasks.before import let_go
 
@@ -101,7 +102,7 @@ def is_outside(error: Exception) -> bool:
     """Return whether an error is the surroundings' and may pass by itself."""
     if isinstance(error, LetheError):
         return error.status >= 500
-    return isinstance(error, OSError | OperationalError | InterfaceError | MemoryError)
+    return isinstance(error, OSError | MemoryError) or unavailable(error)
 
 
 def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Lease | None:
@@ -149,6 +150,13 @@ def _most_deaths(services: Services, session: Session, job: Job) -> int:
     most = services.settings.max_attempts
     gives_way = 0 < job.rung < last_rung(session.get_one(Model, job.model_id).config)
     return 2 * most if gives_way and job.stage == "execute" else most
+
+
+def is_given_up(services: Services, session: Session, job: Job) -> bool:
+    """Return whether a job cost too many workers and waits for a decision."""
+    if job.deaths < _most_deaths(services, session, job) or job.request_id is None:
+        return False
+    return session.get_one(ErasureRequest, job.request_id).state == AWAITING
 
 
 def _give_up(services: Services, tx: Transaction, job: Job) -> None:

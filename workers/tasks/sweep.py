@@ -11,8 +11,9 @@ from app.service.queue import head_of_queue, is_held_back
 from models import Job, UsedNonce
 from models.clock import clock
 from workers.silos import table as silo_table
-from workers.tasks import audit_sweep, releasing, round_end
+from workers.tasks import audit_sweep, releasing, round_end, waits
 from workers.tasks.cleanup import clean_again
+from workers.tasks.lease import is_given_up
 
 ORPHAN_AGE = timedelta(hours=1)  # a file this old without a row was left by a crash
 NUDGE_AGE = timedelta(seconds=2)  # younger jobs have a nudge of their own on the way
@@ -55,7 +56,10 @@ def run(services: Services) -> int:
 def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> bool:
     held = job.lease_until is not None and job.lease_until >= now
     young = job.created_at >= now - NUDGE_AGE
-    return not (held or young or is_held_back(session, services.settings, job, now))
+    if held or young or is_held_back(session, services.settings, job, now):
+        return False
+    # It is not tried again before it is decided on; who waits behind it is told in time.
+    return not is_given_up(services, session, job) or waits.is_due(session, job, now)
 
 
 def _forget_nonces(tx: Transaction) -> None:

@@ -34,6 +34,11 @@ def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) ->
     return len(due)
 
 
+def is_due(session: Session, stuck: Job, now: datetime) -> bool:
+    """Return whether somebody behind a stuck job, or it, is to be told."""
+    return bool(_due(session, stuck, now, at_once=False))
+
+
 def end(session: Session, job_id: str, stage: str) -> None:
     """Forget the wait of a job that moved to another stage."""
     query = select(ErasureRequest).join(Job, col(Job.request_id) == col(ErasureRequest.id))
