@@ -178,7 +178,7 @@ class Settings(BaseSettings):
     )
     fault: str = Field(
         default="",
-        description="Development only: STEP[@N]=kill|raise plants a fault at a named step.",
+        description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",
     )
 
     @model_validator(mode="after")

@@ -33,6 +33,8 @@ STEPS = (
 
 NETWORK_STEPS = ("execute.checkpoint",)  # ridge heads have no rounds to be killed between
 
+ACTIONS = ("kill", "raise", "freeze")
+
 Handler = Callable[[str], None]
 _handler: Handler | None = None
 
@@ -55,15 +57,21 @@ def install(handler: Handler | None) -> None:
 
 
 def plant(fault: str) -> None:
-    """Install the fault `STEP[@N]=kill|raise`: at the Nth time STEP is reached.
+    """Install the fault `STEP[@N]=kill|raise|freeze`: at the Nth time STEP is reached.
 
     Raises:
         ValueError: The description is malformed or names no step.
     """
     place, _, action = fault.partition("=")
     step, _, nth = place.partition("@")
-    if step not in STEPS or action not in ("kill", "raise") or not (nth or "1").isdecimal():
-        raise ValueError(f"LETHE_FAULT must be STEP[@N]=kill|raise with STEP one of {STEPS}")
+    if (
+        step not in STEPS
+        or action not in ("kill", "raise", "freeze")
+        or not (nth or "1").isdecimal()
+    ):
+        raise ValueError(
+            f"LETHE_FAULT must be STEP[@N]=kill|raise|freeze with STEP one of {STEPS}"
+        )
     remaining = int(nth or "1")
 
     def handler(name: str) -> None:
@@ -74,6 +82,9 @@ def plant(fault: str) -> None:
         if remaining == 0:
             if action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if action == "freeze":  # until somebody sends SIGCONT
+                os.kill(os.getpid(), signal.SIGSTOP)
+                return
             raise PlantedFaultError(step)
 
     install(handler)

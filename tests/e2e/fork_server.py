@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 MODULES = [
@@ -112,6 +113,8 @@ def become(arguments: list[str], environment: dict[str, str], descriptors: list[
             os.close(descriptor)
         os.environ.clear()
         os.environ.update(environment)
+        if ahead := environment.get("LETHE_TEST_HOURS_AHEAD"):
+            set_ahead(int(ahead))
         sys.argv = ["lethe", *arguments]
         main()
         status = 0
@@ -124,6 +127,18 @@ def become(arguments: list[str], environment: dict[str, str], descriptors: list[
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def set_ahead(hours: int) -> None:
+    """Let this process believe that it is so many hours later; the others do not."""
+    from models import types
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(hours=hours)
+
+    setattr(types, "datetime", Ahead)  # noqa: B010 - a name that it only imports
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from app.ledger.fetch import MissingFileError
 from app.ledger.follow import verify_log
@@ -93,7 +94,10 @@ def test_history_by_reference_comes_with_proofs(ready: Installation) -> None:
 def test_health_and_what_is_not_there(ready: Installation) -> None:
     http = ready.caller.http
     assert http.get("/healthz").json() == {"status": "ok"}
-    assert http.get("/readyz").json() == {"database": "ok", "log": "ok", "broker": "ok"}
+    parts = http.get("/readyz").json()
+    assert parts.pop("messages-refused") == "0"
+    assert {"database", "lock", "log", "guard", "keys", "broker"} < set(parts)
+    assert set(parts.values()) == {"ok"}
     problem(http.get("/v1/nothing"), 404, "not-found")
     problem(http.put("/v1/requests"), 405, "method-not-allowed")
 
@@ -117,9 +121,25 @@ def test_an_unexpected_error_tells_nothing(
     monkeypatch.setattr("app.service.requests.check_scope", explode)
     ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     response = ready.caller.erase_records("r1")
-    problem(response, 500, "internal")
+    assert "not known" in problem(response, 500, "internal")["detail"]
     assert "jane.doe" not in response.text + caplog.text
     assert "RuntimeError" in caplog.text
+
+
+def test_a_database_that_is_away_may_be_asked_again(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("INSERT jane.doe@example.org", None, Exception("jane.doe"))
+
+    ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    with monkeypatch.context() as patch:
+        patch.setattr("app.service.requests.check_scope", away)
+        response = ready.caller.erase_records("r1")
+    told = problem(response, 503, "database-unavailable")
+    assert response.headers["retry-after"] == "5"
+    assert "Idempotency-Key" in told["detail"]
+    assert "jane.doe" not in response.text + caplog.text
 
 
 def test_verify_endpoint_gives_the_numbered_verdict(ready: Installation) -> None:

@@ -174,9 +174,11 @@ def test_a_round_that_kills_its_worker_fails(
     installation.check()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_audit_that_kills_its_workers_fails(
-    ready: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ready = installation
     audits.register(ready)
     most = ready.settings.max_attempts
     audit_id = audits.start(ready, method="retrain")
@@ -199,17 +201,16 @@ def test_an_audit_that_kills_its_workers_fails(
     )
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_lease_ends_by_the_databases_clock(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker whose clock is six hours ahead held a model for six hours when it died."""
-    if ready.services.engine.dialect.name != "postgresql":
-        pytest.skip("the database's clock is the machine's")
     real = utcnow()
 
     class Ahead(datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> datetime:
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) + timedelta(hours=6)
 
     ready.caller.erase_records("r1")
