@@ -247,9 +247,7 @@ def _forget(
             col(Job.stage) == PARKED,
             col(Job.done_at).is_(None),
         )
-        .values(
-            stage="verify", draft_id=stored.id, attempt=0, deaths=0, lease_until=None
-        )
+        .values(stage="verify", draft_id=stored.id, attempt=0, deaths=0, lease_until=None)
     )
     if moved.rowcount != 1:
         raise LeaseLostError(member.job_id)
