@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from app.dispatch import Dispatcher, make_celery
 from app.files import PARTIAL
 from app.ledger.guard import SigningGuard
+from app.ledger.receipt import UnpublishedError
 from app.main import create_app
 from app.vault.artifacts import ArtifactStore
 from models import Artifact, ErasureRequest
@@ -64,7 +65,8 @@ def outlast(installed: Installation, disk: FullDisk) -> None:
     """Sweep until the disk has room again, then to the end; nothing fails meanwhile."""
     for _ in range(3 * disk.left):
         installed.dispatcher.nudges.clear()
-        with suppress(NoSpaceError):  # a task may end so: it is logged, the next sweep comes
+        # A task may end so: it is logged, and the next sweep comes.
+        with suppress(NoSpaceError, UnpublishedError):
             installed.recover()
         with Session(installed.services.engine) as session:
             (request,) = session.exec(select(ErasureRequest))

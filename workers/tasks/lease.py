@@ -18,6 +18,7 @@ from sqlmodel import Session, col, select
 
 from app.errors import LetheError
 from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
@@ -71,7 +72,7 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     A worker that dies raises nothing. After as many of them as there are attempts an erasure
     waits for a decision, and is not tried before it; any other job fails.
     """
-    lease = services.ledger.transact(lambda tx: _acquire(services, tx, job_id, stage))
+    lease = _take(services, job_id, stage)
     if lease is None:
         yield None
         return
@@ -96,6 +97,26 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     finally:
         stop.set()
         renewer.join()
+
+
+def _take(services: Services, job_id: str, stage: str) -> Lease | None:
+    """Return the lease, None if it is not this worker's turn.
+
+    Raises UnpublishedError, and gives the job back, if no checkpoint can be signed: the lease
+    was committed, and this worker is alive.
+    """
+    taken: list[Lease | None] = []
+    try:
+        services.ledger.transact(lambda tx: taken.append(_acquire(services, tx, job_id, stage)))
+    except UnpublishedError as error:
+        lease, name, title = taken[-1], type(error).__name__, f"{error.title}: "
+        if lease is not None:
+            services.ledger.transact(
+                lambda tx: _cool_down(services, tx, lease, name, True, title),
+                checkpoint=False,
+            )
+        raise
+    return taken[-1]
 
 
 def is_outside(error: Exception) -> bool:
