@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.canonical import DUPLICATE
 from app.errors import LetheError
 from app.schemas.base import Wire
+from app.service.problems import DatabaseUnavailableError
 from models.session import unavailable
 
 log = logging.getLogger(__name__)
@@ -166,8 +167,8 @@ AGAIN = (
 
 
 def _away() -> JSONResponse:
-    title = "The database does not answer"
-    return problem(503, "database-unavailable", title, f"{title}, or not in time; {AGAIN}")
+    away = DatabaseUnavailableError(f"the database does not answer, or not in time; {AGAIN}")
+    return problem(away.status, away.slug, away.title, away.detail)
 
 
 def _internal() -> JSONResponse:

@@ -140,3 +140,9 @@ class ReleaseMismatchError(LetheError):
     """A client's answer is about other records than it was asked for."""
 
     slug, title, status = "release-mismatch", "Other records were asked for", 422
+
+
+class DatabaseUnavailableError(LetheError):
+    """The database is away, busy or full; whether the call was carried out is not known."""
+
+    slug, title, status = "database-unavailable", "The database does not answer", 503

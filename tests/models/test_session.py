@@ -44,7 +44,7 @@ def test_sqlite_is_durable_checks_references_and_zeroes_what_is_deleted(sqlite: 
         "synchronous": 2,
         "foreign_keys": 1,
         "secure_delete": 1,
-        "busy_timeout": 30_000,
+        "busy_timeout": 15_000,  # a client waits 30 s for its answer
     }
     with sqlite.connect() as connection:
         for pragma, value in expected.items():

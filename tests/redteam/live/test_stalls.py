@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -85,7 +85,7 @@ def test_a_frozen_api_with_the_logs_lock_stops_nobody_for_long(target: Target) -
         def freeze() -> None:
             with (
                 Client(there, "alice", processes.key, retry=once) as client,
-                pytest.raises(Exception, match=r".*"),
+                suppress(Exception),  # it may be answered, once the process goes on
             ):
                 client.submit_erasure(MODEL, records=["r2"])
 
