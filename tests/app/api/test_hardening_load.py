@@ -52,6 +52,9 @@ def test_whoever_waits_for_the_log_holds_no_connection(
     bound = Caller(ready.caller.http, ready.caller.token, "contributor", ready.caller.key)
     assert bound.register_key(role="client").status_code == 201
     services = ready.services
+    if call is contribute and services.engine.dialect.name == "sqlite":
+        # There a signed call waits for the one writer with its nonce already.
+        writer, method = "nonces", "spend"
     waiting = threading.Semaphore(0)
     target = getattr(services, writer)
     original = getattr(target, method)
