@@ -344,7 +344,7 @@ class Ledger:
         latest = self._require_latest(session)
         size, nodes = storage.read_size(session), NodeTable(session)
         held = self.guard.check(self.origin, size, _root_at(nodes))
-        tail = read_tail(session, held, size, self._required_key())
+        tail = read_tail(session, nodes, held, size, self._required_key())
         if (
             latest.size > held.size
         ):  # only old keys: the guard is durable before a note is stored

@@ -52,17 +52,19 @@ class Tail:
         return peaks.root()
 
 
-def read_tail(session: Session, signed: Checkpoint, size: int, key: EntryKey) -> Tail:
+def read_tail(
+    session: Session, nodes: NodeTable, signed: Checkpoint, size: int, key: EntryKey
+) -> Tail:
     """Verify the entries [signed.size, size) and return the tree of all.
 
-    O(log size) and O(size - signed.size). The guard has compared `signed` with the log.
+    O(log size) and O(size - signed.size). `nodes` has read those of `signed` already where
+    the guard has compared it with the log.
 
     Raises:
         ForkedError: An entry or node is not one that this installation wrote; the message
             names its index and the remedy.
         LogDamagedError: A node of the signed tree is missing.
     """
-    nodes = NodeTable(session)
     base = nodes.compute(lambda read: Peaks.of(signed.size, read))
     if base.root() != signed.root:
         raise ForkedError(
