@@ -238,7 +238,8 @@ def _raised(operation: Schema) -> Iterator[Problem]:
         yield from _SIGNED
     if "bearer" in schemes:
         yield from _BEARER
-    yield p.BodyTooLargeError  # counted before it is known whether a body is wanted
+    # Bodies are counted and timed before it is known whether one is wanted.
+    yield from (p.BodyTooLargeError, p.SlowBodyError, p.BusyError)
 
 
 def _problem() -> Schema:
