@@ -11,7 +11,9 @@ from app.certificates import shape
 from app.certificates.climb import RungPart, read_climb
 from app.certificates.retained import Removal, prove_removal, record_commitment
 from app.ledger.climbed import CONTRADICTED
+from app.ledger.journal import record_model_event
 from app.ledger.judgement import Event
+from app.ledger.sequencer import Transaction
 from app.settings import Settings
 from app.signing.keys import PrivateKey
 from models import (
@@ -21,6 +23,7 @@ from models import (
     Record,
     Verification,
 )
+from tests.app.ledger.samples import tamper
 from tests.installation import Installation, install
 from tests.workers.tasks import networks
 from tests.workers.tasks.tampered import TAMPERED, a_later_head, job_of
@@ -298,6 +301,35 @@ def test_what_was_removed_is_what_the_request_names(
         model = session.exec(select(Model)).one()
         with pytest.raises(RefusedError, match=reason):
             judging._check_scope(ready.services, session, model, events, removal)
+
+
+def test_a_named_record_is_still_there_only_if_the_log_has_it_added_back(
+    ready: Installation,
+) -> None:
+    scope = {"level": "sample", "records": ["r1", "r2"]}
+    events = [Event(0, "request.received", {"scope": scope})]
+    proof = prove_removal([record_commitment(SALT, "r1")], {"r1": SALT})
+    removal = shape.read(Removal, proof)
+
+    def check() -> None:
+        with Session(ready.services.engine) as session:
+            model = session.exec(select(Model)).one()
+            judging._check_scope(ready.services, session, model, events, removal)
+
+    def learned(digests: dict[str, str]) -> int:
+        def effect(tx: Transaction) -> int:
+            return record_model_event(tx, "small", "contribution.learned", digests)
+
+        return ready.services.ledger.transact(effect)
+
+    learned({})
+    with pytest.raises(RefusedError, match=LEFT):
+        check()
+    index = learned({"addBack": "0" * 64})
+    check()
+    tamper(ready.services.engine, f'UPDATE log_entries SET mac = leaf WHERE "index" = {index}')
+    with pytest.raises(RefusedError, match=LEFT):
+        check()
 
 
 def _refuse(*_: Any) -> None:
