@@ -21,9 +21,10 @@ from benchmarks.soundness.rates import Tally
 from benchmarks.soundness.updates import UPDATES, Provider, Update
 from benchmarks.soundness.worlds import Places, Setting, World, make_world
 from workers.arrays import Matrix
-from workers.verifier.base import PurgeClaim, RetainedSetClaim
+from workers.verifier.base import PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.merkle import merkle_root
 from workers.verifier.policy import Policy, default, digest
 
 SAMPLED = 1500  # retained rows offered to a run
@@ -189,8 +190,32 @@ def _verdict_seconds(of: Provider, published: nn.Module) -> float:
 
 
 def _sets(world: World, lost: tuple[int, ...]) -> tuple[RetainedSetClaim, PurgeClaim]:
+    """Return claims of an erasure of as many records as a run tests.
+
+    Those that it does not draw were erased by an earlier request of the same update: a verdict
+    is reached only where each erased record has scores.
+    """
     rows, erased = world.setting.rows, world.erased.tolist()
-    return judging.retained_set(rows, erased, lost), judging.purge(rows, erased, lost)
+    tested = world.setting.tested
+    whole = judging.retained_set(rows, erased, lost)
+    earlier = [judging.commitment(row) for row in erased[tested:]]
+    before = sorted({*whole.before}.difference(earlier))
+    sets = replace(
+        whole,
+        before=before,
+        erased=whole.erased[:tested],
+        before_root=merkle_root(before),
+        before_count=len(before),
+        update=UpdateClaim(
+            earlier,
+            [],
+            whole.before_root,
+            whole.before_count,
+            whole.after_root,
+            whole.after_count,
+        ),
+    )
+    return sets, judging.purge(rows, erased, lost)
 
 
 def _as_it_is(claim: EmpiricalClaim) -> EmpiricalClaim:

@@ -20,7 +20,9 @@ from workers.verifier.base import Check, Report
 from workers.verifier.committed_rows import CommittedRows, problem_with
 from workers.verifier.empirical import VERIFIER
 from workers.verifier.empirical_claim import EmpiricalClaim
+from workers.verifier.samples import coverage
 from workers.verifier.scores_file import decode_scores, judge_of
+from workers.verifier.silos import are_missing
 
 NUMERICS = ("numpy", "scipy")
 # Whatever the verifier reached, it reached by looking; the file holds what it saw.
@@ -100,6 +102,7 @@ def tied(
         ),
         compare("scores: rows", own, problem_with(claim, rows) or own),
     ]
+    lines.append(_coverage(said, claim))
     try:
         evidence = parse_evidence(given.evidence)
     except LetheError:
@@ -120,6 +123,22 @@ def tied(
         compare("scores: erased records", _root(erased), _root(sorted(set(sets.erased))))
     )
     return lines
+
+
+def _coverage(said: Predicate, claim: EmpiricalClaim) -> Line:
+    """Count the erased records against those that have scores: none may be left out."""
+    name, records = "scores: erased rows", said.scope.records
+    erased, scored = coverage(claim)
+    told = f"{records} erased, {records} with scores"
+    found = f"{erased} erased, {scored} with scores"
+    if found == told:
+        held = f"{claim.unseen} of them held out, and never trained on"
+        return Line(name, "same", told, found, held)
+    found += f" ({claim.unseen} of them held out)"
+    if not scored or are_missing(claim.silos):
+        # Such a verdict is no PASS, and says itself which rows it lacks.
+        return skipped(name, told, f"{found}: no scores, or those of a silo are missing")
+    return Line(name, "DIFFERS", told, found)
 
 
 def _judgement(claim: EmpiricalClaim) -> Line:

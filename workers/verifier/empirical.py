@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from workers.errors import RefusedError
 from workers.verifier import membership, model_file, retained_set, samples, utility
 from workers.verifier.alpha_spending import spent
-from workers.verifier.base import Check, Judgement, Report, RetainedSetClaim
+from workers.verifier.base import Check, Judgement, Report
 from workers.verifier.canary_checks import canary, canary_controls
 from workers.verifier.decide import control, decide
 from workers.verifier.digests import PAIRS, check_pairs
@@ -58,9 +58,9 @@ def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
         before, after = samples.read(claim)
     except RefusedError as reason:
         return [samples.refused(str(reason), undecided=False), _not_run()]
-    if len(after.forget) > _erased(claim.retained_set):
-        excess = "more forget rows than erased records"
-        return [samples.refused(excess, undecided=False), _not_run()]
+    missing = samples.without_scores(claim)
+    if missing is not None:
+        return [missing, _not_run()]
     try:
         drawn = samples.draw(claim, before, after)
     except RefusedError as reason:
@@ -84,13 +84,6 @@ def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
         # Use, not forgetting: a wrong pass harms nobody's privacy and spends no alpha.
         *decide(accuracies, claim.policy.alpha),
     ]
-
-
-def _erased(claim: RetainedSetClaim) -> int:
-    """Return how many records went, with those of all requests that shared the update."""
-    update = claim.update
-    others = 0 if update is None else len(update.earlier) + len(update.later)
-    return len(claim.erased) + others
 
 
 def _not_run() -> Judgement:

@@ -47,9 +47,12 @@ class EmpiricalClaim:
     """A published approximate unlearning and the rows to test it on.
 
     model: hex SHA-256 recomputed from the model file. finite: whether all its numbers are.
-    forget: the erased rows. pool: held-out rows that no version was trained on; those of the
-    clients of the forget set are candidates for matched non-members, and the others too
-    calibrate attacks and measure accuracy. retained: a sample of retained training rows.
+    forget: the erased rows that were trained on. pool: held-out rows that no version was
+    trained on; those of the clients of the forget set are candidates for matched non-members,
+    and the others too calibrate attacks and measure accuracy. retained: a sample of retained
+    training rows.
+    unseen: how many of the pool rows went, being of erased records. Each erased record must
+    have scores, as a forget row or as one of these.
     requests_before: requests of this model that already spent of its alpha. seed: at least
     16 random bytes, drawn after published_digest was committed. retrained: logits (f + p, c)
     of a retrained model on forget and pool rows; parameter_gap: of the published model to it,
@@ -91,3 +94,4 @@ class EmpiricalClaim:
     trained: Trained | None = None
     canary: CanaryClaim | None = None
     silos: SilosClaim | None = None
+    unseen: int = 0

@@ -138,10 +138,11 @@ def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judg
         and others >= policy.minimum_others
         and min(powers) >= policy.power
     )
+    tested = f"{matching.tested:.1%} of {len(claim.forget_labels)} forget rows"
     value = (
-        f"{pairs} pairs of equal client and label, testing {matching.tested:.1%} of "
-        f"{len(claim.forget_labels)} forget rows; {retained} retained, {others} other unseen "
-        f"rows; power at level {spell(level)}: accuracy {powers[0]:.4f}, AUC {powers[1]:.4f}"
+        f"{covered(claim)}; {pairs} pairs of equal client and label, testing {tested}; "
+        f"{retained} retained, {others} other unseen rows; power at level {spell(level)}: "
+        f"accuracy {powers[0]:.4f}, AUC {powers[1]:.4f}"
     )
     threshold = (
         f"at least {policy.minimum_pairs} pairs, {policy.minimum_retained} retained, "
@@ -149,6 +150,29 @@ def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judg
         f"|x - 1/2| < {policy.tau:g} where it is 0"
     )
     return Judgement(Check(NUMBER, NAME, value, None, threshold, enough), undecided=not enough)
+
+
+def coverage(claim: EmpiricalClaim) -> tuple[int, int]:
+    """Return how many records were erased, and how many of them have scores."""
+    return len(set(claim.retained_set.erased)), len(claim.forget_labels) + claim.unseen
+
+
+def covered(claim: EmpiricalClaim) -> str:
+    """Return the coverage in words, as certificates carry it."""
+    erased, scored = coverage(claim)
+    return f"{scored} of {erased} erased records have scores, {claim.unseen} of them held out"
+
+
+def without_scores(claim: EmpiricalClaim) -> Judgement | None:
+    """Return why nothing is tested where not each erased record has scores, None where it has.
+
+    A row that is left out may be the one that is remembered: what is found of the others
+    says nothing of it, and refutes nothing either. More rows than records are a lie.
+    """
+    erased, scored = coverage(claim)
+    if erased == scored:
+        return None
+    return refused(covered(claim), undecided=scored < erased)
 
 
 def refused(reason: str, *, undecided: bool) -> Judgement:

@@ -136,6 +136,7 @@ def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClai
         seed=seed,
         silos=_silos(said["silos"]),
         canary=read_canary(arrays, said),
+        unseen=len(set(rows.pool) & set(rows.gone)),
         **given,
     )
 

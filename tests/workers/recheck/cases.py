@@ -39,14 +39,14 @@ from workers.verifier.scores_file import decode_scores, encode_scores
 MODEL = encode_tensors({"weight": np.ones((2, 3), dtype=np.float32)}, {"kind": "network/1"})
 BEFORE = sha256(b"the model before").hexdigest()
 UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
-# An erasure of two records, and before it in the same update one of 498: reading evidence takes
-# as long as it has records, and as many scored rows as here must have been erased somewhere.
-SALTS = salts(505)
-OTHERS = commitments({name: SALTS[name] for name in list(SALTS)[2:500]})
-ERASED = {name: SALTS[name] for name in list(SALTS)[:2]}
-LEFT = commitments({name: SALTS[name] for name in list(SALTS)[500:]})
+# An erasure of 500 records, each of which has scores, and before it in the same update of two.
+SALTS = salts(507)
+OTHERS = commitments({name: SALTS[name] for name in list(SALTS)[505:]})
+ERASED = {name: SALTS[name] for name in list(SALTS)[:500]}
+LEFT = commitments({name: SALTS[name] for name in list(SALTS)[500:505]})
 LINK = sorted([*LEFT, *commitments(ERASED)])
-REMOVAL = read(Removal, prove_removal(LINK, ERASED))
+PROVEN = prove_removal(LINK, ERASED)
+REMOVAL = read(Removal, PROVEN)
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,20 @@ class Case:
         return Office().seal(build_statement([subject], self.said))
 
 
+def without_scores(claim: EmpiricalClaim, rows: int) -> EmpiricalClaim:
+    """Return the claim without the scores of so many forget rows."""
+    parts = ("labels", "clients", "before", "after")
+    kept = {f"forget_{part}": getattr(claim, f"forget_{part}")[rows:] for part in parts}
+    return replace(claim, **kept)
+
+
 def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
     """Return a simulated claim as if it were of MODEL, of ERASED and of rows committed to."""
     before, after = REMOVAL.before, REMOVAL.after
     every = sorted([*LINK, *OTHERS])
-    update = UpdateClaim(OTHERS, [], retained_root(every), 505, after.root, 5)
+    update = UpdateClaim(OTHERS, [], retained_root(every), 507, after.root, 5)
     sets = RetainedSetClaim(
-        LINK, LEFT, commitments(ERASED), before.root, 7, after.root, 5, update
+        LINK, LEFT, commitments(ERASED), before.root, 505, after.root, 5, update
     )
     rows = committed(claim)
     published = sha256(MODEL).hexdigest()
@@ -146,15 +153,14 @@ def _issued(
     sampled = VerifierPart(VERIFIER.id, VERIFIER.version, sha256(b"code").hexdigest())
     verifier = changes.get("verifier", sampled)
     statistics = changes.pop("statistics", {"before": rows.before, "after": rows.after})
-    removal = prove_removal(LINK, ERASED)
     report = EvidenceReport(verifier, result, checks, {"policy": parameters["policy"]})
-    evidence = build_evidence(removal, report, statistics)
+    evidence = build_evidence(PROVEN, report, statistics)
     said = replace(
         contents()[1],
         model=ModelPart("small", VersionPart(BEFORE), VersionPart(sha256(MODEL).hexdigest())),
-        scope=Scope("sample", 2, REMOVAL.records_root),
+        scope=Scope("sample", 500, REMOVAL.records_root),
         retained_set=RetainedSet(
-            SetState(REMOVAL.before.root, 7),
+            SetState(REMOVAL.before.root, 505),
             SetState(REMOVAL.after.root, 5),
             sha256(evidence).hexdigest(),
         ),

@@ -16,7 +16,7 @@ from workers.verifier.scores_file import decode_scores, encode_scores, judge_of
 
 UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
 # What version 2 wrote, and certified, of this claim.
-WRITTEN = "e64039fdcd666bb3ffff6958484c17d83b4e3fe6e7d65b794031a0033892c4a7"
+WRITTEN = "2ad9a71cd63c7f3db325c5176bbeb3d543c4df16b8cd93837af3ef8154b6223e"
 TOLD = (
     "puf-special: INCONCLUSIVE (control:shokri: 0.5073 (465 forget, 465 unseen rows; DeLong), "
     "best advantage after the fact 0.0430; accuracy 0.5075 (472 of 930 right), advantage 0.0151; "

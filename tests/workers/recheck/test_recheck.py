@@ -19,6 +19,7 @@ from tests.workers.recheck.cases import (
     differing,
     named,
     parts,
+    without_scores,
 )
 from tests.workers.verifier.empirical_claims import POLICY, noop, simulated
 from workers.recheck.lines import MEANING
@@ -327,3 +328,18 @@ def test_a_class_that_the_verifier_does_not_judge_shows() -> None:
         assert "verifier of scores" in differing(recheck(case.said, case.given()))
         found = recheck(case.said, case.given(scores=[]))
         assert differing(found) == {"class with scores"}
+
+
+def test_erased_rows_without_scores_are_counted_and_nothing_is_agreed_on() -> None:
+    """The service leaves the 150 rows out that its model remembers best."""
+    case = certified(without_scores(CLAIM, 150), replace(ROWS, forget=ROWS.forget[150:]))
+    assert case.said.result == "INCONCLUSIVE"
+    fifth = case.said.checks[4]
+    assert fifth.value == "350 of 500 erased records have scores, 0 of them held out"
+    # By a verifier that does not count, it is certified all the same.
+    lying = replace(case.said, result="PASS", checks=CASE.said.checks)
+    found = recheck(lying, case.given())
+    assert found.result == "DIFFERS"
+    line = named(found, "scores: erased rows")
+    assert (line.status, line.certified) == ("DIFFERS", "500 erased, 500 with scores")
+    assert line.recomputed == "500 erased, 350 with scores (0 of them held out)"

@@ -123,6 +123,18 @@ def test_more_forget_rows_than_erased_records_fail() -> None:
     assert refuted(replace(HONEST, retained_set=kept, purge=gone)) == {"samples", "attacks"}
 
 
+def test_an_erased_record_without_scores_leaves_the_verdict_open() -> None:
+    """It may be the one that is remembered, so the others' scores are not looked at."""
+    kept, gone = sets(501)
+    claim = replace(HONEST, retained_set=kept, purge=gone)
+    assert undecided(claim) == {"samples", "attacks"}
+    fifth = named(VERIFIER.verify(claim), "samples").value
+    assert fifth == "500 of 501 erased records have scores, 0 of them held out"
+    held = named(VERIFIER.verify(replace(claim, unseen=1)), "samples")
+    assert held.passed
+    assert held.value.startswith("501 of 501 erased records have scores, 1 of them held out; ")
+
+
 def test_lost_accuracy_fails_and_unclear_accuracy_is_undecided() -> None:
     broken = replace(HONEST, pool_after=HONEST.pool_after[:, ::-1].copy())
     assert "test-accuracy" in refuted(broken)
