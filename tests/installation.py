@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from app.ledger.fsck import fsck
 from app.main import create_app
 from app.service.context import Services, open_services
+from app.service.fsck_vault import fsck_vault
 from app.settings import Settings
 from models import BearerToken, Job
 from models.types import utcnow
@@ -55,6 +56,7 @@ class Installation:
     def check(self) -> None:
         """Run fsck and insist on a clean log."""
         report = fsck(self.services.ledger)
+        fsck_vault(self.services.engine, self.services.artifacts, self.services.master, report)
         assert report.ok, report.findings
 
 

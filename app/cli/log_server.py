@@ -1,6 +1,7 @@
 """The half of `lethe log` that works on this installation and needs the server extra."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -9,12 +10,15 @@ from sqlmodel import Session
 from app.cli.backup import print_reapplied
 from app.ledger.entries import Leaf, succession_leaf
 from app.ledger.fetch import fetch_from
-from app.ledger.findings import NOT_CHECKED, FsckReport
+from app.ledger.findings import NOT_CHECKED, NOT_OPENED, FsckReport
 from app.ledger.fsck import fsck
 from app.ledger.recover import recover
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
+from app.service.fsck_vault import fsck_vault
 from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
 from app.settings import Settings
+from app.vault.artifacts import ArtifactStore
+from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
@@ -54,6 +58,10 @@ def run_fsck(as_json: bool = False) -> bool:
     try:
         require_schema(engine)
         report = fsck(open_ledger(settings, engine, examine=True), {keyid: issuer.public_key()})
+        with suppress(MasterKeyError):  # the report says that files were not opened
+            master = MasterKey.load(settings)
+            artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
+            fsck_vault(engine, artifacts, master, report)
     finally:
         engine.dispose()
     if as_json:
@@ -101,6 +109,8 @@ def _print(report: FsckReport) -> None:
     )
     if not report.macs:
         click.echo(f"      MACs of the entries: {NOT_CHECKED}")
+    if not report.files:
+        click.echo(f"      stored files and erased records: {NOT_OPENED}")
     for finding in report.findings:
         where = "" if finding.log_index is None else f" (entry {finding.log_index})"
         click.echo(f"      {finding.check}: {finding.detail}{where}")

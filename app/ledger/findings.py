@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+NOT_OPENED = "not checked: the master key is not here"
 NOT_CHECKED = "not checked: entries.key is not here"
 MOST = 20  # findings of one check that are listed; a wrong leaf makes many wrong nodes
 
@@ -21,12 +22,14 @@ class Finding:
 class FsckReport:
     """What was found among `size` entries and `checkpoints` signed notes.
 
-    macs: whether the entries' MACs were checked, for which entries.key must be there.
+    macs: whether the entries' MACs were checked, for which entries.key must be there. files:
+    whether stored files and erased records were, for which the master key must be.
     """
 
     size: int = 0
     checkpoints: int = 0
     macs: bool = False
+    files: bool = False
     findings: list[Finding] = field(default_factory=list)
     unlisted: Counter[str] = field(default_factory=Counter)
 
@@ -49,6 +52,7 @@ class FsckReport:
             "size": self.size,
             "checkpoints": self.checkpoints,
             "macs": "checked" if self.macs else NOT_CHECKED,
+            "files": "checked" if self.files else NOT_OPENED,
             "findings": [
                 {"check": f.check, "detail": f.detail, "log_index": f.log_index}
                 for f in self.findings

@@ -13,6 +13,7 @@ from sqlmodel import Session
 from app.ledger.audit_rows import check_audits
 from app.ledger.checkpoint import Checkpoint
 from app.ledger.findings import FsckReport
+from app.ledger.fsck_models import check_models
 from app.ledger.fsck_requests import check_certificates, check_openings, check_requests
 from app.ledger.fsck_tree import check_guard, check_tree
 from app.ledger.guard import GuardError
@@ -23,7 +24,7 @@ from models.session import reading
 def fsck(
     ledger: Ledger, issuers: Mapping[str, EllipticCurvePublicKey] | None = None
 ) -> FsckReport:
-    """Check entries, nodes, checkpoints, guard, openings, certificates and audits.
+    """Check entries, nodes, checkpoints, guard, openings, certificates, audits and models.
 
     Args:
         ledger: Opened without checks (`open_ledger`) if it does not start any more.
@@ -43,6 +44,7 @@ def fsck(
         check_openings(session, report)
         check_certificates(session, issuers or {}, report)
         check_audits(session, report)
+        check_models(session, report)
     return report
 
 

@@ -17,6 +17,7 @@ from app.ledger.climbed import climb_problem, scores_problem
 from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from app.ledger.findings import FsckReport
 from app.ledger.fsck_audits import citation_problem
+from app.ledger.fsck_evidence import evidence_problem
 from app.ledger.journal import opening
 from app.ledger.judgement import Event, contradiction
 from app.ledger.spelling import parse_base64
@@ -141,8 +142,10 @@ def _certificate_problem(
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
         said = parse_statement(payload).predicate
-        return _judgement_problem(session, row, said) or citation_problem(
-            session, row.log_index, said
+        return (
+            _judgement_problem(session, row, said)
+            or citation_problem(session, row.log_index, said)
+            or evidence_problem(session, row, said)
         )
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"

@@ -151,6 +151,7 @@ def test_fsck_speaks_json(environment: Settings) -> None:
         "size": 0,
         "checkpoints": 1,
         "macs": "checked",
+        "files": "checked",
         "findings": [],
         "unlisted": {},
     }

@@ -14,11 +14,12 @@ from sqlmodel import Session, col, select
 
 from app.certificates.bundle import hashedrekord_leaf
 from app.certificates.dsse import sign_envelope
+from app.certificates.evidence import CLIMB_SCORES, SCORES
 from app.certificates.statement import Subject, build_statement
 from app.ledger.entries import model_leaf
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
-from models import Certificate, ErasureRequest, LogEntry, Model, RequesterKey
+from models import Artifact, Certificate, ErasureRequest, LogEntry, Model, RequesterKey
 from tests.app.certificates.build import contents
 
 PREDICATE = contents()[1]
@@ -27,7 +28,7 @@ LOG_TABLES = ("log_entries", "log_nodes", "log_checkpoints")
 
 def entry(number: int) -> bytes:
     """Return a valid leaf; different numbers give different leaves."""
-    return model_leaf("model.version", "m", {"head": f"{number:064x}"}, date(2026, 1, 2))
+    return model_leaf("model.released", "m", {"head": f"{number:064x}"}, date(2026, 1, 2))
 
 
 def append(ledger: Ledger, *leaves: bytes, checkpoint: bool = True) -> list[int]:
@@ -109,19 +110,30 @@ def certify(
 
     def effect(tx: Transaction) -> int:
         request = tx.session.get_one(ErasureRequest, request_id)
-        said = replace(PREDICATE, **{"request_ref": request.ref, **changes})
+        certificate_id = str(uuid.uuid4())
+        named = {"certificate_id": certificate_id, "request_ref": request.ref}
+        said = replace(PREDICATE, **{**named, **changes})
         payload = build_statement([Subject("m/1", said.model.version_after.digest)], said)
         envelope = sign_envelope(payload, issuer, "issuer-1")
         index = tx.append(hashedrekord_leaf(envelope, issuer.public_key()))
         certificate = Certificate(
             request_id=request.id,
-            id=str(uuid.uuid4()),
+            id=said.certificate_id,
             envelope=envelope,
             issuer_keyid="issuer-1",
             result="PASS",
             log_index=index,
+            issued_at=tx.now,
         )
         tx.session.add(certificate)
+        digests = {part.name: part.digest for part in said.evidence}
+        for name, digest in digests.items():
+            kind = "scores" if name in (SCORES, CLIMB_SCORES) else "evidence"
+            tx.session.add(
+                Artifact(
+                    id=str(uuid.uuid4()), kind=kind, digest=digest, size=1, wrapped_key=b"k"
+                )
+            )
         request.state = "certified"
         record_request_event(tx, request, "request.certified", {"certificate": index})
         return index

@@ -445,7 +445,8 @@ def test_a_request_logged_without_ours_is_not_ours_to_open(log: Log) -> None:
 
 def test_of_many_findings_the_first_are_listed_and_all_counted(log: Log) -> None:
     append(
-        log.ledger, *(model_leaf("model.version", "m", {}, date(2026, 1, 2)) for _ in range(60))
+        log.ledger,
+        *(model_leaf("model.released", "m", {}, date(2026, 1, 2)) for _ in range(60)),
     )
     tamper(log.ledger.engine, "DELETE FROM log_nodes WHERE level = 0")
     report = fsck(log.ledger)

@@ -1,0 +1,156 @@
+"""fsck of models: versions and heads are those of the log, and records those of the version.
+
+The retained root is recomputed from the stored commitments in their order, with memory for a
+page of rows. Whoever brings a record back, takes one out, or changes its id or its salt,
+changes that root, or a commitment that does not open.
+"""
+
+from collections.abc import Iterator
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app.certificates.errors import RemovalError
+from app.certificates.retained import record_commitment
+from app.ledger.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
+from app.ledger.findings import FsckReport
+from app.ledger.peaks import Peaks
+from app.ledger.tree import leaf_hash
+from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record
+
+FETCH = 1000  # rows in memory at once
+REGISTERED, VERSION = "model.registered", "model.version"
+CLOSED = ("certified", "failed", "refused", "withdrawn")
+
+
+def check_models(session: Session, report: FsckReport) -> None:
+    """Compare each model's versions, heads and records with the log."""
+    unknown = (
+        select(func.min(LogEntry.index))
+        .join(Model, col(Model.ref) == col(LogEntry.ref), isouter=True)
+        .where(LogEntry.kind == MODEL_EVENT, LogEntry.event == REGISTERED)
+        .where(col(Model.id).is_(None))
+        .group_by(col(LogEntry.ref))
+    )
+    for index in session.exec(unknown):
+        report.add("model", "the log has a model that the database lacks", index)
+    for model in session.exec(select(Model).order_by(col(Model.id))).all():
+        _check_versions(session, model, report)
+        _check_records(session, model, report)
+    _check_claims(session, report)
+
+
+def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
+    """The nth `model.version` in the log is version n, with the digests that it names."""
+    logged = 0
+    for index, leaf in _versions(session, str(model.ref)):
+        logged += 1
+        row = session.exec(
+            select(ModelVersion).where(
+                ModelVersion.model_id == model.id, ModelVersion.number == logged
+            )
+        ).first()
+        if row is None:
+            report.add("version", "the log has a version that the database lacks", index)
+            continue
+        said = {
+            "head": row.head_digest,
+            "statistics": row.statistics_digest,
+            "retained": bytes(row.retained_root).hex(),
+        }
+        if row.log_index != index or said != {name: leaf.digests.get(name) for name in said}:
+            report.add("version", "the tables say otherwise of a version than the log", index)
+        else:
+            _check_head(session, model, row, report)
+        session.expunge(row)
+    stored = select(func.count()).where(ModelVersion.model_id == model.id)
+    number = model.current_version or 0
+    if session.exec(stored).one() > logged or number > logged:
+        report.add("version", "the database has a version that the log lacks")
+    elif number < logged:
+        report.add("version", "a model is not at its last version in the log")
+
+
+def _check_head(session: Session, model: Model, row: ModelVersion, report: FsckReport) -> None:
+    """The published file is stored until the version is withdrawn, and not after."""
+    head = session.get(Artifact, row.head_id)
+    if head is None or (head.kind, head.digest) != ("head", row.head_digest):
+        report.add("head", "a version points at another file than the log has", row.log_index)
+    elif row.withdrawn_at is None and head.wrapped_key is None:
+        report.add("head", "the file of a version is not stored", row.log_index)
+    elif row.withdrawn_at is not None and head.wrapped_key is not None:
+        report.add("head", "a withdrawn version's file can still be opened", row.log_index)
+    elif row.withdrawn_at is not None and row.number == model.current_version:
+        report.add("head", "a model's present version is withdrawn", row.log_index)
+
+
+def _check_records(session: Session, model: Model, report: FsckReport) -> None:
+    current = session.exec(
+        select(ModelVersion).where(
+            ModelVersion.model_id == model.id, ModelVersion.number == model.current_version
+        )
+    ).first()
+    if current is None:
+        return
+    peaks, last = Peaks(), b""
+    query = (
+        select(Record.record, Record.salt, Record.commitment)
+        .where(Record.model_id == model.id)
+        .order_by(col(Record.commitment))
+        .execution_options(yield_per=FETCH)
+    )
+    for record, salt, stored in session.exec(query):
+        commitment = bytes(stored)
+        try:
+            opened = record_commitment(bytes(salt), record) == commitment
+        except RemovalError:
+            opened = False
+        if not opened:
+            report.add("record", "a record is not the one it was stored as", current.log_index)
+        if commitment == last:
+            report.add("record", "a record is stored twice", current.log_index)
+        last = commitment
+        for _ in peaks.append(leaf_hash(commitment)):
+            pass  # only the root is of interest
+    root, count = bytes(current.retained_root), current.retained_count
+    if (peaks.root(), peaks.size) != (root, count):
+        detail = f"{peaks.size} records are stored, not the {count} that the version retained"
+        report.add("record", detail, current.log_index)
+
+
+def _check_claims(session: Session, report: FsckReport) -> None:
+    """A record is claimed by an open request of its own model."""
+    query = (
+        select(ErasureRequest.log_index)
+        .join(Record, col(Record.claimed_by) == col(ErasureRequest.id))
+        .where(
+            col(ErasureRequest.state).in_(CLOSED)
+            | (col(ErasureRequest.model_id) != col(Record.model_id))
+        )
+        .distinct()
+        .order_by(col(ErasureRequest.log_index))
+    )
+    for index in session.exec(query):
+        report.add("record", "records wait for a request that will not erase them", index)
+
+
+def _versions(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
+    """Yield (index, leaf) of a model's versions, with a page of entries in memory."""
+    last = -1
+    while True:
+        query = (
+            select(LogEntry.index, LogEntry.leaf)
+            .where(LogEntry.kind == MODEL_EVENT, LogEntry.ref == ref)
+            .where(LogEntry.event == VERSION, col(LogEntry.index) > last)
+            .order_by(col(LogEntry.index))
+            .limit(FETCH)
+        )
+        page = list(session.exec(query))
+        if not page:
+            return
+        for index, data in page:
+            try:
+                yield index, parse_leaf(data)
+            except EntryError:
+                continue  # `check_tree` has named it
+        last = page[-1][0]

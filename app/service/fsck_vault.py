@@ -1,0 +1,100 @@
+"""fsck of what is sealed: does each stored file open, and are the erased still erased?
+
+It needs the master key, and reads one file at a time. Of erased records it opens the evidence,
+which names them, and looks for each: neither record ids nor tags leave this module.
+"""
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from app.certificates.evidence import parse_evidence
+from app.errors import LetheError
+from app.ledger.findings import FsckReport
+from app.service.scope import open_tombstone_key, record_tag
+from app.vault.artifacts import ArtifactStore
+from app.vault.master import MasterKey
+from models import (
+    Artifact,
+    Certificate,
+    ErasureRequest,
+    Model,
+    Record,
+    Tombstone,
+    Verification,
+)
+from models.session import reading
+
+FETCH = 500  # rows, or records of a file, looked for at once
+FILE = "a stored file is missing or was altered: restore the data directory from its backup"
+NO_STONE = "an erased record has no tombstone: it could come back unnoticed"
+STORED = "an erased record is stored again"
+
+
+def fsck_vault(
+    engine: Engine, artifacts: ArtifactStore, master: MasterKey, report: FsckReport
+) -> None:
+    """Add what is wrong with files, tombstones and records to a report of `fsck`."""
+    report.files = True
+    with Session(reading(engine)) as session:
+        _check_files(engine, session, artifacts, report)
+        _check_erased(session, artifacts, master, report)
+
+
+def _check_files(
+    engine: Engine, session: Session, artifacts: ArtifactStore, report: FsckReport
+) -> None:
+    query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    for artifact_id in session.exec(query.execution_options(yield_per=FETCH)):
+        try:
+            artifacts.get(session, artifact_id)
+        except LetheError:
+            with Session(reading(engine)) as now:  # a service at work shreds meanwhile
+                row = now.get(Artifact, artifact_id)
+            if row is not None and row.wrapped_key is not None:
+                report.add("file", FILE)
+
+
+def _check_erased(
+    session: Session, artifacts: ArtifactStore, master: MasterKey, report: FsckReport
+) -> None:
+    query = (
+        select(Certificate.log_index, Verification.evidence_id, ErasureRequest.model_id)
+        .join(Verification, col(Verification.request_id) == col(Certificate.request_id))
+        .join(ErasureRequest, col(ErasureRequest.id) == col(Certificate.request_id))
+        .order_by(col(Certificate.log_index))
+        .execution_options(yield_per=FETCH)
+    )
+    keys: dict[int, bytes] = {}
+    for index, evidence_id, model_id in session.exec(query):
+        try:
+            if model_id not in keys:
+                model = session.get_one(Model, model_id)
+                keys[model_id] = open_tombstone_key(master, model)
+            evidence = parse_evidence(artifacts.get(session, evidence_id))
+        except LetheError:
+            report.add("file", "the evidence of a certificate cannot be opened", index)
+            continue
+        records = [one.record for one in evidence.removal.records]
+        for start in range(0, len(records), FETCH):
+            chunk = records[start : start + FETCH]
+            for problem in _problems(session, model_id, keys[model_id], chunk):
+                report.add("tombstone", problem, index)
+
+
+def _problems(session: Session, model_id: int, key: bytes, records: list[str]) -> set[str]:
+    """Return what is wrong with some erased records; one that came back has no tombstone."""
+    tags = {record_tag(key, record): record for record in records}
+    stones = select(Tombstone.tag).where(
+        Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
+    )
+    buried = {tags[bytes(tag)] for tag in session.exec(stones)}
+    there = select(Record.record).where(
+        Record.model_id == model_id, col(Record.record).in_(records)
+    )
+    stored = set(session.exec(there))
+    found = set()
+    if stored & buried:
+        found.add(STORED)
+    if set(records) - stored - buried:
+        found.add(NO_STONE)
+    return found

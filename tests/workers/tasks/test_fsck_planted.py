@@ -1,0 +1,192 @@
+"""What is planted in the stores of a certified erasure is found: one row, one bit, one file."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlmodel import Session, select
+
+from app.ledger.findings import FsckReport
+from app.ledger.fsck import fsck
+from app.service.fsck_vault import fsck_vault
+from models import Artifact, Certificate
+from tests.app.ledger.samples import tamper
+from tests.installation import Installation
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: copied before each plant, and put back."""
+    return sqlite_url
+
+
+@pytest.fixture
+def certified(ready: Installation) -> Installation:
+    """A ridge head of which records r1 and r2 were erased by two requests, and r3 claimed."""
+    for record in ("r1", "r2"):
+        assert ready.caller.erase_records(record).status_code == 202
+        ready.drain()
+    assert ready.caller.erase_records("r3").status_code == 202
+    ready.check()
+    return ready
+
+
+def found(installation: Installation) -> list[str]:
+    """Return the names of what fsck finds, and see that it says nothing of anybody."""
+    services = installation.services
+    report: FsckReport = fsck(services.ledger)
+    fsck_vault(services.engine, services.artifacts, services.master, report)
+    with Session(services.engine) as session:
+        secret = [*session.exec(select(Certificate.request_id)), "r1", "r2", "r3"]
+    words = {word for finding in report.findings for word in finding.detail.split()}
+    assert not words & set(secret)
+    return sorted({finding.check for finding in report.findings})
+
+
+FIRST = "(select min(log_index) from certificates)"
+EVIDENCE = "(select evidence_id from verifications limit 1)"
+LAST = "(select max(id) from model_versions)"
+SOME = "(select min(id) from records)"
+PLANTED: dict[str, tuple[list[str], list[str]]] = {
+    "a certificate's result": (
+        [f"update certificates set result = 'FAIL' where log_index = {FIRST}"],
+        ["certificate"],
+    ),
+    "a certificate's id": (
+        [f"update certificates set id = 'x' where log_index = {FIRST}"],
+        ["certificate"],
+    ),
+    "a certificate's issuer": (
+        [f"update certificates set issuer_keyid = 'x' where log_index = {FIRST}"],
+        ["certificate"],
+    ),
+    "a certificate's time": (
+        [f"update certificates set issued_at = '2020-01-01' where log_index = {FIRST}"],
+        ["certificate"],
+    ),
+    "evidence destroyed": (
+        [f"update artifacts set wrapped_key = null where id = {EVIDENCE}"],
+        ["certificate", "file"],
+    ),
+    "evidence under another name": (
+        [f"update artifacts set digest = '{'0' * 64}' where id = {EVIDENCE}"],
+        ["certificate", "file"],
+    ),
+    "a verification removed": (
+        [f"delete from verifications where evidence_id = {EVIDENCE}"],
+        ["certificate"],
+    ),
+    "a verification's result": (
+        [f"update verifications set result = 'FAIL' where evidence_id = {EVIDENCE}"],
+        ["certificate"],
+    ),
+    "a verification's report": (
+        [f"update verifications set report = '{{}}' where evidence_id = {EVIDENCE}"],
+        ["certificate"],
+    ),
+    "a head destroyed": (
+        [
+            "update artifacts set wrapped_key = null where id = "
+            f"(select head_id from model_versions where id = {LAST})"
+        ],
+        ["head"],
+    ),
+    "another head": (
+        [
+            "update model_versions set head_id = "
+            f"(select min(head_id) from model_versions where id < {LAST}) where id = {LAST}"
+        ],
+        ["head"],
+    ),
+    "a version's digest": (
+        [f"update model_versions set head_digest = '{'0' * 64}' where id = {LAST}"],
+        ["certificate", "version"],
+    ),
+    "a version's rows": (
+        [f"update model_versions set statistics_digest = 'x' where id = {LAST}"],
+        ["version"],
+    ),
+    "a version's entry": (
+        [f"update model_versions set log_index = log_index + 1 where id = {LAST}"],
+        ["version"],
+    ),
+    "a version's retained set": (
+        [f"update model_versions set retained_root = x'00' where id = {LAST}"],
+        ["record", "version"],
+    ),
+    "a model at an older version": (
+        ["update models set current_version = current_version - 1"],
+        ["head", "record", "version"],
+    ),
+    "a record removed": ([f"delete from records where id = {SOME}"], ["record"]),
+    "a record renamed": (
+        [f"update records set record = 'another' where id = {SOME}"],
+        ["record"],
+    ),
+    "a record's salt": (
+        [f"update records set salt = zeroblob(32) where id = {SOME}"],
+        ["record"],
+    ),
+    "a record's commitment": (
+        [f"update records set commitment = zeroblob(32) where id = {SOME}"],
+        ["record"],
+    ),
+    "an erased record stored again": (
+        [
+            "insert into records (model_id, subject_id, record, salt, commitment) "
+            f"select model_id, subject_id, 'r1', salt, zeroblob(32) from records where id = {SOME}"
+        ],
+        ["record", "tombstone"],
+    ),
+    "a record claimed by a closed request": (
+        [
+            "update records set claimed_by = (select request_id from certificates limit 1) "
+            f"where id = {SOME}"
+        ],
+        ["record"],
+    ),
+    "a tombstone removed": (
+        ["delete from tombstones where tag = (select min(tag) from tombstones)"],
+        ["tombstone"],
+    ),
+}
+
+
+def test_each_plant_is_found_and_nothing_else(certified: Installation) -> None:
+    engine = certified.services.engine
+    path = Path(str(engine.url.database))
+    honest = sqlite3.connect(":memory:")
+    with sqlite3.connect(path) as stored:
+        stored.backup(honest)
+    seen = {}
+    for name, (statements, _) in PLANTED.items():
+        tamper(engine, *statements)
+        seen[name] = found(certified)
+        engine.dispose()
+        with sqlite3.connect(path) as stored:
+            honest.backup(stored)
+    assert seen == {name: wanted for name, (_, wanted) in PLANTED.items()}
+    assert found(certified) == []
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["head", "evidence", "state"])
+@pytest.mark.parametrize("change", [removed, flipped])
+def test_a_missing_or_altered_file_is_found(
+    certified: Installation, kind: str, change: Callable[[Path], None]
+) -> None:
+    with Session(certified.services.engine) as session:
+        query = select(Artifact.id).where(Artifact.kind == kind)
+        row = session.exec(query.where(Artifact.wrapped_key.is_not(None))).first()  # type: ignore[union-attr]
+    change(certified.settings.data_dir / "artifacts" / str(row))
+    assert found(certified) == ["file"]
