@@ -42,14 +42,17 @@ def evidence_problem(session: Session, row: Certificate, said: Predicate) -> str
 
 
 def _at(session: Session, row: Certificate) -> bool:
-    """Return whether it was issued when its event says; the log commits to that time."""
+    """Return whether it was issued when its event says; the log commits to that time.
+
+    That an event is not stored, or is another than the log has, `check_openings` tells.
+    """
     query = select(RequestEvent.at, RequestEvent.payload).where(
         RequestEvent.request_id == row.request_id, RequestEvent.event == CERTIFIED
     )
-    return any(
-        at == row.issued_at and payload.get("certificate") == row.log_index
-        for at, payload in session.exec(query)
-    )
+    events = list(session.exec(query))
+    return not events or (row.issued_at, row.log_index) in [
+        (at, payload.get("certificate")) for at, payload in events
+    ]
 
 
 def _is_stored(session: Session, digest: str, kind: str) -> bool:
