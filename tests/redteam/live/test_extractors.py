@@ -42,6 +42,7 @@ def test_a_hostile_program_ends_in_a_named_refusal(
     assert ended.returncode == 0, ended.stderr
     out.unlink()
     ended = target.processes.cli(*command, "--path", str(bad), "--out", str(out), check=False)
-    assert ended.returncode == 1, ended.stderr
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.startswith("error: ")
     assert "Traceback" not in ended.stderr
     assert not out.exists()
