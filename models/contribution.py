@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlalchemy import UniqueConstraint
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedText, Tagged
 from models.types import LogNumber, UTCDateTime, utcnow
 
 
@@ -23,6 +24,7 @@ class Contribution(SQLModel, table=True):
     failure: str | None = None
     saturated: int = 0  # codes clipped by the quantiser
     log_index: int = Field(sa_type=LogNumber)
-    idempotency_key: str | None = Field(default=None, max_length=255)
-    body_digest: str = Field(max_length=64)  # hex SHA-256 of the checked upload
+    idempotency_key: str | None = Field(default=None, sa_type=Tagged("idempotency-key"))
+    # Hex SHA-256 of the checked upload.
+    body_digest: str = Field(sa_type=SealedText("contributions.body_digest"))
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
+from sqlalchemy import Column, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedBytes, SealedJSON, SealedText, Tagged
 from models.types import LogNumber, UTCDateTime, utcnow
 
 
@@ -21,12 +22,16 @@ class ErasureRequest(SQLModel, table=True):
     keyid: str = Field(foreign_key="requester_keys.keyid", max_length=128)
     state: str = Field(default="received", max_length=16, index=True)
     method: str = Field(max_length=40)
-    scope: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    scope: dict[str, Any] = Field(
+        sa_column=Column(SealedJSON("erasure_requests.scope"), nullable=False)
+    )
     regulation: str = Field(max_length=16)
     reason: str | None = None  # of a refusal or failure
-    event_key: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    event_key: bytes = Field(
+        sa_column=Column(SealedBytes("erasure_requests.event_key"), nullable=False)
+    )
     log_index: int = Field(sa_type=LogNumber)  # of request.received
-    idempotency_key: str | None = Field(default=None, max_length=255)
-    body_digest: str = Field(max_length=64)
+    idempotency_key: str | None = Field(default=None, sa_type=Tagged("idempotency-key"))
+    body_digest: str = Field(sa_type=SealedText("erasure_requests.body_digest"))
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime, index=True)
     due_at: datetime = Field(sa_type=UTCDateTime, index=True)

@@ -3,6 +3,8 @@
 from sqlalchemy import Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedName
+
 
 class Record(SQLModel, table=True):
     """A record is its id, not its content. Erasure deletes the row and its salt with it."""
@@ -13,7 +15,7 @@ class Record(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     model_id: int = Field(foreign_key="models.id", index=True)
     subject_id: int = Field(foreign_key="subjects.id", index=True)
-    record: str = Field(max_length=200)
+    record: str = Field(sa_type=SealedName("records.record"))
     salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     commitment: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     # The open request that will erase it: two requests never claim the same record.

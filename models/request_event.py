@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column
+from sqlalchemy import Column
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedJSON
 from models.types import LogNumber, UTCDateTime
 
 
@@ -18,4 +19,6 @@ class RequestEvent(SQLModel, table=True):
     request_id: str = Field(foreign_key="erasure_requests.id", max_length=36, index=True)
     event: str = Field(max_length=131)
     at: datetime = Field(sa_type=UTCDateTime)
-    payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    payload: dict[str, Any] = Field(
+        sa_column=Column(SealedJSON("request_events.payload"), nullable=False)
+    )

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedText
 from models.types import UTCDateTime, utcnow
 
 
@@ -16,7 +17,11 @@ class RequesterKey(SQLModel, table=True):
     algorithm: str = Field(max_length=32)
     public_key: str  # PEM, SubjectPublicKeyInfo
     role: str = Field(max_length=16)  # requester | client
-    client: str | None = Field(default=None, max_length=200)  # entitled to this client only
-    subject: str | None = Field(default=None, max_length=200)  # entitled to this subject only
+    client: str | None = Field(
+        default=None, sa_type=SealedText("requester_keys.client")
+    )  # entitled to this client only
+    subject: str | None = Field(
+        default=None, sa_type=SealedText("requester_keys.subject")
+    )  # entitled to this subject only
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedJSON
 from models.types import LogNumber, UTCDateTime, utcnow
 
 
@@ -29,7 +30,9 @@ class Round(SQLModel, table=True):
     step_seconds: int
     step_until: datetime = Field(sa_type=UTCDateTime)
     # What is released: the records of each request, by its id, as they were at the opening.
-    requests: dict[str, list[str]] = Field(sa_column=Column(JSON, nullable=False))
+    requests: dict[str, list[str]] = Field(
+        sa_column=Column(SealedJSON("rounds.requests"), nullable=False)
+    )
     warnings: list[str] = Field(sa_column=Column(JSON, nullable=False))
     job_id: str | None = Field(default=None, unique=True, max_length=36)
     transcript_id: str | None = Field(

@@ -3,6 +3,8 @@
 from sqlalchemy import Text
 from sqlmodel import Field, SQLModel
 
+from models.sealed import SealedText
+
 
 class RoundMember(SQLModel, table=True):
     """A member by its key, and its messages: sealed, shredded when the round has ended."""
@@ -13,7 +15,7 @@ class RoundMember(SQLModel, table=True):
     keyid: str = Field(
         primary_key=True, foreign_key="requester_keys.keyid", max_length=128, index=True
     )
-    client: str = Field(max_length=200)
+    client: str = Field(sa_type=SealedText("round_members.client"))
     moved: int = 0  # records that its masked input adds or releases
     # What its peers are shown of that input, signed: counts and digests, no id.
     statement: str | None = Field(default=None, sa_type=Text)

@@ -23,7 +23,10 @@ from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log, load_ledger
 from app.settings import Settings
 from app.signing.keys import PrivateKey
+from app.vault.master import MasterKey
+from app.vault.seal import new_key
 from migrations.runner import upgrade
+from models.sealed import seal_columns
 from models.session import make_engine
 from tests.beginnings import Originals, beginning
 from tests.servers import in_memory, postgres_server, redis_server
@@ -147,6 +150,7 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 def engine(database_url: str) -> Iterator[Engine]:
     """An engine on a fresh migrated database."""
     engine = make_engine(database_url)
+    seal_columns(engine, MasterKey(new_key()))  # an installation's log brings its own
     yield engine
     engine.dispose()
 

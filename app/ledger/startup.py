@@ -29,10 +29,12 @@ from app.settings import Settings
 from app.signing.errors import KeyFormatError
 from app.signing.keys import PrivateKey, generate_key, load_private_key, private_pem, public_pem
 from app.vault import master
+from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from migrations import HEAD
+from models.sealed import seal_columns
 from models.session import make_engine, reading
 
 LOG_KEY, LOG_VKEY, GUARD = "log.key", "log.vkey", "log.guard.json"
@@ -106,6 +108,8 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
     key = _load(settings.keys_dir / LOG_KEY)
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyMissingError(f"{LOG_KEY} is not an Ed25519 key: restore the keys directory")
+    with suppress(MasterKeyError):  # whoever needs it is told by `MasterKey.load`
+        seal_columns(engine, MasterKey.load(settings))
     guard = SigningGuard(settings.keys_dir / GUARD)
     path = settings.keys_dir / ENTRIES_KEY
     entry_key = None if examine and not path.exists() else _load_entry_key(path, settings)

@@ -48,12 +48,12 @@ def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
         query = (
             select(Release, Subject)
             .join(Subject, col(Subject.id) == col(Release.subject_id))
-            .where(Release.state == "open", Subject.client == client)
+            .where(Release.state == "open", Subject.client_tag == client)
             .order_by(col(Release.created_at), col(Release.id))
             .limit(PAGE)
         )
         if key.subject is not None:
-            query = query.where(Subject.subject == key.subject)
+            query = query.where(Subject.subject_tag == key.subject)
         shown = []
         for release, owner in tx.session.exec(query).all():
             release.asked += 1
@@ -243,8 +243,8 @@ def _view(session: Session, release: Release, owner: Subject) -> ReleaseView:
         id=release.id,
         request=session.get_one(ErasureRequest, release.request_id).ref,
         model=session.get_one(Model, release.model_id).ref,
-        client=owner.client,
-        subject=owner.subject,
+        client=owner.client or "",
+        subject=owner.subject or "",
         records=(records := _records(session, release)),
         state=release.state,
         asked=release.asked,

@@ -56,7 +56,7 @@ def asked_of(session: Session, row: Round, client: str) -> list[str]:
         query = (
             select(Record.record)
             .join(Subject, col(Subject.id) == col(Record.subject_id))
-            .where(Record.model_id == row.model_id, Subject.client == client)
+            .where(Record.model_id == row.model_id, Subject.client_tag == client)
             .where(col(Record.record).in_(chunk))
         )
         found += session.exec(query)
@@ -136,7 +136,7 @@ def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[s
             .where(Record.model_id == model_id, col(Record.record).in_(chunk))
             .distinct()
         )
-        clients.update(session.exec(query))
+        clients.update(name for name in session.exec(query) if name is not None)
     return clients
 
 

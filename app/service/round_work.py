@@ -312,6 +312,6 @@ def _held(session: Session, row: Round, member: RoundMember) -> list[str]:
     query = (
         select(Record.record)
         .join(Subject, col(Subject.id) == col(Record.subject_id))
-        .where(Record.model_id == row.model_id, Subject.client == member.client)
+        .where(Record.model_id == row.model_id, Subject.client_tag == member.client)
     )
     return sorted(session.exec(query))

@@ -288,9 +288,9 @@ def _named(
     """Return the conditions of the subjects of a client, of a name, or of both."""
     conditions = [col(Subject.model_id) == model_id]
     if client is not None:
-        conditions.append(col(Subject.client) == client)
+        conditions.append(col(Subject.client_tag) == client)
     if subject is not None:
-        conditions.append(col(Subject.subject) == subject)
+        conditions.append(col(Subject.subject_tag) == subject)
     return conditions
 
 

@@ -2,12 +2,18 @@
 
 import base64
 import binascii
+import hashlib
 import hmac
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from app.files import write_durably
 from app.settings import Settings
-from app.vault.errors import MasterKeyError
+from app.vault.errors import MasterKeyError, SealError
 from app.vault.seal import KEY_SIZE, new_key, open_sealed, seal
 
 FILE = "master.key"
@@ -20,6 +26,7 @@ class MasterKey:
         if len(key) != KEY_SIZE:
             raise MasterKeyError(f"a master key has exactly {KEY_SIZE} bytes")
         self._key = key
+        self._names = AESSIV(self._derived("names", hashlib.sha512))
 
     @classmethod
     def load(cls, settings: Settings) -> "MasterKey":
@@ -93,3 +100,29 @@ class MasterKey:
             SealError: Altered, of another place, or sealed under another master key.
         """
         return open_sealed(self._key, blob, aad)
+
+    def seal_name(self, plaintext: bytes, aad: bytes) -> bytes:
+        """Seal an identifier so that equal ones give equal bytes (AES-256-SIV, RFC 5297)."""
+        return self._names.encrypt(plaintext, [aad])
+
+    def open_name(self, blob: bytes, aad: bytes) -> bytes:
+        """Open what `seal_name` made.
+
+        Raises:
+            SealError: Altered, of another place, or sealed under another master key.
+        """
+        try:
+            return self._names.decrypt(blob, [aad])
+        except InvalidTag:
+            raise SealError(
+                "a sealed name was altered, moved, or sealed under another master key: restore "
+                "the data directory and the database from the same backup"
+            ) from None
+
+    def tag(self, purpose: str, value: str) -> str:
+        """Return hex HMAC-SHA256 of `value` under a key of its own for each purpose."""
+        key = self._derived(f"tag|{purpose}", hashlib.sha256)
+        return hmac.new(key, value.encode(), hashlib.sha256).hexdigest()
+
+    def _derived(self, purpose: str, digest: Callable[..., Any]) -> bytes:
+        return hmac.new(self._key, f"lethe-columns-1|{purpose}".encode(), digest).digest()

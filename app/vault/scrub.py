@@ -15,8 +15,18 @@ from sqlalchemy.engine import Engine
 
 from models.session import WAIT_S
 
-# The tables whose rows held keys, sealed features, scopes and salts.
-TABLES = ("artifacts", "feature_blocks", "subjects", "erasure_requests", "records")
+# The tables whose rows held keys, sealed features, names, scopes, openings and salts.
+TABLES = (
+    "artifacts",
+    "feature_blocks",
+    "subjects",
+    "erasure_requests",
+    "records",
+    "request_events",
+    "requester_keys",
+    "rounds",
+    "used_nonces",
+)
 WAIT_MS = 500  # for transactions of milliseconds; a longer one means "call again later"
 
 

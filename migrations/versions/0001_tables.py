@@ -102,8 +102,8 @@ def upgrade() -> None:
         sa.Column("algorithm", sa.String(length=32), nullable=False),
         sa.Column("public_key", sa.String(), nullable=False),
         sa.Column("role", sa.String(length=16), nullable=False),
-        sa.Column("client", sa.String(length=200), nullable=True),
-        sa.Column("subject", sa.String(length=200), nullable=True),
+        sa.Column("client", sa.LargeBinary(), nullable=True),
+        sa.Column("subject", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("revoked_at", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("keyid", name=op.f("pk_requester_keys")),
@@ -133,8 +133,8 @@ def upgrade() -> None:
         sa.Column(
             "log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
         ),
-        sa.Column("idempotency_key", sa.String(length=255), nullable=True),
-        sa.Column("body_digest", sa.String(length=64), nullable=False),
+        sa.Column("idempotency_key", sa.String(length=64), nullable=True),
+        sa.Column("body_digest", sa.LargeBinary(), nullable=False),
         sa.Column("received_at", sa.DateTime(), nullable=False),
         sa.ForeignKeyConstraint(
             ["model_id"], ["models.id"], name=op.f("fk_contributions_model_id")
@@ -162,15 +162,15 @@ def upgrade() -> None:
         sa.Column("keyid", sa.String(length=128), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("method", sa.String(length=40), nullable=False),
-        sa.Column("scope", sa.JSON(), nullable=False),
+        sa.Column("scope", sa.LargeBinary(), nullable=False),
         sa.Column("regulation", sa.String(length=16), nullable=False),
         sa.Column("reason", sa.String(), nullable=True),
         sa.Column("event_key", sa.LargeBinary(), nullable=False),
         sa.Column(
             "log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
         ),
-        sa.Column("idempotency_key", sa.String(length=255), nullable=True),
-        sa.Column("body_digest", sa.String(length=64), nullable=False),
+        sa.Column("idempotency_key", sa.String(length=64), nullable=True),
+        sa.Column("body_digest", sa.LargeBinary(), nullable=False),
         sa.Column("received_at", sa.DateTime(), nullable=False),
         sa.Column("due_at", sa.DateTime(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -239,21 +239,30 @@ def upgrade() -> None:
         "subjects",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("model_id", sa.Integer(), nullable=False),
-        sa.Column("client", sa.String(length=200), nullable=False),
-        sa.Column("subject", sa.String(length=200), nullable=False),
+        sa.Column("client", sa.LargeBinary(), nullable=True),
+        sa.Column("subject", sa.LargeBinary(), nullable=True),
+        sa.Column("client_tag", sa.String(length=64), nullable=False),
+        sa.Column("subject_tag", sa.String(length=64), nullable=False),
         sa.Column("wrapped_key", sa.LargeBinary(), nullable=True),
         sa.Column("key_generation", sa.Integer(), nullable=False),
         sa.Column("shredded_at", sa.DateTime(), nullable=True),
         sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_subjects_model_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_subjects")),
         sa.UniqueConstraint(
-            "model_id", "client", "subject", name=op.f("uq_subjects_model_id_client_subject")
+            "model_id",
+            "client_tag",
+            "subject_tag",
+            name=op.f("uq_subjects_model_id_client_tag_subject_tag"),
         ),
     )
     with op.batch_alter_table("subjects", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_subjects_client"), ["client"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_subjects_client_tag"), ["client_tag"], unique=False
+        )
         batch_op.create_index(batch_op.f("ix_subjects_model_id"), ["model_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_subjects_subject"), ["subject"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_subjects_subject_tag"), ["subject_tag"], unique=False
+        )
 
     op.create_table(
         "certificates",
@@ -333,7 +342,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("model_id", sa.Integer(), nullable=False),
         sa.Column("subject_id", sa.Integer(), nullable=False),
-        sa.Column("record", sa.String(length=200), nullable=False),
+        sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.Column("salt", sa.LargeBinary(), nullable=False),
         sa.Column("commitment", sa.LargeBinary(), nullable=False),
         sa.Column("claimed_by", sa.String(length=36), nullable=True),
@@ -363,7 +372,7 @@ def upgrade() -> None:
         sa.Column("request_id", sa.String(length=36), nullable=False),
         sa.Column("event", sa.String(length=131), nullable=False),
         sa.Column("at", sa.DateTime(), nullable=False),
-        sa.Column("payload", sa.JSON(), nullable=False),
+        sa.Column("payload", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["request_id"], ["erasure_requests.id"], name=op.f("fk_request_events_request_id")
         ),
@@ -448,9 +457,9 @@ def downgrade() -> None:
     op.drop_table("feature_blocks")
     op.drop_table("certificates")
     with op.batch_alter_table("subjects", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_subjects_subject"))
+        batch_op.drop_index(batch_op.f("ix_subjects_subject_tag"))
         batch_op.drop_index(batch_op.f("ix_subjects_model_id"))
-        batch_op.drop_index(batch_op.f("ix_subjects_client"))
+        batch_op.drop_index(batch_op.f("ix_subjects_client_tag"))
 
     op.drop_table("subjects")
     with op.batch_alter_table("model_versions", schema=None) as batch_op:

@@ -97,7 +97,13 @@ def store(services: Services) -> int:
         assert model.id is not None
         model_id = model.id
         for client, data in CLIENTS.items():
-            subject = Subject(model_id=model_id, client=client, subject="")
+            subject = Subject(
+                model_id=model_id,
+                client=client,
+                subject="",
+                client_tag=client,
+                subject_tag="",
+            )
             session.add(subject)
             session.flush()
             names = [f"{client}-{row}" for row in range(len(data))]

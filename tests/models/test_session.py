@@ -165,7 +165,7 @@ def test_a_second_sqlite_writer_waits(sqlite: Engine) -> None:
 
 def test_references_are_checked(engine: Engine) -> None:
     orphan = text(
-        "INSERT INTO subjects (id, model_id, client, subject, key_generation) "
+        "INSERT INTO subjects (id, model_id, client_tag, subject_tag, key_generation) "
         "VALUES (1, 99, 'c', 's', 0)"
     )
     with engine.connect() as connection, pytest.raises(DBAPIError, match=r"(?i)foreign key"):

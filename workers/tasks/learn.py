@@ -21,9 +21,9 @@ from app.service.scope import (
     tags_digest,
 )
 from app.steps import reached
-from models import Contribution, Model, Record, Subject, Tombstone
+from models import Contribution, Model, Record, Tombstone
 from workers.errors import RefusedError
-from workers.tasks import checkpoints, family, versions
+from workers.tasks import checkpoints, family, subjects, versions
 from workers.tasks.blocks import AnyBlock, decode_block, encode_block, join
 from workers.tasks.lease import Lease, LeaseLostError, advance
 from workers.tasks.lesson import Owner
@@ -109,18 +109,8 @@ def _seal(
     services: Services, session: Session, model: Model, owner: Owner, block: AnyBlock
 ) -> int:
     """Add to its owner's block, under a new key; return the owner's id."""
-    subject = session.exec(
-        select(Subject).where(
-            Subject.model_id == model.id,
-            Subject.client == owner[0],
-            Subject.subject == owner[1],
-        )
-    ).first()
-    if subject is None:
-        assert model.id is not None
-        subject = Subject(model_id=model.id, client=owner[0], subject=owner[1])
-        session.add(subject)
-        session.flush()
+    assert model.id is not None
+    subject = subjects.named(session, model.id, owner)
     assert subject.id is not None
     sealed = services.features.load(session, subject.id) if subject.wrapped_key else None
     bits = model.config.get("bits", 0)

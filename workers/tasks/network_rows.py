@@ -22,6 +22,7 @@ from models import Contribution, Model, Record, Subject
 from workers.errors import RefusedError
 from workers.fedavg.base import ClientData, check_data
 from workers.fedavg.data import image_data
+from workers.tasks import subjects
 from workers.tasks.blocks import decode_block
 from workers.tasks.input_blocks import InputBlock, decode_inputs
 from workers.tasks.lesson import Owner
@@ -115,20 +116,35 @@ def assemble(
     """
     query = select(Subject).where(Subject.model_id == model_id).order_by(col(Subject.id))
     if client is not None:
-        query = query.where(Subject.client == client)
+        query = query.where(Subject.client_tag == client)
     found: list[Held] = []
     waiting = {owner: block for owner, block in lesson.items() if client in (None, owner[0])}
+    returning = _returning(session, model_id, waiting)
     for subject in session.exec(query).all():
-        block = waiting.pop((subject.client, subject.subject), None)
+        owner = returning.get(subject.id) or (subject.client or "", subject.subject or "")
+        block = waiting.pop(owner, None)
         if subject.wrapped_key is not None:
             assert subject.id is not None
             has = decode_block(services.features.load(session, subject.id))
             assert isinstance(has, InputBlock)
             block = has if block is None else has.joined(block)
         if block is not None:
-            found.append(Held(subject.id, subject.client, block))
+            found.append(Held(subject.id, owner[0], block))
     found += [Held(None, owner[0], block) for owner, block in waiting.items()]
     return found
+
+
+def _returning(
+    session: Session, model_id: int, lesson: Mapping[Owner, InputBlock]
+) -> dict[int | None, Owner]:
+    """Return who among a lesson's owners was erased before, by the id of its nameless row."""
+    nameless = select(Subject.id).where(
+        Subject.model_id == model_id, col(Subject.client).is_(None)
+    )
+    if not lesson or session.exec(nameless.limit(1)).first() is None:
+        return {}
+    found = [(subjects.find(session, model_id, owner), owner) for owner in lesson]
+    return {row.id: owner for row, owner in found if row is not None and row.client is None}
 
 
 def by_owner(upload: bytes) -> dict[Owner, InputBlock]:

@@ -84,8 +84,9 @@ class Own:
 
 
 def _clients(session: Session, task: ScoreTask) -> list[str]:
-    query = select(Subject.client).where(Subject.model_id == task.model_id).distinct()
-    return _of_silo(session.exec(query), task)
+    query = select(Subject.client).where(Subject.model_id == task.model_id)
+    # None: of a client that was erased, and has no rows.
+    return _of_silo(sorted({name for name in session.exec(query) if name is not None}), task)
 
 
 def _of_silo(clients: Iterable[str], task: ScoreTask) -> list[str]:

@@ -76,9 +76,13 @@ def stored_digests(
 
 
 def owners(session: Session, model_id: int) -> dict[int, Owner]:
-    """Return (client, subject) of each subject of a model by its id."""
+    """Return (client, subject) of each subject that a model holds records of, by its id."""
     query = select(Subject).where(Subject.model_id == model_id)
-    return {one.id or 0: (one.client, one.subject) for one in session.exec(query)}
+    return {
+        one.id or 0: (one.client, one.subject)
+        for one in session.exec(query)
+        if one.client is not None and one.subject is not None
+    }
 
 
 def published(ledger: Ledger, model: Model, version: ModelVersion) -> str | None:

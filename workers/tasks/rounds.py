@@ -8,7 +8,7 @@ import secrets
 from typing import Any
 
 from sqlalchemy import insert, update
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col
 
 from app import canonical
 from app.certificates.retained import record_commitment
@@ -19,11 +19,11 @@ from app.service.queue import PARKED
 from app.service.round_steps import close_round
 from app.service.scope import bury, record_tag
 from app.steps import reached
-from models import ErasureRequest, Job, Model, ModelVersion, Record, Round, Subject
+from models import ErasureRequest, Job, Model, ModelVersion, Record, Round
 from workers.errors import RefusedError
 from workers.methods import registry
 from workers.methods.base import Outcome
-from workers.tasks import batch, draft, versions
+from workers.tasks import batch, draft, subjects, versions
 from workers.tasks.draft import Draft, ShreddedArtifact
 from workers.tasks.lease import Lease, LeaseLostError, advance
 from workers.tasks.round_case import (
@@ -120,25 +120,12 @@ def _learn(
     salts: dict[str, bytes],
     fresh: dict[str, bytes],
 ) -> None:
-    subjects: dict[Owner, int] = {}
-    for client, subject in sorted(set(adds.values())):
-        known = session.exec(
-            select(Subject).where(
-                Subject.model_id == model_id,
-                Subject.client == client,
-                Subject.subject == subject,
-            )
-        ).first()
-        if known is None:
-            known = Subject(model_id=model_id, client=client, subject=subject)
-            session.add(known)
-            session.flush()
-        assert known.id is not None
-        subjects[client, subject] = known.id
+    owners = sorted(set(adds.values()))
+    known = {owner: subjects.named(session, model_id, owner).id for owner in owners}
     rows = [
         {
             "model_id": model_id,
-            "subject_id": subjects[owner],
+            "subject_id": known[owner],
             "record": record,
             "salt": salts[record],
             "commitment": fresh[record],

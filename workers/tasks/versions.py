@@ -18,6 +18,7 @@ from workers.artifacts import decode_state, encode_head, encode_state
 from workers.methods import registry, ridge_sketched
 from workers.methods.base import Method, RidgeConfig, RidgeState
 from workers.statistics.encoding import statistics_digest
+from workers.tasks import subjects
 from workers.tasks.draft import ShreddedArtifact, sha256_hex
 from workers.tasks.lease import Lease
 
@@ -145,14 +146,18 @@ def commitments_of(session: Session, model_id: int, records: Collection[str]) ->
 
 
 def remove_records(session: Session, model_id: int, records: list[str]) -> int:
-    """Take records out of the training set, whoever claimed them; return how many."""
+    """Take records out of the training set, whoever claimed them; return how many.
+
+    Of a client or subject that has none left the names go too.
+    """
     session.flush()  # or what is expired below would lose changes that are not written
     removed = 0
+    owners: set[int] = set()
     for chunk in chunks(records):
-        statement = delete(Record).where(
-            col(Record.model_id) == model_id, col(Record.record).in_(chunk)
-        )
-        removed += session.connection().execute(statement).rowcount
+        leaving = [col(Record.model_id) == model_id, col(Record.record).in_(chunk)]
+        owners.update(session.exec(select(Record.subject_id).where(*leaving).distinct()))
+        removed += session.connection().execute(delete(Record).where(*leaving)).rowcount
+    subjects.forget_names(session, owners)
     session.expire_all()
     return removed
 

@@ -26,7 +26,7 @@ def subjects(engine: Engine) -> list[int]:
         ids = []
         for number, model in enumerate([add_model(session)] * 3 + [add_model(session, "n")]):
             assert model.id is not None
-            subject = Subject(model_id=model.id, client="c", subject=f"s{number}")
+            subject = Subject(model_id=model.id, client_tag="c", subject_tag=f"s{number}")
             session.add(subject)
             session.flush()
             assert subject.id is not None
@@ -67,7 +67,7 @@ def test_many_blocks_are_read_in_order(engine: Engine) -> None:
         model = add_model(session)
         assert model.id is not None
         for number in range(250):
-            subject = Subject(model_id=model.id, client="c", subject=f"s{number}")
+            subject = Subject(model_id=model.id, client_tag="c", subject_tag=f"s{number}")
             session.add(subject)
             session.flush()
             VAULT.store(session, subject, b"%d" % number, rows=1)
@@ -154,7 +154,7 @@ def test_what_was_never_stored_is_not_found(engine: Engine, subjects: list[int])
     with Session(engine) as session:
         with pytest.raises(NotStoredError):
             VAULT.load(session, 99)
-        subject = Subject(model_id=1, client="d", subject="bare")
+        subject = Subject(model_id=1, client_tag="d", subject_tag="bare")
         session.add(subject)
         session.flush()
         assert subject.id is not None

@@ -212,6 +212,7 @@ def test_the_judge_opens_no_rows_and_a_silo_those_of_its_clients(
 
         def loaded(session: Session, subject: int) -> bytes:
             client = session.get_one(Subject, subject).client
+            assert client is not None
             opened.append((at[-1] if at else -1, client))
             return load(session, subject)
 

@@ -1,0 +1,42 @@
+"""`lethe purge`: what is left of an erased person."""
+
+import json
+import sys
+
+import click
+
+
+@click.group()
+def purge() -> None:
+    """Look for what is left of erased persons."""
+
+
+@purge.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(as_json: bool) -> None:
+    """Look for identifiers that must not be there any more.
+
+    Reads them from standard input, one a line: ids of records, of a client, of a subject, an
+    Idempotency-Key. Never from the command line, which other users of the machine can see. It
+    looks through every table, opens what is sealed, and reads files, pages and broker; it
+    changes nothing and prints places, never an identifier. Exits with 1 if it finds any.
+    """
+    from app.purge.search import search  # needs the server extra
+    from app.settings import Settings
+
+    lines = [line.rstrip("\r\n") for line in sys.stdin]
+    found = search(Settings(), [line for line in lines if line])
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        said = found.as_json()
+        click.echo(f"{said['result']}  {sum(found.leftovers.values())} leftovers")
+        for title in ("leftovers", "kept", "remnants"):
+            for place, count in said[title].items():
+                click.echo(f"      {title}: {place}: {count}")
+        for place, why in said["not_inspected"].items():
+            click.echo(f"      not inspected: {place}: {why}")
+        for place in said["elsewhere"]:
+            click.echo(f"      look yourself: {place}")
+    if not found.ok:
+        sys.exit(1)

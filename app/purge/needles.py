@@ -1,0 +1,73 @@
+"""What is looked for: identifiers in every form in which Lethe could have written them."""
+
+import base64
+import json
+from collections.abc import Iterable
+
+from app.errors import LetheError
+from app.vault.master import MasterKey
+
+SHORTEST = 4  # bytes of UTF-8; shorter ones are found everywhere by chance
+RECORD = b"records.record"  # the one column whose ciphertext can be looked for
+
+
+class IdentifierError(LetheError):
+    """An identifier that cannot be looked for."""
+
+    slug = "identifier"
+    title = "An identifier cannot be looked for"
+
+
+class Needles:
+    """Identifiers by their number, 1 for the first; nothing here prints them."""
+
+    def __init__(self, identifiers: Iterable[str], master: MasterKey) -> None:
+        """Read them.
+
+        Raises:
+            IdentifierError: There are none, or one is too short.
+        """
+        self.texts = list(dict.fromkeys(identifiers))
+        if not self.texts:
+            raise IdentifierError("standard input names nobody: write one identifier a line")
+        for number, text in enumerate(self.texts, 1):
+            if len(text.encode()) < SHORTEST:
+                raise IdentifierError(
+                    f"identifier {number} has fewer than {SHORTEST} bytes: it would be found "
+                    "by chance; look for a longer one of the same person"
+                )
+        self._clear = [(n, form) for n, t in enumerate(self.texts, 1) for form in forms(t)]
+        self._sealed = [
+            (n, master.seal_name(text.encode(), RECORD)) for n, text in enumerate(self.texts, 1)
+        ]
+        # No window between two pieces that are searched may be shorter.
+        self.longest = max(len(form) for _, form in (*self._clear, *self._sealed))
+        self._master = master
+
+    def clear(self, data: bytes) -> set[int]:
+        """Return the numbers of those that `data` holds in clear."""
+        return {number for number, form in self._clear if form in data}
+
+    def sealed(self, data: bytes) -> set[int]:
+        """Return the numbers of those of which `data` holds the ciphertext of a record id."""
+        return {number for number, form in self._sealed if form in data}
+
+    def tags(self, purpose: str) -> set[str]:
+        """Return the identifiers' tags in columns of one purpose."""
+        return {self._master.tag(purpose, text) for text in self.texts}
+
+
+def forms(text: str) -> set[bytes]:
+    """Return UTF-8, UTF-16, UTF-32 (numpy's), escaped JSON, hexadecimal and base64."""
+    plain = text.encode()
+    found = {plain, text.encode("utf-16-le"), text.encode("utf-32-le"), plain.hex().encode()}
+    found.add(json.dumps(text)[1:-1].encode())
+    for shift in range(3):
+        # Only the characters that no neighbour has a part in.
+        start = -(-shift * 8 // 6)
+        whole = (shift + len(plain)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            form = encode(bytes(shift) + plain)[start:whole]
+            if len(form) >= 2 * SHORTEST:
+                found.add(form)
+    return found

@@ -1,0 +1,136 @@
+"""Every table and column, opened, and every sealed artifact and block.
+
+The columns are those of the models, so a new table is looked through without a line here.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import LargeBinary, type_coerce
+from sqlalchemy import select as columns
+from sqlmodel import Session, col, select
+
+from app.errors import LetheError
+from app.purge.findings import Findings
+from app.purge.needles import Needles
+from app.service.requests import CLOSED
+from app.service.scope import open_tombstone_key, record_tag
+from app.vault.artifacts import ArtifactStore
+from app.vault.features import FeatureVault
+from app.vault.master import MasterKey
+from models import (
+    Artifact,
+    ErasureRequest,
+    Model,
+    RequestEvent,
+    Subject,
+    Tombstone,
+    Verification,
+)
+from models.sealed import Sealed, Tagged
+from models.types import METADATA
+
+FETCH = 500  # rows in memory at once
+# Sealed columns that hold what an ended request asked for: the operator's proof of it.
+PROOF = {
+    ("erasure_requests", "scope"): ErasureRequest.id,
+    ("request_events", "payload"): RequestEvent.request_id,
+}
+UNTIL = "sealed, until the end of the request's retention"
+TAG = "a one-way tag, which answers that there was one"
+# What an ended request's certificate rests on.
+EVIDENCE = ("evidence", "scores")
+
+
+def search_tables(session: Session, needles: Needles, found: Findings) -> None:
+    """Look through every column of every table; what is sealed is opened first."""
+    ended = set(
+        session.exec(select(ErasureRequest.id).where(col(ErasureRequest.state).in_(CLOSED)))
+    )
+    dialect = session.get_bind().dialect
+    for table in METADATA.sorted_tables:
+        for column in table.columns:
+            place = f"{table.name}.{column.name}"
+            owner = PROOF.get((table.name, column.name))
+            kind = column.type
+            # As it is stored: one row that does not open must not end the search.
+            value = type_coerce(column, LargeBinary()) if isinstance(kind, Sealed) else column
+            asked = [value] if owner is None else [value, owner]
+            query = columns(*asked).where(column.is_not(None))
+            tags = needles.tags(kind.purpose) if isinstance(kind, Tagged) else set[str]()
+            for row in session.connection().execute(query.execution_options(yield_per=FETCH)):
+                held = row[0]
+                if isinstance(kind, Sealed):
+                    try:
+                        held = kind.process_result_value(held, dialect)
+                    except LetheError as error:
+                        found.not_inspected[place] = error.detail
+                        continue
+                if isinstance(held, str) and held in tags:
+                    found.kept[f"{place}: {TAG}"] += 1
+                elif needles.clear(as_bytes(held)):
+                    if owner is not None and row[1] in ended:
+                        found.kept[f"{place}: {UNTIL}"] += 1
+                    else:
+                        found.leftovers[place] += 1
+            found.inspected[table.name] = 1
+
+
+def search_tombstones(
+    session: Session, master: MasterKey, needles: Needles, found: Findings
+) -> None:
+    """Count the tombstones of records with these ids: they are kept, and say only that."""
+    for model in session.exec(select(Model)).all():
+        key = open_tombstone_key(master, model)
+        tags = [record_tag(key, text) for text in needles.texts]
+        for start in range(0, len(tags), FETCH):
+            query = select(Tombstone.tag).where(
+                col(Tombstone.model_id) == model.id,
+                col(Tombstone.tag).in_(tags[start : start + FETCH]),
+            )
+            for _ in session.exec(query):
+                found.kept[f"tombstones.tag: {TAG}"] += 1
+
+
+def search_sealed(
+    session: Session,
+    artifacts: ArtifactStore,
+    features: FeatureVault,
+    needles: Needles,
+    found: Findings,
+) -> None:
+    """Open every block and every artifact whose key is not destroyed, and look into it."""
+    for subject in session.exec(select(Subject.id).order_by(col(Subject.id))).all():
+        assert subject is not None
+        try:
+            payload = features.load(session, subject)
+        except LetheError as error:
+            if error.slug not in ("shredded", "not-stored"):
+                found.not_inspected["feature_blocks"] = error.detail
+            continue
+        if needles.clear(payload):
+            found.leftovers["feature_blocks: rows under their subject's key"] += 1
+    proof = set(session.exec(select(Verification.evidence_id)))
+    query = select(Artifact.id, Artifact.kind).where(col(Artifact.wrapped_key).is_not(None))
+    for artifact, kind in session.exec(query).all():
+        try:
+            data = artifacts.get(session, artifact)
+        except LetheError as error:
+            found.not_inspected[f"artifact {artifact} ({kind})"] = error.detail
+            continue
+        found.inspected["artifacts"] += 1
+        if needles.clear(data):
+            if artifact in proof or kind in EVIDENCE:
+                found.kept[f"artifacts of kind {kind}: {UNTIL}"] += 1
+            else:
+                found.leftovers[f"artifacts of kind {kind}"] += 1
+
+
+def as_bytes(value: Any) -> bytes:
+    """Return a column's value as bytes to be searched."""
+    match value:
+        case bytes() | memoryview():
+            return bytes(value)
+        case str():
+            return value.encode()
+    return json.dumps(value, ensure_ascii=False, default=str).encode()

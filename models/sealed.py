@@ -1,0 +1,168 @@
+"""Columns that name people: the database holds ciphertext or a keyed tag, the rows clear text.
+
+A copy of the database alone, a backup, a replica or a page that was not yet overwritten, shows
+no name, no scope and no opening of the log. Whoever opens an engine registers what seals with
+`seal_columns`; without it these columns can neither be read nor written.
+"""
+
+import json
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Dialect, LargeBinary, String
+from sqlalchemy.engine import Engine
+from sqlalchemy.types import TypeDecorator
+
+TAG_SIZE = 64  # characters of a tag
+
+
+class Sealer(Protocol):
+    """What the columns need of the master key. `place` is the table and column."""
+
+    def seal(self, plaintext: bytes, aad: bytes) -> bytes:
+        """Return `plaintext` sealed, each time anew."""
+
+    def open(self, blob: bytes, aad: bytes) -> bytes:
+        """Return what `seal` sealed."""
+
+    def seal_name(self, plaintext: bytes, aad: bytes) -> bytes:
+        """Return `plaintext` sealed; equal plaintexts give equal bytes."""
+
+    def open_name(self, blob: bytes, aad: bytes) -> bytes:
+        """Return what `seal_name` sealed."""
+
+    def tag(self, purpose: str, value: str) -> str:
+        """Return a keyed one-way tag of `value`: TAG_SIZE hexadecimal digits."""
+
+
+class UnsealedError(RuntimeError):
+    """A sealed column was used on an engine that has no key for it."""
+
+
+class Tag(str):
+    """A tag as it is stored. Binding it again does not tag it again."""
+
+    __slots__ = ()
+
+
+_sealers: WeakKeyDictionary[Dialect, Sealer] = WeakKeyDictionary()
+
+
+def seal_columns(engine: Engine, sealer: Sealer) -> None:
+    """Let `engine`, and every engine derived from it, read and write sealed columns."""
+    _sealers[engine.dialect] = sealer
+
+
+def _sealer(dialect: Dialect) -> Sealer:
+    if (found := _sealers.get(dialect)) is None:
+        raise UnsealedError(
+            "a sealed column needs the master key: restore master.key, or set LETHE_MASTER_KEY"
+        )
+    return found
+
+
+class Sealed(TypeDecorator[Any]):
+    """Ciphertext under AES-256-GCM. `place` is bound to it: in another column it fails."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        """Seal; None stays NULL."""
+        if value is None:
+            return None
+        return _sealer(dialect).seal(self.encode(value), self.place.encode())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Open."""
+        if value is None:
+            return None
+        return self.decode(_sealer(dialect).open(bytes(value), self.place.encode()))
+
+    def encode(self, value: Any) -> bytes:
+        """Return a value as the bytes that are sealed."""
+        return bytes(value)
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value of which `encode` made the bytes."""
+        return data
+
+
+class SealedBytes(Sealed):
+    """Sealed bytes."""
+
+    cache_ok = True
+
+
+class SealedJSON(Sealed):
+    """Sealed JSON."""
+
+    cache_ok = True
+
+    def encode(self, value: Any) -> bytes:
+        """As JSON."""
+        return json.dumps(value).encode()
+
+    def decode(self, data: bytes) -> Any:
+        """From JSON."""
+        return json.loads(data)
+
+
+class SealedText(Sealed):
+    """Sealed text. It cannot be searched: a `Tagged` column beside it can."""
+
+    cache_ok = True
+
+    def encode(self, value: Any) -> bytes:
+        """As UTF-8."""
+        return str(value).encode()
+
+    def decode(self, data: bytes) -> Any:
+        """From UTF-8."""
+        return data.decode()
+
+
+class SealedName(SealedText):
+    """Text under AES-256-SIV (RFC 5297): sealed, unique and found by equality, not ordered."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        """Seal; None stays NULL."""
+        if value is None:
+            return None
+        return _sealer(dialect).seal_name(self.encode(value), self.place.encode())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Open."""
+        if value is None:
+            return None
+        return self.decode(_sealer(dialect).open_name(bytes(value), self.place.encode()))
+
+
+class Tagged(TypeDecorator[str]):
+    """A one-way tag of a text, HMAC-SHA256: it answers "is it this one" and gives nothing back.
+
+    Columns of one `purpose` compare; those of two do not.
+    """
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, purpose: str) -> None:
+        super().__init__(length=TAG_SIZE)
+        self.purpose = purpose
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Tag."""
+        if value is None or isinstance(value, Tag):
+            return value
+        return _sealer(dialect).tag(self.purpose, value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Tag | None:
+        """Mark what is a tag already."""
+        return None if value is None else Tag(value)
