@@ -22,7 +22,8 @@ DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend o
 class Prepared:
     """A registration, and the held-out rows to measure the model's accuracy on.
 
-    features (h, d) and labels (h,) are held out; records and clients (n,) are trained on.
+    features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
+    trained on.
     """
 
     manifest: dict[str, Any]
@@ -31,6 +32,20 @@ class Prepared:
     labels: NDArray[np.int64]
     records: list[str]
     clients: list[str]
+    subjects: list[str]
+
+    def told(self, *, drawn: bool) -> str:
+        """Return what a person should know of it: what is sent, and what is not.
+
+        drawn: the held-out rows were drawn at random, because the data do not name them.
+        """
+        held = len(self.labels)
+        chosen = "a tenth, drawn because the data have no is_test" if drawn else "by is_test"
+        return (
+            f"{len(self.records)} records of {len(set(self.subjects))} subjects and "
+            f"{len(set(self.clients))} clients; {held} rows are held out ({chosen}): never "
+            "sent, never learned, they only calibrate"
+        )
 
 
 def prepare(
@@ -56,6 +71,8 @@ def prepare(
     train = ~held_out
     records = [str(record) for record in federation.records[train].tolist()]
     clients = [str(client) for client in federation.clients[train].tolist()]
+    owners = federation.clients if federation.subjects is None else federation.subjects
+    subjects = [str(subject) for subject in owners[train].tolist()]
     packed = io.BytesIO()
     np.savez(
         packed,
@@ -64,6 +81,7 @@ def prepare(
         labels=federation.labels[train].astype(np.int64),
         clients=np.array(clients),
         records=np.array(records),
+        subjects=np.array(subjects),
     )
     manifest = {
         "ref": ref,
@@ -86,4 +104,5 @@ def prepare(
         federation.labels[held_out].astype(np.int64),
         records,
         clients,
+        subjects,
     )

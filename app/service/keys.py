@@ -7,6 +7,7 @@ from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service.context import Services
 from app.service.problems import ConflictError, NotFoundError
+from app.service.requests import CLOSED
 from app.service.signatures import unknown_key
 from app.signing.errors import KeyFormatError
 from app.signing.keys import (
@@ -16,7 +17,9 @@ from app.signing.keys import (
     load_public_key,
     public_pem,
 )
-from models import RequesterKey
+from models import ErasureRequest, RequesterKey
+
+DESTROYED = "\x00"  # in place of a name; no id may hold a control character
 
 
 def register(services: Services, wanted: NewKey) -> tuple[KeyView, bool]:
@@ -89,7 +92,43 @@ def page(session: Session, after: str | None, limit: int) -> Page[KeyView]:
 
 def show(key: RequesterKey) -> KeyView:
     """Return a key as it goes over the wire."""
-    return KeyView.model_validate(key.model_dump())
+    fields = key.model_dump()
+    for name in ("client", "subject"):
+        if fields[name] == DESTROYED:
+            fields[name] = "(destroyed)"
+    return KeyView.model_validate(fields)
+
+
+def forget_bindings(services: Services) -> int:
+    """Destroy whom revoked keys without an open request are bound to; return how many keys.
+
+    They stay bound, to nobody: a key that lost its binding could erase everything.
+    """
+    with services.reading() as session:
+        if not (wanted := _ended(session)):
+            return 0
+
+    def effect(tx: Transaction) -> int:
+        keys = [tx.session.get_one(RequesterKey, keyid) for keyid in wanted]
+        for key in keys:
+            key.client = DESTROYED if key.client is not None else None
+            key.subject = DESTROYED if key.subject is not None else None
+        tx.session.flush()
+        return len(keys)
+
+    return services.ledger.transact(effect, checkpoint=False)
+
+
+def _ended(session: Session) -> list[str]:
+    still = select(ErasureRequest.keyid).where(col(ErasureRequest.state).not_in(CLOSED))
+    revoked = select(RequesterKey).where(
+        col(RequesterKey.revoked_at).is_not(None), col(RequesterKey.keyid).not_in(still)
+    )
+    return [
+        key.keyid
+        for key in session.exec(revoked)
+        if not {key.client, key.subject} <= {None, DESTROYED}
+    ]
 
 
 def _rights(key: RequesterKey) -> tuple[str | None, ...]:

@@ -188,6 +188,7 @@ def close_round(services: Services, tx: Transaction, row: Round, state: str) -> 
             if artifact is not None:
                 services.artifacts.shred(tx.session, artifact)
         member.statement = None
+        member.client = ""  # its key says whose it is
     row.state, row.closed_at = state, tx.now
     row.requests = {request_id: [] for request_id in row.requests}  # ids of erased records
     tx.session.flush()

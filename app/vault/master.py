@@ -2,11 +2,8 @@
 
 import base64
 import binascii
-import hashlib
 import hmac
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
@@ -26,7 +23,7 @@ class MasterKey:
         if len(key) != KEY_SIZE:
             raise MasterKeyError(f"a master key has exactly {KEY_SIZE} bytes")
         self._key = key
-        self._names = AESSIV(self._derived("names", hashlib.sha512))
+        self._names = AESSIV(self.derive("names/mac") + self.derive("names/cipher"))
 
     @classmethod
     def load(cls, settings: Settings) -> "MasterKey":
@@ -121,8 +118,4 @@ class MasterKey:
 
     def tag(self, purpose: str, value: str) -> str:
         """Return hex HMAC-SHA256 of `value` under a key of its own for each purpose."""
-        key = self._derived(f"tag|{purpose}", hashlib.sha256)
-        return hmac.new(key, value.encode(), hashlib.sha256).hexdigest()
-
-    def _derived(self, purpose: str, digest: Callable[..., Any]) -> bytes:
-        return hmac.new(self._key, f"lethe-columns-1|{purpose}".encode(), digest).digest()
+        return hmac.digest(self.derive(f"tag/{purpose}"), value.encode(), "sha256").hex()

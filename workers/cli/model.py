@@ -39,7 +39,8 @@ model.add_command(register_network)
     "--data",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with features, labels, clients; optionally records, is_test, label_names.",
+    help="An .npz with features, labels, clients; optionally records, subjects, is_test, "
+    "label_names. Without is_test a tenth of the rows is held out.",
 )
 @click.option(
     "--penalty", type=float, default=1.0, show_default=True, help="λ; fixed for good."
@@ -105,7 +106,7 @@ def register(
     The extractor that DATA names, or --extractor, or none is registered by its digest.
     """
     from workers.cli.errors import shown
-    from workers.datasets.npz import load_npz
+    from workers.datasets.npz import load_npz, names_held_out
     from workers.extractors import registry
     from workers.registration import prepare
 
@@ -135,7 +136,8 @@ def register(
             click.echo(f"registered {ref}: it waits for the statistics of its clients")
             return
         operator.register_model(manifest, prepared.npz)
-        click.echo(f"registered {len(prepared.records)} records, fitting …")
+        told = prepared.told(drawn=not names_held_out(data))
+        click.echo(f"registered {told}; fitting …")
         wait_until_ready(operator, ref, FIT_SECONDS)
 
 

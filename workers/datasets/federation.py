@@ -19,7 +19,8 @@ class Federation:
 
     is_test (n,) marks held-out rows, which are never trained on: only they may calibrate a
     quantiser or measure accuracy. records (n,) are distinct: a record is its id, not its
-    content. Raises DatasetError, naming the array, for anything else.
+    content. subjects (n,) say whose a row is within its client; None: the client's own.
+    Raises DatasetError, naming the array, for anything else.
     """
 
     features: NDArray[np.floating[Any]]
@@ -28,6 +29,7 @@ class Federation:
     label_names: tuple[str, ...]
     is_test: NDArray[np.bool_]
     records: NDArray[np.str_]
+    subjects: NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.features)
@@ -38,6 +40,8 @@ class Federation:
         for name in ("labels", "clients", "is_test", "records"):
             if getattr(self, name).shape != (rows,):
                 raise DatasetError(f"{name}: must hold exactly one entry for each row")
+        if self.subjects is not None and self.subjects.shape != (rows,):
+            raise DatasetError("subjects: must hold exactly one entry for each row")
         if self.labels.dtype != np.int64:
             raise DatasetError("labels: must be int64")
         if self.labels.min() < 0 or self.labels.max() >= len(self.label_names):

@@ -1,8 +1,8 @@
 """Any .npz with features, labels and clients, as a federation.
 
 features (n, p) numbers · labels (n,) integers from 0 · clients (n,) integers or strings
-optional: records (n,) distinct ids, integers or strings · is_test (n,) booleans ·
-          label_names (c,) strings
+optional: records (n,) distinct ids, integers or strings · subjects (n,) integers or strings ·
+          is_test (n,) booleans · label_names (c,) strings
 """
 
 import zipfile
@@ -18,7 +18,7 @@ from workers.datasets.federation import Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
-OPTIONAL = ("records", "is_test", "label_names")
+OPTIONAL = ("records", "subjects", "is_test", "label_names")
 _UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
 
 _Array = NDArray[Any]
@@ -27,7 +27,8 @@ _Array = NDArray[Any]
 def load_npz(path: Path, seed: int = 0) -> Federation:
     """Return the federation in a file; without `is_test`, a tenth is held out by `seed`.
 
-    Without `records`, a record's id is its position in the file.
+    Without `records`, a record's id is its position in the file; without `subjects`, a row's
+    subject is its client.
     Nothing in the file is executed: pickled objects are refused.
     Raises DatasetError naming the array at fault, or that the file is no .npz.
     """
@@ -45,7 +46,7 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
     features = _features(cast(_Array, arrays["features"]))
     labels = _labels(cast(_Array, arrays["labels"]))
     clients = _ids("clients", cast(_Array, arrays["clients"]), len(features))
-    records, is_test = arrays["records"], arrays["is_test"]
+    records, is_test, subjects = arrays["records"], arrays["is_test"], arrays["subjects"]
     return Federation(
         features=features,
         labels=labels,
@@ -55,7 +56,14 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
         records=record_ids(len(features))
         if records is None
         else _ids("records", records, len(features)),
+        subjects=None if subjects is None else _ids("subjects", subjects, len(features)),
     )
+
+
+def names_held_out(path: Path) -> bool:
+    """Return whether a readable file says itself which rows are held out."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        return "is_test" in archive.files
 
 
 def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:

@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.keys import forget_bindings
 from app.service.queue import head_of_queue, is_held_back
 from models import Job, UsedNonce
 from models.clock import clock
@@ -46,6 +47,7 @@ def run(services: Services) -> int:
         ).first()
     if expired is not None:
         services.ledger.transact(_forget_nonces, checkpoint=False)
+    forget_bindings(services)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
     audits = audit_sweep.sweep(services)

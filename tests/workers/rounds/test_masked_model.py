@@ -215,6 +215,6 @@ def test_a_bound_key_releases_its_clients_rows_only(learned: Masked) -> None:
     assert state(installation, answer.json()["id"]) == "certified"
     with Session(installation.services.engine) as session:
         kept = session.exec(
-            select(Record.record).join(Subject).where(Subject.subject == "c1")
+            select(Record.record).join(Subject).where(Subject.subject_tag == "c1")
         ).all()
     assert sorted(kept) == sorted(learned.owned("c4"))

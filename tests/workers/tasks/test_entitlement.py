@@ -59,7 +59,7 @@ def left(installation: Installation, client: str, subject: str) -> int:
         query = (
             select(Record.id)
             .join(Subject)
-            .where(Subject.client == client, Subject.subject == subject)
+            .where(Subject.client_tag == client, Subject.subject_tag == subject)
         )
         return len(session.exec(query).all())
 

@@ -70,7 +70,7 @@ def one_unit(at: Installation) -> None:
 
 def owner_renamed(at: Installation) -> None:
     with Session(at.services.engine) as session:
-        one = session.exec(select(Subject).where(Subject.client == "c3")).one()
+        one = session.exec(select(Subject).where(Subject.client_tag == "c3")).one()
         one.client = "c9"
         session.add(one)
         session.commit()

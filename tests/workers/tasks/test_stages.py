@@ -153,7 +153,7 @@ def left_of(installation: Installation, client: str) -> list[str]:
             session.exec(
                 select(Record.record)
                 .join(Subject, col(Record.subject_id) == col(Subject.id))
-                .where(Subject.client == client)
+                .where(Subject.client_tag == client)
             )
         )
 
@@ -238,7 +238,7 @@ def test_a_failed_fit_leaves_no_upload_behind(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_key_kept_alive_by_a_reader_is_scrubbed_by_the_sweep(ready: Installation) -> None:
     with Session(ready.services.engine) as session:
-        key = session.exec(select(Subject.wrapped_key).where(Subject.client == "c1")).one()
+        key = session.exec(select(Subject.wrapped_key).where(Subject.client_tag == "c1")).one()
     assert key is not None
     with ready.services.reading() as reader:
         reader.exec(select(Subject)).all()  # holds the old pages
@@ -254,7 +254,7 @@ def test_a_whole_client_leaves_no_block_and_no_key(ready: Installation) -> None:
     ready.caller.erase({"level": "client", "client": "c2"})
     ready.drain()
     with Session(ready.services.engine) as session:
-        subject = session.exec(select(Subject).where(Subject.client == "c2")).one()
+        subject = session.exec(select(Subject).where(Subject.client_tag == "c2")).one()
         assert subject.wrapped_key is None
         assert session.get(FeatureBlock, subject.id) is None
         left = session.exec(select(Record).where(Record.subject_id == subject.id)).all()

@@ -1,0 +1,93 @@
+"""`lethe model register` sends whose each row is, and says how many rows it keeps back."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from app.api.uploads import parse_upload
+from app.service.upload import CheckedUpload
+from workers.cli import model
+
+ROWS = 40
+
+
+class Service:
+    """Takes a registration, checked as the API does, and has fitted it by the next question."""
+
+    upload: CheckedUpload
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+        self.upload = parse_upload(
+            data,
+            dimension=len(manifest["exponents"]),
+            classes=len(manifest["classes"]),
+            bits=manifest["bits"],
+            max_bytes=1 << 24,
+        )
+
+    def model(self, ref: str) -> dict[str, Any]:
+        return {"state": "ready", "current_version": 1}
+
+
+def register(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **arrays: Any
+) -> tuple[Service, str]:
+    """Register a file of these arrays beside the usual ones; return what came and was said."""
+    rng = np.random.default_rng(0)
+    service, path = Service(), tmp_path / "rows.npz"
+    monkeypatch.setattr(model, "connect", lambda url: service)
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        features=rng.normal(size=(ROWS, 3)),
+        labels=np.arange(ROWS) % 2,
+        clients=np.array([f"c{row % 4}" for row in range(ROWS)]),
+        records=np.array([f"r{row}" for row in range(ROWS)]),
+        **arrays,
+    )
+    path.write_bytes(stream.getvalue())
+    arguments = ["register", "--url", "http://x", "--ref", "m", "--data", str(path)]
+    answer = CliRunner().invoke(model.model, arguments)
+    assert answer.exit_code == 0, answer.output
+    return service, answer.output
+
+
+def test_subjects_of_the_data_are_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subjects = np.array([f"person-{row // 2}" for row in range(ROWS)])
+    service, said = register(tmp_path, monkeypatch, subjects=subjects)
+    sent = service.upload
+    assert all(
+        sent.subjects[i] == f"person-{int(r[1:]) // 2}" for i, r in enumerate(sent.records)
+    )
+    assert f"{len(set(sent.subjects))} subjects and 4 clients" in said
+
+
+def test_without_subjects_they_are_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, _ = register(tmp_path, monkeypatch)
+    assert service.upload.subjects == service.upload.clients
+
+
+def test_rows_that_are_held_out_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, said = register(tmp_path, monkeypatch)
+    assert service.upload.rows == ROWS - 4
+    assert "registered 36 records" in said
+    assert "4 rows are held out (a tenth, drawn because the data have no is_test)" in said
+    _, said = register(tmp_path, monkeypatch, is_test=np.arange(ROWS) < 7)
+    assert "registered 33 records" in said
+    assert "7 rows are held out (by is_test)" in said
