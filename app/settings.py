@@ -121,6 +121,11 @@ class Settings(BaseSettings):
     max_scope_records: int = Field(
         default=10_000, gt=0, description="Most records that one erasure request may name."
     )
+    request_retention_days: int = Field(
+        default=1095,
+        ge=0,
+        description="Days that scope, openings and evidence of an ended request are kept.",
+    )
     lease_seconds: int = Field(
         default=120,
         gt=0,

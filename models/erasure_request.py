@@ -11,7 +11,11 @@ from models.types import LogNumber, UTCDateTime, utcnow
 
 
 class ErasureRequest(SQLModel, table=True):
-    """`id` is the holder's capability and never public; `ref` is what the log calls it."""
+    """`id` is the holder's capability and never public; `ref` is what the log calls it.
+
+    From `forgotten_at` on, the end of its retention, `scope` has the level alone and
+    `event_key` is empty: no entry of the log opens any more.
+    """
 
     __tablename__ = "erasure_requests"
     __table_args__ = (UniqueConstraint("keyid", "idempotency_key"),)
@@ -34,4 +38,5 @@ class ErasureRequest(SQLModel, table=True):
     idempotency_key: str | None = Field(default=None, sa_type=Tagged("idempotency-key"))
     body_digest: str = Field(sa_type=SealedText("erasure_requests.body_digest"))
     received_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime, index=True)
+    forgotten_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
     due_at: datetime = Field(sa_type=UTCDateTime, index=True)

@@ -78,7 +78,7 @@ class RequestStatus:
     state: str
     model: str
     method: str | None
-    scope: Document
+    scope: Document | None  # None: its retention is over
     due_at: datetime
     history: tuple[HistoryEvent, ...]
     certificate: str | None
@@ -147,7 +147,7 @@ def parse_status(response: httpx2.Response) -> RequestStatus:
         state=_typed(document, "state", str),
         model=_typed(document, "model", str),
         method=_optional(document, "method"),
-        scope=_typed(document, "scope", dict),
+        scope=_typed(document, "scope", dict) if document.get("scope") is not None else None,
         due_at=_time(document, "due_at"),
         history=tuple(
             HistoryEvent(

@@ -28,7 +28,7 @@ FETCH = 500  # rows in memory at once
 
 
 def check_openings(session: Session, report: FsckReport) -> None:
-    """Open every commitment whose request and key still exist."""
+    """Open every commitment whose request and key still exist: retention destroys the key."""
     query = (
         select(RequestEvent, ErasureRequest, LogEntry.leaf)
         .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
@@ -37,6 +37,8 @@ def check_openings(session: Session, report: FsckReport) -> None:
         .execution_options(yield_per=FETCH)
     )
     for event, request, leaf in session.exec(query):
+        if not request.event_key:  # sealed, so that no writer without keys can say it
+            continue
         problem = _opening_problem(event, request, leaf)
         if problem is not None:
             report.add("opening", problem, event.log_index)
@@ -157,7 +159,7 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
     They are believed here as they are stored: `check_openings` compares each with its leaf.
     """
     request = session.get(ErasureRequest, row.request_id)
-    if request is None:  # the end of retention: nobody can open its events any more
+    if request is None or not request.event_key:  # the end of retention: nothing opens
         return None
     if said.request_ref != request.ref:
         return "the certificate is of another request than its row says"

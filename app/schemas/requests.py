@@ -107,7 +107,8 @@ class RequestView(Wire):
     """A request as its holder sees it.
 
     progress is null unless a worker is at a long computation for it; of requests that are
-    carried out together, the first one's alone is told.
+    carried out together, the first one's alone is told. scope is null once
+    the retention of an ended request is over.
     """
 
     id: str
@@ -115,7 +116,7 @@ class RequestView(Wire):
     state: str
     model: str
     method: str
-    scope: Scope
+    scope: Scope | None
     regulation: Regulation
     due_at: Time
     reason: str | None

@@ -290,7 +290,7 @@ def view(services: Services, request_id: str) -> RequestView:
             state=request.state,
             model=model.ref,
             method=request.method,
-            scope=Scope.model_validate(request.scope),
+            scope=None if request.forgotten_at else Scope.model_validate(request.scope),
             regulation=request.regulation,
             due_at=request.due_at,
             reason=request.reason,

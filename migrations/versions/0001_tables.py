@@ -172,6 +172,7 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.String(length=64), nullable=True),
         sa.Column("body_digest", sa.LargeBinary(), nullable=False),
         sa.Column("received_at", sa.DateTime(), nullable=False),
+        sa.Column("forgotten_at", sa.DateTime(), nullable=True),
         sa.Column("due_at", sa.DateTime(), nullable=False),
         sa.ForeignKeyConstraint(
             ["keyid"], ["requester_keys.keyid"], name=op.f("fk_erasure_requests_keyid")

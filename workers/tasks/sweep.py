@@ -9,6 +9,7 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.keys import forget_bindings
 from app.service.queue import head_of_queue, is_held_back
+from app.service.retention import end_retention
 from models import Job, UsedNonce
 from models.clock import clock
 from workers.silos import table as silo_table
@@ -48,6 +49,7 @@ def run(services: Services) -> int:
     if expired is not None:
         services.ledger.transact(_forget_nonces, checkpoint=False)
     forget_bindings(services)
+    end_retention(services)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
     audits = audit_sweep.sweep(services)

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ from sqlmodel import Session, select
 from app.cli.purge import purge
 from app.purge.needles import forms
 from app.purge.search import search
+from app.service.retention import end_retention
 from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.tasks import sweep
+from workers.tasks.cleanup import clean
 
 CLIENT, SUBJECT = "klinik-zwölf-7731", "jane.doe-4711@example.org"
 RECORDS = ("record-of-jane-0001", "record-of-jane-0002")
@@ -90,6 +93,25 @@ def test_nobody_erased_is_found_in_any_byte(erased: Installation) -> None:
         key = session.get_one(RequesterKey, "hers")
         assert SUBJECT not in (key.client, key.subject)
         assert None not in (key.client, key.subject), "a bound key never becomes a free one"
+    erased.check()
+
+
+def test_retention_ends(erased: Installation) -> None:
+    assert end_retention(erased.services) == 0, "it has only just ended"
+    days = erased.settings.model_copy(update={"request_retention_days": 0})
+    assert end_retention(replace(erased.services, settings=days)) == 1
+    clean(erased.services)
+    with Session(erased.services.engine) as session:
+        request = session.exec(select(ErasureRequest)).one()
+    path = f"/v1/requests/{request.id}"
+    shown = erased.caller.http.get(path).json()
+    assert (shown["state"], shown["scope"]) == ("certified", None)
+    assert erased.caller.http.get(f"{path}/evidence").status_code == 410
+    assert erased.caller.http.get(f"{path}/certificate").status_code == 200
+    found = search(erased.settings, NAMES)
+    assert found.ok, found.as_json()
+    assert all("one-way tag" in place for place in found.kept), found.kept
+    assert end_retention(replace(erased.services, settings=days)) == 0
     erased.check()
 
 
