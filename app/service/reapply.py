@@ -268,6 +268,7 @@ def _clear(session: Session, subjects: set[int]) -> int:
         lost += session.connection().execute(rest).rowcount
         for subject in session.exec(select(Subject).where(col(Subject.id).in_(chunk))).all():
             subject.wrapped_key, subject.shredded_at = None, utcnow()
+            subject.client = subject.subject = None
     session.flush()
     return lost
 
