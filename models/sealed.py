@@ -9,7 +9,7 @@ import json
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Dialect, LargeBinary, String
+from sqlalchemy import Dialect, LargeBinary, String, Table, TableClause, column, table
 from sqlalchemy.engine import Engine
 from sqlalchemy.types import TypeDecorator
 
@@ -51,6 +51,17 @@ _sealers: WeakKeyDictionary[Dialect, Sealer] = WeakKeyDictionary()
 def seal_columns(engine: Engine, sealer: Sealer) -> None:
     """Let `engine`, and every engine derived from it, read and write sealed columns."""
     _sealers[engine.dialect] = sealer
+
+
+def as_stored(found: Table) -> TableClause:
+    """Return a table whose columns read and take what is stored: no key is needed for it."""
+    return table(found.name, *(column(one.name, _stored(one.type)) for one in found.columns))
+
+
+def _stored(kind: Any) -> Any:
+    if isinstance(kind, Sealed):
+        return LargeBinary()
+    return String() if isinstance(kind, Tagged) else kind
 
 
 def _sealer(dialect: Dialect) -> Sealer:

@@ -29,6 +29,7 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from migrations.runner import upgrade
+from models.sealed import seal_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def restore(
         _restore_keys(settings.keys_dir, keys)
     guard = SigningGuard(settings.keys_dir / GUARD).read()
     master = MasterKey.load(settings)
+    seal_columns(engine, master)
     journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
     journal.read()  # before anything is written
     upgrade(engine)

@@ -2,6 +2,7 @@
 
 The first line of a table is its name and columns, each other line a row. JSON has no bytes and
 no times: those are {"b": base64} and {"t": ISO 8601 in UTC}; a column of JSON is {"j": value}.
+What is sealed stays sealed.
 """
 
 import json
@@ -13,6 +14,7 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 import models  # noqa: F401 - registers every table
 from app.ledger.spelling import format_base64, parse_base64
+from models.sealed import as_stored
 from models.types import METADATA
 
 FETCH = 500  # rows in memory at once
@@ -24,7 +26,7 @@ def dump(connection: Connection, file: BinaryIO) -> int:
     for table in METADATA.sorted_tables:
         names = [column.name for column in table.columns]
         file.write(_line({"table": table.name, "columns": names}))
-        rows = connection.execution_options(yield_per=FETCH).execute(select(table))
+        rows = connection.execution_options(yield_per=FETCH).execute(select(as_stored(table)))
         for row in rows:
             file.write(_line([_encode(value) for value in row]))
             count += 1
@@ -70,7 +72,7 @@ def is_empty(connection: Connection) -> bool:
 def _insert(connection: Connection, table: Table | None, batch: list[dict[str, Any]]) -> None:
     if batch:
         assert table is not None
-        connection.execute(insert(table), batch)
+        connection.execute(insert(as_stored(table)), batch)
         batch.clear()
 
 

@@ -26,7 +26,9 @@ from app.settings import Settings
 from app.signing.keys import PrivateKey
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import JournalError
+from app.vault.master import MasterKey
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
+from models.sealed import seal_columns
 from models.session import make_engine
 from tests.conftest import _fresh_database
 from tests.installation import Installation, install
@@ -117,6 +119,7 @@ def mirror(installed: Installation, directory: Path) -> None:
 @contextmanager
 def rows(settings: Settings) -> Iterator[Session]:
     engine = make_engine(settings.resolved_database_url)
+    seal_columns(engine, MasterKey.load(settings))
     with Session(engine) as session:
         yield session
     engine.dispose()
