@@ -7,6 +7,7 @@ that no test reaches is a test failure, so the list cannot rot.
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 STEPS = (
@@ -84,6 +85,7 @@ def plant(fault: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             if action == "freeze":  # until somebody sends SIGCONT
                 os.kill(os.getpid(), signal.SIGSTOP)
+                time.sleep(1)  # the stop may reach this thread after the next statement
                 return
             raise PlantedFaultError(step)
 
