@@ -73,6 +73,7 @@ _SIGNED: tuple[Problem, ...] = (
 _BEARER: tuple[Problem, ...] = (p.UnauthorizedError, p.ForbiddenError)
 _ANY: tuple[Problem, ...] = (
     p.BadCursorError,
+    p.DatabaseUnavailableError,
     CommitterClosedError,
     LogMissingError,
     GuardError,
