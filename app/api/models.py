@@ -248,12 +248,12 @@ async def contribute(
     Where the rows stay with the clients, it holds their statistics: see `parse_message`.
     """
 
-    def parse() -> CheckedUpload:
+    def find() -> Model:
         with services.reading() as session:
-            model = registry.find(session, ref)
-        return parse_contribution(services, model, signed.body)
+            return registry.find(session, ref)
 
-    upload = await turn.parse(parse, _size)
+    model = await run_in_threadpool(find)
+    upload = await turn.parse(lambda: parse_contribution(services, model, signed.body), _size)
     shown = await run_in_threadpool(
         registry.contribute,
         services,

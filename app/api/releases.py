@@ -12,7 +12,6 @@ from app.api.parsing import TurnDep
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service import releases
-from app.service.upload import CheckedUpload
 from models import BearerToken
 
 router = APIRouter(prefix="/v1/releases", tags=["releases"])
@@ -31,12 +30,10 @@ async def answer(
     release_id: str, signed: SignedByClient, services: ServicesDep, turn: TurnDep
 ) -> ReleaseView:
     """Send the statistics of the records asked for, as an .npz like a contribution's."""
-
-    def parse() -> CheckedUpload:
-        model = releases.asks(services, signed.by, release_id)
-        return parse_contribution(services, model, signed.body)
-
-    upload = await turn.parse(parse, lambda found: len(found.data))
+    model = await run_in_threadpool(releases.asks, services, signed.by, release_id)
+    upload = await turn.parse(
+        lambda: parse_contribution(services, model, signed.body), lambda found: len(found.data)
+    )
     return await run_in_threadpool(releases.answer, services, signed.by, release_id, upload)
 
 
