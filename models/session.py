@@ -106,6 +106,9 @@ def unsynced(engine: Engine) -> Engine:
 
 def unavailable(error: BaseException) -> bool:
     """Return whether an error says that the database is away, busy or full, and may pass."""
+    # SQLite's one class of errors has also what never passes: a table that is missing.
+    if getattr(getattr(error, "orig", None), "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+        return False
     if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError):
         return True
     # What the server says to who stood still: SQLSTATE 25P03 and its kin are of other classes.

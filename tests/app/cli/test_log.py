@@ -156,8 +156,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
     double = ModuleType("app.cli.log_server")
 
-    def run_init(origin: str | None) -> None:
-        calls.append(("init", origin))
+    def run_init(origin: str | None, succeeds: Path | None) -> None:
+        calls.append(("init", origin, succeeds))
 
     def run_fsck(as_json: bool) -> bool:
         calls.append(("fsck", as_json))
@@ -173,7 +173,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_init_takes_an_origin(server: list[Any]) -> None:
     assert invoke("init").exit_code == 0
     assert invoke("init", "--origin", "log.example").exit_code == 0
-    assert server == [("init", None), ("init", "log.example")]
+    assert invoke("init", "--succeeds", ".").exit_code == 0
+    assert server == [
+        ("init", None, None),
+        ("init", "log.example", None),
+        ("init", None, Path()),
+    ]
 
 
 def test_fsck_exits_by_its_verdict(server: list[Any]) -> None:
