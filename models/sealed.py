@@ -53,6 +53,11 @@ def seal_columns(engine: Engine, sealer: Sealer) -> None:
     _sealers[engine.dialect] = sealer
 
 
+def can_open(engine: Engine) -> bool:
+    """Return whether sealed columns can be read and written on `engine`."""
+    return engine.dialect in _sealers
+
+
 def as_stored(found: Table) -> TableClause:
     """Return a table whose columns read and take what is stored: no key is needed for it."""
     return table(found.name, *(column(one.name, _stored(one.type)) for one in found.columns))

@@ -110,7 +110,9 @@ def _print(report: FsckReport) -> None:
     if not report.macs:
         click.echo(f"      MACs of the entries: {NOT_CHECKED}")
     if not report.files:
-        click.echo(f"      stored files and erased records: {NOT_OPENED}")
+        click.echo(f"      requests, certificates, models and stored files: {NOT_OPENED}")
+    if report.ended:
+        click.echo(f"      requests whose retention has ended, not compared: {report.ended}")
     for finding in report.findings:
         where = "" if finding.log_index is None else f" (entry {finding.log_index})"
         click.echo(f"      {finding.check}: {finding.detail}{where}")

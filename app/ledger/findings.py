@@ -23,13 +23,15 @@ class FsckReport:
     """What was found among `size` entries and `checkpoints` signed notes.
 
     macs: whether the entries' MACs were checked, for which entries.key must be there. files:
-    whether stored files and erased records were, for which the master key must be.
+    whether requests, certificates, models and stored files were, for which the master key must
+    be. ended: requests whose retention has ended, of which there is nothing left to compare.
     """
 
     size: int = 0
     checkpoints: int = 0
     macs: bool = False
     files: bool = False
+    ended: int = 0
     findings: list[Finding] = field(default_factory=list)
     unlisted: Counter[str] = field(default_factory=Counter)
 
@@ -53,6 +55,7 @@ class FsckReport:
             "checkpoints": self.checkpoints,
             "macs": "checked" if self.macs else NOT_CHECKED,
             "files": "checked" if self.files else NOT_OPENED,
+            "ended": self.ended,
             "findings": [
                 {"check": f.check, "detail": f.detail, "log_index": f.log_index}
                 for f in self.findings

@@ -18,6 +18,7 @@ from app.ledger.fsck_requests import check_certificates, check_openings, check_r
 from app.ledger.fsck_tree import check_guard, check_tree
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import Ledger
+from models.sealed import can_open
 from models.session import reading
 
 
@@ -25,6 +26,8 @@ def fsck(
     ledger: Ledger, issuers: Mapping[str, EllipticCurvePublicKey] | None = None
 ) -> FsckReport:
     """Check entries, nodes, checkpoints, guard, openings, certificates, audits and models.
+
+    Without the master key entries, nodes, checkpoints and guard: the rest is sealed.
 
     Args:
         ledger: Opened without checks (`open_ledger`) if it does not start any more.
@@ -40,6 +43,8 @@ def fsck(
         after = _guarded(ledger, report) if before else None
         if before and after:
             check_guard(session, before, after, roots, report)
+        if not can_open(ledger.engine):
+            return report
         check_requests(session, report)
         check_openings(session, report)
         check_certificates(session, issuers or {}, report)

@@ -27,14 +27,17 @@ OTHERWISE = "the stored verification is another than the certificate's"
 def evidence_problem(session: Session, row: Certificate, said: Predicate) -> str | None:
     """Return what is wrong with the rows beside a certificate, None if nothing is.
 
-    None also at the end of retention, when the request and what belonged to it are gone.
+    None also where the request is gone. At the end of its retention evidence and scores are
+    destroyed, and what opens its events.
     """
     request = session.get(ErasureRequest, row.request_id)
     if request is None:
         return None
-    if (row.id, row.result) != (said.certificate_id, said.result) or not _at(session, row):
+    ended = not request.event_key
+    said_so = (row.id, row.result) == (said.certificate_id, said.result)
+    if not said_so or not (ended or _at(session, row)):
         return COLUMNS
-    for part in said.evidence:
+    for part in () if ended else said.evidence:
         scores = part.name in (SCORES, CLIMB_SCORES)
         if not _is_stored(session, part.digest, "scores" if scores else "evidence"):
             return SCORED if scores else EVIDENCE

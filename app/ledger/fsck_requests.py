@@ -36,12 +36,15 @@ def check_openings(session: Session, report: FsckReport) -> None:
         .order_by(col(RequestEvent.log_index))
         .execution_options(yield_per=FETCH)
     )
+    ended = set[str]()
     for event, request, leaf in session.exec(query):
         if not request.event_key:  # sealed, so that no writer without keys can say it
+            ended.add(request.id)
             continue
         problem = _opening_problem(event, request, leaf)
         if problem is not None:
             report.add("opening", problem, event.log_index)
+    report.ended = len(ended)
     unopened = (
         select(LogEntry.index)
         .join(ErasureRequest, col(ErasureRequest.ref) == col(LogEntry.ref))

@@ -58,14 +58,17 @@ def _check_erased(
     session: Session, artifacts: ArtifactStore, master: MasterKey, report: FsckReport
 ) -> None:
     query = (
-        select(Certificate.log_index, Verification.evidence_id, ErasureRequest.model_id)
+        select(Certificate.log_index, Verification.evidence_id, ErasureRequest)
         .join(Verification, col(Verification.request_id) == col(Certificate.request_id))
         .join(ErasureRequest, col(ErasureRequest.id) == col(Certificate.request_id))
         .order_by(col(Certificate.log_index))
         .execution_options(yield_per=FETCH)
     )
     keys: dict[int, bytes] = {}
-    for index, evidence_id, model_id in session.exec(query):
+    for index, evidence_id, request in session.exec(query):
+        if not request.event_key:  # at the end of its retention the evidence is destroyed
+            continue
+        model_id = request.model_id
         try:
             if model_id not in keys:
                 model = session.get_one(Model, model_id)

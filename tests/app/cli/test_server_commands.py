@@ -152,9 +152,23 @@ def test_fsck_speaks_json(environment: Settings) -> None:
         "checkpoints": 1,
         "macs": "checked",
         "files": "checked",
+        "ended": 0,
         "findings": [],
         "unlisted": {},
     }
+
+
+def test_fsck_without_the_master_key_checks_the_log_and_says_so(environment: Settings) -> None:
+    run(migrate)
+    lethe_log("init")
+    (environment.keys_dir / "master.key").unlink()
+    result = lethe_log("fsck")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "PASS  0 entries, 1 checkpoints",
+        "      requests, certificates, models and stored files: "
+        "not checked: the master key is not here",
+    ]
 
 
 def test_a_token_is_shown_once_and_kept_as_a_hash(environment: Settings) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session, select
 
 from app.cli.purge import purge
+from app.ledger.fsck import fsck
 from app.purge.needles import forms
 from app.purge.search import search
 from app.service.retention import end_retention
@@ -113,6 +114,7 @@ def test_retention_ends(erased: Installation) -> None:
     assert all("one-way tag" in place for place in found.kept), found.kept
     assert end_retention(replace(erased.services, settings=days)) == 0
     erased.check()
+    assert fsck(erased.services.ledger).ended == 1
 
 
 def in_a_column(made: Installation) -> None:
