@@ -77,6 +77,11 @@ def _sealer(dialect: Dialect) -> Sealer:
     return found
 
 
+def _blob(value: Any) -> bytes:
+    """Return stored bytes; SQLite also stores text in a column of bytes, which never opens."""
+    return b"" if isinstance(value, str) else bytes(value)
+
+
 class Sealed(TypeDecorator[Any]):
     """Ciphertext under AES-256-GCM. `place` is bound to it: in another column it fails."""
 
@@ -97,7 +102,7 @@ class Sealed(TypeDecorator[Any]):
         """Open."""
         if value is None:
             return None
-        return self.decode(_sealer(dialect).open(bytes(value), self.place.encode()))
+        return self.decode(_sealer(dialect).open(_blob(value), self.place.encode()))
 
     def encode(self, value: Any) -> bytes:
         """Return a value as the bytes that are sealed."""
@@ -157,7 +162,7 @@ class SealedName(SealedText):
         """Open."""
         if value is None:
             return None
-        return self.decode(_sealer(dialect).open_name(bytes(value), self.place.encode()))
+        return self.decode(_sealer(dialect).open_name(_blob(value), self.place.encode()))
 
 
 class Tagged(TypeDecorator[str]):

@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select
 from app.certificates.evidence import parse_evidence
 from app.errors import LetheError
 from app.ledger.findings import FsckReport
+from app.ledger.fsck import sealed_rows
 from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import MasterKey
@@ -36,8 +37,10 @@ def fsck_vault(
     """Add what is wrong with files, tombstones and records to a report of `fsck`."""
     report.files = True
     with Session(reading(engine)) as session:
-        _check_files(engine, session, artifacts, report)
-        _check_erased(session, artifacts, master, report)
+        with sealed_rows(report, "stored files"):
+            _check_files(engine, session, artifacts, report)
+        with sealed_rows(report, "erased records"):
+            _check_erased(session, artifacts, master, report)
 
 
 def _check_files(

@@ -48,6 +48,9 @@ FIRST = "(select min(log_index) from certificates)"
 EVIDENCE = "(select evidence_id from verifications limit 1)"
 LAST = "(select max(id) from model_versions)"
 SOME = "(select min(id) from records)"
+SEALED = (
+    "sealed(r1)"  # the erased record's id, as who kept a copy of its row can write it again
+)
 PLANTED: dict[str, tuple[list[str], list[str]]] = {
     "a certificate's result": (
         [f"update certificates set result = 'FAIL' where log_index = {FIRST}"],
@@ -121,8 +124,12 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a record removed": ([f"delete from records where id = {SOME}"], ["record"]),
     "a record renamed": (
+        [f"update records set record = {SEALED} where id = {SOME}"],
+        ["record", "tombstone"],
+    ),
+    "a record renamed without the key": (
         [f"update records set record = 'another' where id = {SOME}"],
-        ["record"],
+        ["sealed"],
     ),
     "a record's salt": (
         [f"update records set salt = zeroblob(32) where id = {SOME}"],
@@ -135,7 +142,8 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     "an erased record stored again": (
         [
             "insert into records (model_id, subject_id, record, salt, commitment) "
-            f"select model_id, subject_id, 'r1', salt, zeroblob(32) from records where id = {SOME}"
+            f"select model_id, subject_id, {SEALED}, salt, zeroblob(32) from records "
+            f"where id = {SOME}",
         ],
         ["record", "tombstone"],
     ),
@@ -159,9 +167,10 @@ def test_each_plant_is_found_and_nothing_else(certified: Installation) -> None:
     honest = sqlite3.connect(":memory:")
     with sqlite3.connect(path) as stored:
         stored.backup(honest)
+    r1 = certified.services.master.seal_name(b"r1", b"records.record").hex()
     seen = {}
     for name, (statements, _) in PLANTED.items():
-        tamper(engine, *statements)
+        tamper(engine, *(one.replace(SEALED, f"x'{r1}'") for one in statements))
         seen[name] = found(certified)
         engine.dispose()
         with sqlite3.connect(path) as stored:

@@ -11,6 +11,7 @@ from app.certificates import shape
 from app.certificates.climb import RungPart, read_climb
 from app.certificates.retained import Removal, prove_removal, record_commitment
 from app.ledger.climbed import CONTRADICTED
+from app.ledger.fsck import fsck
 from app.ledger.journal import record_model_event
 from app.ledger.judgement import Event
 from app.ledger.sequencer import Transaction
@@ -150,7 +151,8 @@ def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> N
     assert method.id == "ridge-exact-refit"
     # A PASS that was not certified is no verdict to tell of a rung.
     assert read_climb(method.parameters) == (RungPart("ridge-exact", "NONE", CONTRADICTED, ()),)
-    ready.check()
+    found = [finding.check for finding in fsck(ready.services.ledger).findings]
+    assert found == ["version"], "what was planted is still there"
 
 
 def test_evidence_and_draft_of_a_refuted_rung_are_not_certified(
