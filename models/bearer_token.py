@@ -17,3 +17,4 @@ class BearerToken(SQLModel, table=True):
     name: str = Field(max_length=80)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    mac: str = Field(default="", max_length=64)  # of all the others: `app.ledger.key_rows`

@@ -25,3 +25,4 @@ class RequesterKey(SQLModel, table=True):
     )  # entitled to this subject only
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)
+    mac: str = Field(default="", max_length=64)  # of all the others: `app.ledger.key_rows`

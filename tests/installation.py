@@ -4,19 +4,19 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import update
 from sqlmodel import Session
 from starlette.testclient import TestClient
 
+from app.cli.token import mint
 from app.ledger.fsck import fsck
 from app.main import create_app
 from app.service.context import Services, open_services
 from app.service.fsck_vault import fsck_vault
 from app.settings import Settings
-from models import BearerToken, Job
+from models import Job
 from models.types import utcnow
 from tests.doubles.dispatcher import InlineDispatcher
 from tests.small import Caller
@@ -62,10 +62,8 @@ class Installation:
 
 def make_token(services: Services, scope: str = "operator") -> str:
     """Store a bearer token; returns it."""
-    token = f"lethe_{scope}_{secrets.token_urlsafe(32)}"
-    digest = sha256(token.encode()).hexdigest()
     with Session(services.engine) as session:
-        session.add(BearerToken(digest=digest, scope=scope, name="test"))
+        token = mint(session, scope, f"test {secrets.token_hex(8)}")
         session.commit()
     return token
 

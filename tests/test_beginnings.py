@@ -27,6 +27,6 @@ def test_each_test_has_its_own_copy(
         assert connection.execute(count).scalar() == 0
         connection.execute(
             text(
-                "INSERT INTO bearer_tokens VALUES ('d', 'operator', 'left-behind', CURRENT_TIMESTAMP, NULL)"
+                "INSERT INTO bearer_tokens VALUES ('d', 'operator', 'left-behind', CURRENT_TIMESTAMP, NULL, 'm')"
             )
         )

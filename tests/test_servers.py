@@ -32,7 +32,7 @@ def test_each_test_has_its_own_migrated_postgresql_database(postgres_url: str, _
     with engine.begin() as connection:
         assert connection.execute(text("SELECT count(*) FROM bearer_tokens")).scalar() == 0
         connection.execute(
-            text("INSERT INTO bearer_tokens VALUES ('d', 'operator', 'n', now(), NULL)")
+            text("INSERT INTO bearer_tokens VALUES ('d', 'operator', 'n', now(), NULL, 'm')")
         )
     engine.dispose()
 

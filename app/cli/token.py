@@ -9,7 +9,8 @@ import click
 from sqlmodel import Session, col, select
 
 from app.errors import LetheError
-from app.ledger.startup import require_schema
+from app.ledger.key_rows import key_rows
+from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
 from models import BearerToken
 from models.session import make_engine
@@ -57,6 +58,8 @@ def list_() -> None:
         rows = session.exec(select(BearerToken).order_by(col(BearerToken.created_at)))
         for row in rows:
             state = "live" if row.revoked_at is None else f"revoked {row.revoked_at:%FT%TZ}"
+            if not key_rows(session).is_believed(row):
+                state = "unknown: not as `lethe token` wrote it"
             click.echo(f"{row.name}\t{row.scope}\t{row.created_at:%FT%TZ}\t{state}")
 
 
@@ -72,7 +75,9 @@ def mint(session: Session, scope: str, name: str) -> str:
         raise TokenNameError("a living token has this name: revoke it or choose another")
     secret = f"lethe_{scope}_{secrets.token_urlsafe(SECRET_BYTES)}"
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    session.add(BearerToken(digest=digest, scope=scope, name=name))
+    row = BearerToken(digest=digest, scope=scope, name=name)
+    key_rows(session).seal(row)
+    session.add(row)
     session.flush()
     return secret
 
@@ -86,7 +91,10 @@ def revoke_named(session: Session, name: str) -> None:
     row = _living(session, name)
     if row is None:
         raise TokenNameError("no living token has this name: `lethe token list` shows them")
+    rows = key_rows(session)
+    rows.revoke(row)  # first: what is lost of it now can be done again
     row.revoked_at = utcnow()
+    rows.seal(row)
     session.add(row)
     session.flush()
 
@@ -95,14 +103,17 @@ def _living(session: Session, name: str) -> BearerToken | None:
     query = select(BearerToken).where(
         BearerToken.name == name, col(BearerToken.revoked_at).is_(None)
     )
-    return session.exec(query).first()
+    rows = key_rows(session)
+    return next((row for row in session.exec(query).all() if rows.is_written_here(row)), None)
 
 
 @contextmanager
 def _session() -> Iterator[Session]:
-    engine = make_engine(Settings().resolved_database_url)
+    settings = Settings()
+    engine = make_engine(settings.resolved_database_url)
     try:
         require_schema(engine)
+        open_ledger(settings, engine)  # whose key authenticates the rows
         with Session(engine) as session:
             yield session
             session.commit()

@@ -39,6 +39,10 @@ class EntryKey:
         """Return whether both are one key of one log."""
         return self._origin == other._origin and compare_digest(self._key, other._key)
 
+    def derive(self, label: str) -> bytes:
+        """Return a key of 32 bytes for HMAC under one label; it says nothing of this one."""
+        return digest(self._key, canonical.encode([label, self._origin]), "sha256")
+
     def row(self, index: int, leaf: bytes, day: date) -> LogEntry:
         """Return the row of a leaf at its index; `day` counts where the leaf has none.
 

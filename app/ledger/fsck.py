@@ -14,6 +14,7 @@ from sqlmodel import Session
 from app.ledger.audit_rows import check_audits
 from app.ledger.checkpoint import Checkpoint
 from app.ledger.findings import FsckReport
+from app.ledger.fsck_keys import check_keys
 from app.ledger.fsck_models import check_models
 from app.ledger.fsck_requests import check_certificates, check_openings, check_requests
 from app.ledger.fsck_tree import check_guard, check_tree
@@ -27,7 +28,7 @@ from models.session import reading
 def fsck(
     ledger: Ledger, issuers: Mapping[str, EllipticCurvePublicKey] | None = None
 ) -> FsckReport:
-    """Check entries, nodes, checkpoints, guard, openings, certificates, audits and models.
+    """Check the log, openings, certificates, audits, models, keys and tokens.
 
     Without the master key entries, nodes, checkpoints and guard: the rest is sealed.
 
@@ -57,6 +58,7 @@ def fsck(
             check_audits(session, report)
         with sealed_rows(report, "models and records"):
             check_models(session, report)
+        check_keys(session, report)
     return report
 
 

@@ -3,7 +3,9 @@
 <data_dir>/keys/  log.key     Ed25519, signs checkpoints      log.vkey    its public half
                   issuer.key  ECDSA P-256, certificates       issuer.pem  its public half
                   master.key  wraps all data keys             log.guard.json
-                  entries.key authenticates stored log entries (`app.ledger.entry_macs`)
+                  entries.key authenticates stored log entries (`app.ledger.entry_macs`),
+                              keys and tokens (`app.ledger.key_rows`)
+                  revoked.list  tags of revoked keys and tokens
                   erased.journal  tags of what was erased
 """
 
@@ -23,6 +25,8 @@ from app.ledger import storage
 from app.ledger.checkpoint import sign_checkpoint
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
+from app.ledger.key_rows import FILE as REVOKED
+from app.ledger.key_rows import KeyRows, authenticate_rows
 from app.ledger.note import NoteSigner
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.settings import Settings
@@ -102,8 +106,8 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
         examine: Open it also where entries.key is missing; nothing can be appended then.
 
     Raises:
-        KeyMissingError: The log key is missing or not an Ed25519 key, or entries.key is
-            missing or not a key.
+        KeyMissingError: The log key is missing or not an Ed25519 key, entries.key is
+            missing or not a key, or the list of revocations is missing.
     """
     key = _load(settings.keys_dir / LOG_KEY)
     if not isinstance(key, Ed25519PrivateKey):
@@ -113,6 +117,10 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
     guard = SigningGuard(settings.keys_dir / GUARD)
     path = settings.keys_dir / ENTRIES_KEY
     entry_key = None if examine and not path.exists() else _load_entry_key(path, settings)
+    if entry_key is not None:
+        rows = KeyRows(entry_key, settings.keys_dir / REVOKED)
+        rows.revoked()
+        authenticate_rows(engine, rows)
     return Ledger(engine, NoteSigner(settings.origin, key), guard, entry_key)
 
 
@@ -163,6 +171,7 @@ def create_keys(settings: Settings) -> None:
     with suppress(FileExistsError):
         write_durably(folder / ENTRIES_KEY, new_entry_key(), replace=False)
     ErasureJournal.create(folder / JOURNAL)
+    KeyRows.create(folder / REVOKED)
     if not settings.master_key.get_secret_value():
         with suppress(FileExistsError):
             MasterKey.create(folder / master.FILE)

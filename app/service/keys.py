@@ -1,7 +1,9 @@
 """Registration and revocation of requesters' and clients' keys."""
 
+from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.ledger.key_rows import believed, key_rows, loaded
 from app.ledger.sequencer import Transaction
 from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
@@ -19,6 +21,7 @@ from app.signing.keys import (
 )
 from models import ErasureRequest, RequesterKey
 
+TAKEN = "this keyid is taken, by another key or a revoked one"
 DESTROYED = "\x00"  # in place of a name; no id may hold a control character
 
 
@@ -35,16 +38,19 @@ def register(services: Services, wanted: NewKey) -> tuple[KeyView, bool]:
     row = RequesterKey(**wanted.model_dump(exclude={"public_key"}), public_key=public_pem(key))
 
     def effect(tx: Transaction) -> tuple[KeyView, bool]:
-        known = tx.session.get(RequesterKey, wanted.keyid)
-        if known is None:
-            row.created_at = tx.now
-            tx.session.add(row)
-            tx.session.flush()
-            return show(row), True
-        same = _rights(known) == _rights(row) and known.revoked_at is None
-        if not same:
-            raise ConflictError("this keyid is taken, by another key or a revoked one")
-        return show(known), False
+        rows = key_rows(tx.session)
+        known = loaded(tx.session, RequesterKey, wanted.keyid)
+        if known is not None and rows.is_believed(known):
+            if _rights(known) != _rights(row) or known.revoked_at is not None:
+                raise ConflictError(TAKEN)
+            return show(known), False
+        if rows.tag(row) in rows.revoked():
+            raise ConflictError(TAKEN)
+        # A row that was not written here gives way: what the operator sends now counts.
+        row.created_at = tx.now
+        rows.seal(row)
+        _write(tx.session, row)
+        return show(row), True
 
     return services.ledger.transact(effect, checkpoint=False)
 
@@ -57,10 +63,13 @@ def revoke(services: Services, keyid: str) -> KeyView:
     """
 
     def effect(tx: Transaction) -> KeyView:
-        key = tx.session.get(RequesterKey, keyid)
-        if key is None:
+        rows = key_rows(tx.session)
+        key = loaded(tx.session, RequesterKey, keyid)
+        if key is None or not rows.is_written_here(key):
             raise NotFoundError("no key has this id")
+        rows.revoke(key)  # first: what is lost of it now can be done again
         key.revoked_at = key.revoked_at or tx.now
+        rows.seal(key)
         tx.session.flush()
         return show(key)
 
@@ -73,7 +82,7 @@ def resolve(session: Session, keyid: str) -> tuple[PublicKey, Algorithm]:
     Raises:
         KeyUnknownError: It was never registered, or it was revoked.
     """
-    key = session.get(RequesterKey, keyid)
+    key = believed(session, RequesterKey, keyid)
     if key is None or key.revoked_at is not None:
         raise unknown_key()
     public = load_public_key(key.public_key.encode())
@@ -81,18 +90,19 @@ def resolve(session: Session, keyid: str) -> tuple[PublicKey, Algorithm]:
 
 
 def page(session: Session, after: str | None, limit: int) -> Page[KeyView]:
-    """Return keys in the order of their ids."""
-    query = select(RequesterKey).order_by(RequesterKey.keyid).limit(limit + 1)
+    """Return keys in the order of their ids, without rows that were not written here."""
+    query = select(RequesterKey.keyid).order_by(RequesterKey.keyid).limit(limit + 1)
     if after is not None:
         query = query.where(col(RequesterKey.keyid) > after)
-    rows = list(session.exec(query))
-    more = rows[limit - 1].keyid if len(rows) > limit else None
-    return Page(items=[show(row) for row in rows[:limit]], next=more)
+    ids = list(session.exec(query))
+    rows = [believed(session, RequesterKey, keyid) for keyid in ids[:limit]]
+    more = ids[limit - 1] if len(ids) > limit else None
+    return Page(items=[show(row) for row in rows if row is not None], next=more)
 
 
 def show(key: RequesterKey) -> KeyView:
     """Return a key as it goes over the wire."""
-    fields = key.model_dump()
+    fields = key.model_dump(exclude={"mac"})
     for name in ("client", "subject"):
         if fields[name] == DESTROYED:
             fields[name] = "(destroyed)"
@@ -109,25 +119,40 @@ def forget_bindings(services: Services) -> int:
             return 0
 
     def effect(tx: Transaction) -> int:
-        keys = [tx.session.get_one(RequesterKey, keyid) for keyid in wanted]
+        found = [believed(tx.session, RequesterKey, keyid) for keyid in wanted]
+        keys = [key for key in found if key is not None]
         for key in keys:
             key.client = DESTROYED if key.client is not None else None
             key.subject = DESTROYED if key.subject is not None else None
+            key_rows(tx.session).seal(key)
         tx.session.flush()
         return len(keys)
 
     return services.ledger.transact(effect, checkpoint=False)
 
 
+def _write(session: Session, row: RequesterKey) -> None:
+    """Insert a row, or write it over one that may not even be readable."""
+    written = session.connection().execute(
+        update(RequesterKey)
+        .where(col(RequesterKey.keyid) == row.keyid)
+        .values(row.model_dump())
+    )
+    if written.rowcount == 0:
+        session.add(row)
+        session.flush()
+
+
 def _ended(session: Session) -> list[str]:
     still = select(ErasureRequest.keyid).where(col(ErasureRequest.state).not_in(CLOSED))
-    revoked = select(RequesterKey).where(
+    revoked = select(RequesterKey.keyid).where(
         col(RequesterKey.revoked_at).is_not(None), col(RequesterKey.keyid).not_in(still)
     )
+    keys = [believed(session, RequesterKey, keyid) for keyid in session.exec(revoked).all()]
     return [
         key.keyid
-        for key in session.exec(revoked)
-        if not {key.client, key.subject} <= {None, DESTROYED}
+        for key in keys
+        if key is not None and not {key.client, key.subject} <= {None, DESTROYED}
     ]
 
 

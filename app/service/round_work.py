@@ -48,7 +48,6 @@ from models import (
     ErasureRequest,
     Model,
     Record,
-    RequesterKey,
     Round,
     RoundMember,
     Subject,
@@ -140,12 +139,14 @@ def read(
     """Return a member's message for a step, checked by itself, its statement too.
 
     Raises:
+        KeyUnknownError: The key was revoked since the signature was checked.
         NotFoundError: No such round, or the key is no member of it.
         RoundMessageError: As `read_message`.
     """
     with services.reading() as session:
         row, _ = _member(session, round_id, signed.keyid)
-        key = load_public_key(session.get_one(RequesterKey, signed.keyid).public_key.encode())
+        signer = current_key(session, signed, "client")
+        key = load_public_key(signer.public_key.encode())
     author: dict[str, Any] = {"plan": row.plan, "keyid": signed.keyid, "key": key}
     message = read_message(body, step=step, **author)
     if isinstance(message.body, Masked):

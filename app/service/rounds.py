@@ -8,6 +8,7 @@ from sqlmodel import Session, col, select
 
 from app import canonical
 from app.ledger.journal import record_model_event
+from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
 from app.schemas.base import Page
 from app.schemas.requests import Scope
@@ -138,7 +139,7 @@ def _clients(session: Session, keyids: list[str]) -> dict[str, str]:
     """Return the client of each key."""
     clients: dict[str, str] = {}
     for keyid in keyids:
-        key = session.get(RequesterKey, keyid)
+        key = believed(session, RequesterKey, keyid)
         if key is None or key.revoked_at is not None or key.role != "client":
             raise RoundMemberError("a member is no registered key of role client")
         if key.client is None or key.subject is not None:

@@ -13,6 +13,7 @@ from typing import Literal
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
+from app.ledger.key_rows import believed
 from app.ledger.sequencer import Ledger
 from app.signing.errors import (
     KeyNotEntitledError,
@@ -103,10 +104,11 @@ def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
     """Return the key of a signature that verified, if it still counts and has the role.
 
     Raises:
-        KeyUnknownError: The key was deleted or revoked since the signature was checked.
+        KeyUnknownError: The key was deleted, changed or revoked since the signature was
+            checked.
         KeyNotEntitledError: Keys of its role do not sign such calls.
     """
-    key = session.get(RequesterKey, signed.keyid)
+    key = believed(session, RequesterKey, signed.keyid)
     if key is None or key.revoked_at is not None:
         raise unknown_key()
     if key.role != role:

@@ -4,6 +4,7 @@ import hashlib
 
 from sqlmodel import Session
 
+from app.ledger.key_rows import believed
 from app.service.problems import ForbiddenError, UnauthorizedError
 from models import BearerToken
 
@@ -41,4 +42,4 @@ def _value(header: str) -> str:
 def _find(session: Session, header: str) -> BearerToken | None:
     # The digest is the key of the look-up, so no comparison of secrets can leak its timing.
     digest = hashlib.sha256(_value(header).encode()).hexdigest()
-    return session.get(BearerToken, digest)
+    return believed(session, BearerToken, digest)

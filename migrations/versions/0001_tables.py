@@ -35,6 +35,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=80), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("revoked_at", sa.DateTime(), nullable=True),
+        sa.Column("mac", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_bearer_tokens")),
     )
     op.create_table(
@@ -106,6 +107,7 @@ def upgrade() -> None:
         sa.Column("subject", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("revoked_at", sa.DateTime(), nullable=True),
+        sa.Column("mac", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("keyid", name=op.f("pk_requester_keys")),
     )
     op.create_table(

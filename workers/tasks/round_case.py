@@ -6,6 +6,7 @@ import numpy as np
 from sqlmodel import Session, col, select
 
 from app import canonical
+from app.ledger.key_rows import believed
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.context import Services
@@ -59,7 +60,11 @@ class RoundCase:
 
 
 def load_case(services: Services, session: Session, lease: Lease) -> RoundCase:
-    """Return the round of a leased job and the model it is added to."""
+    """Return the round of a leased job and the model it is added to.
+
+    Raises:
+        RefusedError: The key of a member is not as it was registered.
+    """
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
     model = session.get_one(Model, lease.model_id)
     before = versions.current(session, model)
@@ -71,9 +76,7 @@ def load_case(services: Services, session: Session, lease: Lease) -> RoundCase:
         for step in STEPS
         if (artifact := message_id(member, step)) is not None
     ]
-    roster = {
-        member.keyid: session.get_one(RequesterKey, member.keyid).public_key for member in sent
-    }
+    roster = {member.keyid: _public_key(session, member.keyid) for member in sent}
     statistics = None if state is None else state.statistics
     counted = counted_round(session, lease.model_id)
     return RoundCase(
@@ -93,6 +96,15 @@ def load_case(services: Services, session: Session, lease: Lease) -> RoundCase:
         released=[_released(session, row, request_id) for request_id in row.requests],
         tombstone_key=open_tombstone_key(services.master, model),
     )
+
+
+def _public_key(session: Session, keyid: str) -> str:
+    """Return a member's key. One that was revoked signed what it signed before."""
+    if (key := believed(session, RequesterKey, keyid)) is None:
+        raise RefusedError(
+            "the key of a member is not as it was registered: run `lethe log fsck`"
+        )
+    return key.public_key
 
 
 def counted_round(session: Session, model_id: int) -> Round | None:

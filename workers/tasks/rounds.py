@@ -43,8 +43,8 @@ def run(services: Services, lease: Lease) -> None:
     """Add a round's sum to its model and hand its erasures on to the verifier.
 
     Raises:
-        RefusedError: The masks do not come off, or no rows can have what is left. Nothing
-            was changed; a new round may be opened.
+        RefusedError: A member's key is not as registered, the masks do not come off, or no
+            rows can have what is left. Nothing was changed; a new round may be opened.
         LeaseLostError: Another worker holds the job now.
     """
     with services.reading() as session:

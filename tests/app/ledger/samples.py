@@ -18,6 +18,7 @@ from app.certificates.evidence import CLIMB_SCORES, SCORES
 from app.certificates.statement import Subject, build_statement
 from app.ledger.entries import model_leaf
 from app.ledger.journal import record_request_event
+from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Ledger, Transaction
 from models import Artifact, Certificate, ErasureRequest, LogEntry, Model, RequesterKey
 from tests.app.certificates.build import contents
@@ -64,6 +65,7 @@ def submit(ledger: Ledger, scope: str = "someone@example.org") -> str:
         model = session.exec(select(Model).where(Model.ref == "m")).first()
         if session.get(RequesterKey, "k") is None:
             key = RequesterKey(keyid="k", algorithm="ed25519", public_key="", role="requester")
+            key_rows(session).seal(key)
             session.add(key)
         model = model or add_model(session)
         session.flush()

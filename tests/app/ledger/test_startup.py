@@ -43,6 +43,7 @@ def test_init_makes_all_keys_closed_to_others_and_the_empty_checkpoint(
         "master.key": 0o600,
         "entries.key": 0o600,
         "erased.journal": 0o600,
+        "revoked.list": 0o600,
     }
     assert stat.S_IMODE(settings.keys_dir.stat().st_mode) == 0o700
     vkey = (settings.keys_dir / "log.vkey").read_text().removesuffix("\n")

@@ -50,7 +50,16 @@ def test_every_part_is_named(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["issuer.key", "issuer.pem", "log.key", "entries.key", FILE, "log.guard.json"]
+    "name",
+    [
+        "issuer.key",
+        "issuer.pem",
+        "log.key",
+        "entries.key",
+        "revoked.list",
+        FILE,
+        "log.guard.json",
+    ],
 )
 def test_a_removed_key_file_is_named_at_once(services: Services, name: str) -> None:
     health.ready(services)
