@@ -173,6 +173,7 @@ def test_fsck_without_the_master_key_checks_the_log_and_says_so(environment: Set
 
 def test_a_token_is_shown_once_and_kept_as_a_hash(environment: Settings) -> None:
     run(migrate)
+    lethe_log("init")
     shown = run(token, "new", "--scope", "auditor", "--name", "Ann Auditor").output.strip()
     assert re.fullmatch(r"lethe_auditor_[A-Za-z0-9_-]{43}", shown)
     engine = make_engine(environment.resolved_database_url)
@@ -188,6 +189,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(environment: Settings) -> None
 
 def test_a_revoked_token_stays_listed_and_frees_its_name(environment: Settings) -> None:
     run(migrate)
+    lethe_log("init")
     new = ("new", "--scope", "operator", "--name", "ann")
     first = run(token, *new).output
     assert "living token" in error(run(token, *new))
@@ -201,6 +203,7 @@ def test_a_revoked_token_stays_listed_and_frees_its_name(environment: Settings) 
 @pytest.mark.parametrize("name", ["", "x" * 81, "two\nlines", "a\tb"])
 def test_a_name_that_a_list_cannot_show_is_refused(environment: Settings, name: str) -> None:
     run(migrate)
+    lethe_log("init")
     assert "printable" in error(run(token, "new", "--scope", "operator", "--name", name))
 
 
