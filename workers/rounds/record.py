@@ -21,7 +21,8 @@ from workers.federation.messages import Statement
 from workers.federation.plan import RoundPlan
 
 KIND = "lethe/member-record/1"
-KEPT = 200  # rounds of a model that a new one is compared with
+KEPT = 200  # rounds of a model to which nothing was sent, and statements of those done
+JOINED = "joined"  # the state of a round to which this member sent no input
 Models = dict[str, dict[str, Any]]
 
 
@@ -65,10 +66,9 @@ class Record:
         known["rounds"][plan.round_id] = {
             "members": list(plan.members),
             "plan": plan.digest.hex(),
-            "state": "joined",
+            "state": JOINED,
         }
-        for old in list(known["rounds"])[:-KEPT]:
-            del known["rounds"][old]
+        _shorten(known["rounds"])
         self._write()
         return [f"members that were in the last round and are not in this: {len(left)}"] * bool(
             left
@@ -85,7 +85,7 @@ class Record:
             RefusedError: There is a record: the service is not believed against it.
         """
         known = self.models[model]
-        if known["held"] or any("statement" in one for one in known["rounds"].values()):
+        if known["held"] or any(one["state"] != JOINED for one in known["rounds"].values()):
             raise RefusedError("there is a record of this model: nothing is taken over")
         known["held"] = sorted(held)
         self._write()
@@ -160,9 +160,10 @@ class Record:
 
         The word `done` is believed: a lie makes this member add less, and then others see
         its count. After `failed` the same rows may be added again, where `confirm` looks.
+        A round to which nothing was sent stays `joined`.
         """
         one = self.models.get(model, {"rounds": {}})["rounds"].get(work["id"])
-        if one is None or one["state"] not in ("joined", "sent", "confirmed"):
+        if one is None or one["state"] not in ("sent", "confirmed"):
             return
         known = self.models[model]
         adds, releases = one.pop("adds", []), one.pop("releases", [])
@@ -182,7 +183,7 @@ class Record:
         one = known["rounds"].get(plan.round_id)
         if one is not None and one["plan"] != plan.digest.hex():
             raise PlanError("the service shows another plan of a round that was joined before")
-        if one is not None and one["state"] != "joined":
+        if one is not None and one["state"] != JOINED:
             raise PlanError(
                 "this member has sent its input to this round before, and the masks are gone "
                 "with that process: it has dropped out"
@@ -228,6 +229,20 @@ def _read(path: Path) -> Record:
             "the member's record cannot be read: restore it from a copy; without it this "
             "member cannot know what it added"
         ) from None
+
+
+def _shorten(rounds: dict[str, dict[str, Any]]) -> None:
+    """Drop what no later round is held against, beyond the last KEPT of each kind.
+
+    Where an input was sent, the server may have the sum whatever it says of the round's end:
+    its contents stay for good, or enough aborted rounds would make `confirm` forget it.
+    """
+    joined = [key for key, one in rounds.items() if one["state"] == JOINED]
+    for key in joined[:-KEPT]:
+        del rounds[key]
+    done = [one for one in rounds.values() if one["state"] == "done"]
+    for one in done[:-KEPT]:
+        one.pop("statements", None)
 
 
 def _contents(stated: Mapping[str, Statement]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from workers.errors import RefusedError
 from workers.federation.errors import PlanError, SecrecyError, TooFewContributorsError
 from workers.federation.messages import Statement
 from workers.rounds.join import Joining
-from workers.rounds.record import Least, Record, open_record
+from workers.rounds.record import KEPT, Least, Record, open_record
 
 FIVE = (*FOUR, "c4")
 STRICT = {"contributors": 3, "rows": 10}
@@ -251,3 +251,59 @@ def test_a_record_on_disk_is_its_owners_alone(tmp_path: Any) -> None:
     path.write_text("{}")
     with pytest.raises(RefusedError, match="cannot be read"), open_record(path):
         pass
+
+
+def failed_with_a_sum() -> Record:
+    """A record whose one round was confirmed, and of which the service says that it failed."""
+    record = Record()
+    record.begin(PLAN)
+    record.sent(PLAN, ["r"], [])
+    record.confirm(PLAN, statements(**ALL), [])
+    record.ended("demo", {"id": PLAN.round_id, "counted": False})
+    return record
+
+
+def test_aborted_rounds_make_a_record_forget_nothing() -> None:
+    """A server opens rounds and ends them until the one whose sum it has would be dropped."""
+    record, waiting = failed_with_a_sum(), replace(PLAN, round_id=another(1000))
+    record.begin(waiting)
+    record.sent(waiting, ["r"], [])
+    for number in range(2, KEPT + 4):
+        aborted = replace(PLAN, round_id=another(number))
+        record.begin(aborted)
+        record.ended("demo", {"id": aborted.round_id, "counted": False})
+    assert record.unsettled("demo") == [waiting.round_id]
+    assert len(record.models["demo"]["rounds"]) == KEPT + 2
+    last = replace(PLAN, round_id=another(1001))
+    record.begin(last)
+    with pytest.raises(SecrecyError, match="differ by what 1 members sent"):
+        record.confirm(last, statements(**{**ALL, "member_5": 0}), [])
+
+
+def test_an_old_round_that_is_done_keeps_its_contents_and_not_its_statements() -> None:
+    record = Record()
+    for number in range(2, KEPT + 4):
+        plan = replace(PLAN, round_id=another(number))
+        record.begin(plan)
+        record.sent(plan, [], [])
+        record.confirm(plan, statements(**ALL), [b"{}"])
+        record.ended("demo", {"id": plan.round_id, "counted": True})
+    record.begin(PLAN)
+    kept = [one for one in record.models["demo"]["rounds"].values() if one["state"] == "done"]
+    assert all(one["contents"] for one in kept)
+    assert ["statements" in one for one in kept] == [False] * 2 + [True] * KEPT
+    with pytest.raises(SecrecyError, match="differ by what 1 members sent"):
+        record.confirm(PLAN, statements(**{**ALL, "member_5": 0}), [])
+
+
+@pytest.mark.parametrize("end", [False, None], ids=["failed", "unknown"])
+def test_a_record_that_sent_an_input_is_not_begun_anew(end: bool | None) -> None:
+    record = Record()
+    record.begin(PLAN)
+    record.sent(PLAN, ["r"], [])
+    if end is not None:
+        record.ended("demo", {"id": PLAN.round_id, "counted": end})
+    record.begin(replace(PLAN, round_id=another(2)))
+    with pytest.raises(RefusedError, match="there is a record"):
+        record.adopt("demo", ["r"])
+    assert record.held("demo") == set()
