@@ -82,6 +82,7 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
                 **pool,
             )
             event.listen(engine, "begin", partial(_begin_on_postgresql, stall_s))
+            event.listen(engine, "after_cursor_execute", _end_pipeline)
             return engine
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
@@ -124,6 +125,18 @@ def _begin_on_postgresql(stall_s: int | None, connection: Connection) -> None:
         connection.exec_driver_sql(bounds)
     if options.get(UNSYNCED, False):
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+
+
+def _end_pipeline(
+    _connection: Connection, cursor: Any, _text: str, _values: Any, _context: Any, many: bool
+) -> None:
+    """After many rows, ask for something: only then does the server's idle timer run.
+
+    psycopg sends them as a pipeline and flushes it. PostgreSQL stops the timer at that message and
+    starts it with the answer to a query: who froze now would hold the log's lock for ever.
+    """
+    if many:
+        cursor.connection.execute("")
 
 
 def _sqlite_engine(url: URL, pool: dict[str, Any]) -> Engine:

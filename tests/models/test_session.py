@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 from sqlmodel import Session, col, select
 
-from models import BearerToken
+from models import BearerToken, UsedNonce
 from models.session import UnsupportedDatabaseError, make_engine, reading
 
 
@@ -195,3 +195,17 @@ def test_a_file_that_cannot_be_opened_is_an_error_at_once(tmp_path: Path) -> Non
     engine = make_engine(f"sqlite:///{tmp_path}/absent/x.db")
     with pytest.raises(OperationalError):
         engine.connect()
+
+
+def test_a_writer_that_stands_still_after_many_rows_is_ended(postgres_url: str) -> None:
+    """psycopg sends many rows as a pipeline, after which the server's idle timer stood still."""
+    engine = make_engine(postgres_url, stall_s=1)
+    held = insert(UsedNonce)
+    rows = [{"keyid": "k", "nonce": str(n), "expires_at": datetime.now(UTC)} for n in range(3)]
+    with engine.connect() as connection:
+        connection.execute(held, rows)
+        time.sleep(2)
+        with pytest.raises(DBAPIError):
+            connection.execute(text("SELECT 1"))
+        connection.invalidate()
+    engine.dispose()
