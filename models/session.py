@@ -132,8 +132,8 @@ def _end_pipeline(
 ) -> None:
     """After many rows, ask for something: only then does the server's idle timer run.
 
-    psycopg sends them as a pipeline and flushes it. PostgreSQL stops the timer at that message and
-    starts it with the answer to a query: who froze now would hold the log's lock for ever.
+    psycopg sends them as a pipeline and flushes it. PostgreSQL stops the timer at that message
+    and starts it with its answer to a query: who froze in between would keep the log's lock.
     """
     if many:
         cursor.connection.execute("")
