@@ -37,6 +37,7 @@ from models.types import utcnow
 
 WHY = "restored from a backup: what was erased after it was erased again, with what held it"
 CLOSED = ("certified", "failed", "refused", "withdrawn")  # no job will execute these again
+ENDS = tuple(f"request.{end}" for end in CLOSED)
 EXECUTED = "request.executed"
 RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
 ENDED = "erased after the backup that was restored: the log and its certificate stand"
@@ -62,8 +63,8 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
     """Return if no record is stored that the journal has as erased.
 
     Tombstones that the journal lacks are added to it: it came from an older backup than the
-    database. A line whose requests the log does not have as executed is none of a restore: its
-    transaction did not commit.
+    database. Of lines whose requests the log does not have as executed nothing is believed:
+    their transaction did not commit.
 
     Raises:
         JournalError: Such a record is stored, or the journal is missing or damaged.
@@ -76,35 +77,55 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
         )
     with Session(reading(engine)) as session:
         _complete(session, journal, erased)
-        for model, tags in _of_models(session, erased):
-            lines = [line for _, line in _stored(session, master, model, tags)]
-            if lines and _really(session, lines):
+        for model, tags in _of_models(session, _committed(session, erased)):
+            if any(_stored(session, master, model, tags)):
                 raise JournalError(
                     f"the database holds records of model {model.ref} that were erased: it "
                     "was restored from a backup; run `lethe restore --journal-only`"
                 )
 
 
-def _really(session: Session, lines: Sequence[Line]) -> bool:
-    """Return whether the log has one of these updates, or it is known without a request."""
-    if not all(line.requests for line in lines):
-        return True
-    for chunk in chunks(sorted({ref for line in lines for ref in line.requests})):
-        executed = select(LogEntry.index).where(
-            LogEntry.event == EXECUTED, col(LogEntry.ref).in_(chunk)
-        )
-        if session.exec(executed).first() is not None:
-            return True
-    return False
+def _committed(
+    session: Session,
+    erased: Erased,
+    leaves: Sequence[Leaf] = (),
+    *,
+    complete: bool = True,
+) -> Erased:
+    """Return what the lines come to whose transaction committed.
+
+    It did where the log, with `leaves`, has all requests of the line as executed: each is
+    executed once, in one transaction with its line. A log that is not `complete` may lack that
+    entry. Then only a line is left out of which a request was closed and never executed.
+    """
+    said = {(leaf.ref, leaf.event) for leaf in leaves}
+    for chunk in chunks(sorted(erased.requests)):
+        query = select(LogEntry.ref, LogEntry.event).where(col(LogEntry.ref).in_(chunk))
+        said.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
+    executed = {ref for ref, event in said if event == EXECUTED}
+    never = {ref for ref, event in said if event in ENDS} - executed
+    if complete:
+        return erased.having(lambda line: executed.issuperset(line.requests))
+    return erased.having(lambda line: never.isdisjoint(line.requests))
 
 
-def reapply(session: Session, master: MasterKey, journal: ErasureJournal) -> Reapplied:
+def reapply(
+    session: Session,
+    master: MasterKey,
+    journal: ErasureJournal,
+    leaves: Sequence[Leaf] = (),
+    *,
+    complete: bool = True,
+) -> Reapplied:
     """Erase again in the caller's transaction what the journal says; doing it twice is once.
+
+    A line counts if the database's log, with `leaves`, has its requests as executed. Where
+    that log is not `complete`, so does a line whose requests may have been executed since.
 
     Raises:
         JournalError: The journal is missing or damaged.
     """
-    erased, done = journal.read(), Reapplied()
+    erased, done = _committed(session, journal.read(), leaves, complete=complete), Reapplied()
     for model, tags in _of_models(session, erased):
         gone = [row for row, _ in _stored(session, master, model, tags)]
         subjects = {row.subject_id for row in gone}
@@ -160,15 +181,11 @@ def reapply_all(
             "restore the newest keys directory; without one, --journal-incomplete quarantines "
             "every model"
         )
-    done = reapply(session, master, journal)
+    done = reapply(session, master, journal, leaves)
     if unknown:
         for model in session.exec(select(Model)).all():
             _quarantine(model, done)
-    ended = {
-        leaf.ref
-        for leaf in leaves
-        if leaf.ref and leaf.event in (EXECUTED, *(f"request.{end}" for end in CLOSED))
-    }
+    ended = {leaf.ref for leaf in leaves if leaf.ref and leaf.event in (EXECUTED, *ENDS)}
     _end(session, ended, done, None)
     lost = {leaf.ref for leaf in leaves if leaf.kind == ERASURE_EVENT and leaf.ref}
     done.requests = sorted(lost | set(done.requests))

@@ -9,14 +9,14 @@ restore applies it (`app.service.reapply`). It holds keyed tags and no ids:
 
 One line of JSON for each update, numbered, with the SHA-256 of the line before it, only ever
 appended. A line that a crash cut short belongs to a transaction that never committed: it is
-ignored and overwritten. A whole line whose transaction did not commit after all says what its
-job will do when it is tried again.
+ignored and overwritten. A whole line whose transaction did not commit after all is there too:
+a line counts only where the log has all of its requests as executed (`Erased.having`).
 """
 
 import fcntl
 import hmac
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -54,7 +54,11 @@ class JournalError(LetheError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One update. `erased` and `returned` are tags of records of the model `model`."""
+    """What one transaction did: `erased` and `returned` are tags of records of `model`.
+
+    `requests`: erased tags name the one request that erases them; keys of an update name all
+    of its requests, because these are executed together or not at all.
+    """
 
     model: str | None = None
     erased: tuple[bytes, ...] = ()
@@ -82,6 +86,14 @@ class Erased:
             tags.update(dict.fromkeys(line.erased, line))
             for tag in line.returned:
                 tags.pop(tag, None)
+
+    def having(self, counts: Callable[[Line], bool]) -> "Erased":
+        """Return what the lines that count come to."""
+        found = Erased()
+        for line in self.lines:
+            if counts(line):
+                found.add(line)
+        return found
 
 
 @dataclass(slots=True)
@@ -168,13 +180,11 @@ class ErasureJournal:
                 "newest backup"
             ) from None
 
-    def erased(
-        self, session: Session, model: str, tags: Iterable[bytes], requests: Iterable[str]
-    ) -> None:
-        """Note that the transaction erases these records, for requests of these refs."""
-        named = tuple(sorted(set(requests)))
+    def erased(self, session: Session, model: str, tags: Iterable[bytes], request: str) -> None:
+        """Note that the transaction erases these records, for the request of this ref."""
         for chunk in _split(sorted(tags)):
-            self._noted(session).lines.append(Line(model, erased=chunk, requests=named))
+            line = Line(model, erased=chunk, requests=(request,))
+            self._noted(session).lines.append(line)
 
     def returned(self, session: Session, model: str, tags: Iterable[bytes]) -> None:
         """Note that erased records come back with the transaction, on a later wish."""
@@ -208,7 +218,9 @@ class ErasureJournal:
             return
         erasing = any(line.erased for line in noted.lines)
         keys = sorted(self._gone(session, noted, erasing))
-        lines = [*noted.lines, *(Line(keys=chunk) for chunk in _split(keys))]
+        refs = tuple(sorted({ref for line in noted.lines for ref in line.requests}))
+        gone = (Line(keys=chunk, requests=refs) for chunk in _split(keys))
+        lines = [*noted.lines, *gone]
         session.info[NOTED] = _Noted()
         if lines:
             self.append(lines)

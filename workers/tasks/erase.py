@@ -190,9 +190,10 @@ def _bury(
     owners = {record: member.request_id for member in members for record in member.salts}
     owners |= {record: str(lease.request_id) for record in dropped}
     bury(session, lease.model_id, key, owners)
-    tags = [record_tag(key, record) for record in owners]
-    refs = [session.get_one(ErasureRequest, member.request_id).ref for member in members]
-    services.journal.erased(session, model.ref, tags, refs)
+    for request_id in {*owners.values()}:
+        tags = [record_tag(key, record) for record, by in owners.items() if by == request_id]
+        ref = session.get_one(ErasureRequest, request_id).ref
+        services.journal.erased(session, model.ref, tags, ref)
     leaving = sorted(owners)
     if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
         raise LeaseLostError(lease.job_id)

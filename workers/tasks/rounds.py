@@ -211,7 +211,7 @@ def _forget(
     request = session.get_one(ErasureRequest, member.request_id)
     model = session.get_one(Model, lease.model_id)
     tags = [record_tag(case.tombstone_key, record) for record in member.salts]
-    services.journal.erased(session, model.ref, tags, [request.ref])
+    services.journal.erased(session, model.ref, tags, request.ref)
     request.state = "verifying"
     stored = draft.store(services, session, plan)
     record_request_event(

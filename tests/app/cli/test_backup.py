@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlmodel import Session, col, select
 
+from app import steps
 from app.cli.backup import backup, restore
 from app.cli.log import log
 from app.errors import LetheError
@@ -20,7 +21,7 @@ from app.ledger.follow import mirror_log
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
-from app.service.context import open_services
+from app.service.context import Services, open_services
 from app.service.reapply import ENDED, RESTORED
 from app.settings import Settings
 from app.signing.keys import PrivateKey
@@ -33,6 +34,9 @@ from models.session import make_engine
 from tests.conftest import _fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
+from workers.errors import RefusedError
+from workers.tasks import erase as erasing
+from workers.tasks.lease import Lease
 
 
 @dataclass
@@ -343,3 +347,56 @@ def test_a_log_that_cannot_go_on_is_succeeded(
     vkey = str(new.keys_dir / "log.vkey")
     told = run(log, "verify", str(tmp_path / "second"), "--vkey", vkey)
     assert f"succeeds the log {held.origin} at size {held.size}" in told.output
+
+
+def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
+    settings: Settings,
+    ledger: Ledger,
+    fitted: PrivateKey,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both lines are on disk; then one of the two requests is refused and the other executed."""
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    both = {"batch_min_requests": 2, "batch_max_wait_seconds": 0}
+    with install(settings.model_copy(update=both)) as made:
+        made.caller.key = fitted
+        refused, executed = (
+            made.caller.erase_records(record).json()["id"] for record in ("r1", "r2")
+        )
+        steps.plant("execute.journaled=raise")
+        try:
+            with pytest.raises(steps.PlantedFaultError):
+                made.drain()
+        finally:
+            steps.install(None)
+        honest = erasing.run
+
+        def refusing(services: Services, lease: Lease) -> None:
+            if lease.request_id == refused:
+                raise RefusedError("the method lacks what it needs")
+            honest(services, lease)
+
+        monkeypatch.setattr(erasing, "run", refusing)
+        made.recover()
+        made.drain()
+        states = [
+            made.caller.http.get(f"/v1/requests/{name}").json()["state"]
+            for name in (refused, executed)
+        ]
+        assert states == ["refused", "certified"]
+    before = stored(settings)
+    assert {"r1", "r2"} & before == {"r1"}
+    open_services(settings).close()
+    told = run(restore, "--journal-only")
+    assert told.exit_code == 0, (told.output, told.exception)
+    assert "erased again: 0 records, 0 keys" in told.output
+    assert stored(settings) == before
+    assert run(backup, str(tmp_path / "after")).exit_code == 0
+    new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "n"})
+    shutil.copytree(settings.keys_dir, new.keys_dir)
+    point_at(new, monkeypatch)
+    assert run(restore, str(tmp_path / "after")).exit_code == 0
+    assert stored(new) == before

@@ -97,7 +97,7 @@ def test_nothing_is_written_for_what_is_rolled_back(
 ) -> None:
     with Session(engine) as session:
         session.connection()
-        journal.erased(session, "m", TAGS, ["r"])
+        journal.erased(session, "m", TAGS, "r")
         session.rollback()
         session.commit()
     assert journal.read().lines == []
