@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.ledger.entries import CommitmentError, Leaf, check_commitment
+from app.ledger.entries import CommitmentError, EntryError, Leaf, check_commitment
 from app.ledger.journal import opening
 from models import ErasureRequest, RequestEvent
 
@@ -50,6 +50,28 @@ def opened(
         check_commitment(bytes(request.event_key), said, leaf.commitment)
         found.append(Event(index, leaf.event, event.payload))
     return found
+
+
+def is_executed(leaves: Sequence[tuple[int, Leaf]]) -> bool:
+    """Return whether a request's leaves say that it was executed: its rows are gone."""
+    return any(leaf.event == EXECUTED for _, leaf in leaves)
+
+
+def is_unproven(
+    session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
+) -> bool:
+    """Return whether a request was executed and its last execution has no PASS in the log.
+
+    What is stored may not open the leaves: then it is unproven too.
+    """
+    if not is_executed(leaves):
+        return False
+    try:
+        events = opened(session, request, leaves)
+    except (CommitmentError, EntryError):
+        return True
+    last = [event for event in events if event.event in (EXECUTED, VERIFIED)][-1]
+    return last.payload.get("result") != "PASS"
 
 
 def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:

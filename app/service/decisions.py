@@ -47,7 +47,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
                 record_model_event(tx, model.ref, "model.quarantined", {})
             _let_go(services, session, job)
             close_releases(services, tx, request.id)
-            close(tx, request, job, "failed", f"given up by decision: {reason}")
+            close(services, tx, request, job, "failed", f"given up by decision: {reason}")
             if unjudged:
                 _hand_on(tx, model, reason)
             return None

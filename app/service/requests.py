@@ -9,7 +9,9 @@ from datetime import datetime
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.ledger.journal import record_request_event
+from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.judgement import is_unproven
+from app.ledger.model_events import request_events
 from app.ledger.sequencer import Transaction
 from app.schemas.base import format_time
 from app.schemas.requests import (
@@ -50,6 +52,7 @@ from models import (
     RequestEvent,
 )
 
+UNPROVEN = "a request of it was executed, and ended without a verification that it passed"
 ALONE = (
     "This request erases a single record, and the model is updated for it alone. Whoever has "
     "the model from before and from after can compute the record from the difference. The "
@@ -348,16 +351,32 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
                 services.artifacts.shred(tx.session, release.upload_id)
                 release.upload_id = None
             release.state = "done"
-        close(tx, request, job, "withdrawn", None)
+        close(services, tx, request, job, "withdrawn", None)
 
     services.committer.submit(effect)
     return view(services, request_id)
 
 
 def close(
-    tx: Transaction, request: ErasureRequest, job: Job, state: str, reason: str | None
+    services: Services,
+    tx: Transaction,
+    request: ErasureRequest,
+    job: Job,
+    state: str,
+    reason: str | None,
 ) -> None:
-    """End a request without a certificate and give its records free again."""
+    """End a request without a certificate and give its records free again.
+
+    If the log has it executed and not judged PASS since, its model goes out of service with
+    it: the version that is current may be a refuted one, whatever the job's row says.
+
+    Raises what `request_events` raises.
+    """
+    model = tx.session.get_one(Model, request.model_id)
+    leaves = request_events(services.ledger, request.ref)
+    if model.state != "quarantined" and is_unproven(tx.session, request, leaves):
+        model.state, model.failure = "quarantined", UNPROVEN
+        record_model_event(tx, model.ref, "model.quarantined", {})
     request.state = state
     request.reason = reason
     job.stage = "done"

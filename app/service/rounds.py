@@ -64,13 +64,13 @@ def open_round(services: Services, wanted: NewRound) -> RoundView:
         busy = select(Round.id).where(Round.model_id == model.id, col(Round.state).in_(OPEN))
         if tx.session.exec(busy).first() is not None:
             raise RoundOpenError("the model has an open round: wait for its end")
-        row = _open(tx, model, wanted)
+        row = _open(services, tx, model, wanted)
         return view(tx.session, row)
 
     return services.ledger.transact(effect)
 
 
-def _open(tx: Transaction, model: Model, wanted: NewRound) -> Round:
+def _open(services: Services, tx: Transaction, model: Model, wanted: NewRound) -> Round:
     assert model.id is not None
     clients = _clients(tx.session, wanted.members)
     names = sorted(clients)
@@ -81,7 +81,7 @@ def _open(tx: Transaction, model: Model, wanted: NewRound) -> Round:
             "with a smaller one a dishonest server could read single inputs"
         )
     round_id = str(uuid.uuid4())
-    requests, left_out = _waiting(tx, model, set(clients.values()))
+    requests, left_out = _waiting(services, tx, model, set(clients.values()))
     plan = {
         "classes": len(model.classes),
         "configuration": configuration(model),
@@ -153,7 +153,7 @@ def _clients(session: Session, keyids: list[str]) -> dict[str, str]:
 
 
 def _waiting(
-    tx: Transaction, model: Model, clients: set[str]
+    services: Services, tx: Transaction, model: Model, clients: set[str]
 ) -> tuple[dict[str, list[str]], int]:
     """Return what each request that this round completes releases, and how many it cannot."""
     assert model.id is not None
@@ -174,7 +174,7 @@ def _waiting(
         holders = clients_of(session, model.id, found)
         if not holders:
             reason = "an earlier request erased all that this one asks for"
-            close(tx, request, job, "refused", reason)
+            close(services, tx, request, job, "refused", reason)
         elif holders <= clients:
             released[request.id] = found
             taken.update(found)

@@ -4,14 +4,19 @@ Everything is computed before the transaction and committed in one: the new vers
 retained set, the destroyed keys and the log entries stand or fall together.
 """
 
+from app.ledger.judgement import is_executed
+from app.ledger.model_events import request_events
 from app.service.context import Services
 from app.steps import reached
+from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.tasks import erase, learn, repair, round_end, rounds
 from workers.tasks.cleanup import clean
-from workers.tasks.lease import leased
+from workers.tasks.lease import Lease, leased
 from workers.tasks.refuse import refuse
 from workers.tasks.sweep import nudge_next
+
+EXECUTED = "the log has this request as executed already, the database as not begun"
 
 
 def run(services: Services, job_id: str) -> None:
@@ -20,7 +25,10 @@ def run(services: Services, job_id: str) -> None:
         if lease is None:
             return
         try:
-            if lease.kind == "erase" and lease.rung > 0:
+            if lease.kind == "erase" and lease.rung == 0 and _is_executed(services, lease):
+                # Its rows are gone and what came of it may be refuted: nothing is tried on it.
+                repair.give_up(services, lease, EXECUTED)
+            elif lease.kind == "erase" and lease.rung > 0:
                 repair.run(services, lease)
             elif lease.kind == "round":
                 rounds.run(services, lease)
@@ -40,3 +48,9 @@ def run(services: Services, job_id: str) -> None:
     # After the lease: the nudge's receiver must find the job free.
     if lease is not None:
         nudge_next(services, lease.model_id)
+
+
+def _is_executed(services: Services, lease: Lease) -> bool:
+    with services.reading() as session:
+        ref = session.get_one(ErasureRequest, lease.request_id).ref
+    return is_executed(request_events(services.ledger, ref))

@@ -290,7 +290,8 @@ def fail(
     let_go(services, tx, job)
     if job.request_id is not None:
         close_releases(services, tx, job.request_id)
-        close(tx, tx.session.get_one(ErasureRequest, job.request_id), job, state, reason)
+        request = tx.session.get_one(ErasureRequest, job.request_id)
+        close(services, tx, request, job, state, reason)
         return
     if job.kind == "round":
         fail_round(services, tx, job, reason)
