@@ -13,21 +13,20 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.requests import CLOSED
 from models import Artifact, ErasureRequest, RequestEvent, Verification
-from models.types import utcnow
+from models.clock import clock
 
 AT_ONCE = 100  # requests in one transaction, while others wait
 
 
 def end_retention(services: Services) -> int:
     """Destroy what is kept of requests that ended long enough ago; return of how many."""
-    days = services.settings.request_retention_days
-    before = utcnow() - timedelta(days=days)
+    kept = timedelta(days=services.settings.request_retention_days)
     with services.reading() as session:
-        if not _due(session, before):
+        if not _due(session, clock(session) - kept):
             return 0
 
     def effect(tx: Transaction) -> int:
-        due = _due(tx.session, before)
+        due = _due(tx.session, tx.now - kept)
         for request in due:
             _forget(services, tx, request)
         tx.session.flush()

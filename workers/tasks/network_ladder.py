@@ -13,7 +13,7 @@ from app.service.context import Services
 from app.service.ladder import last_rung, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
-from models.types import utcnow
+from models.clock import clock
 from workers.tasks.case import Case
 from workers.tasks.ladder import Climb
 from workers.tasks.lease import Lease
@@ -96,7 +96,7 @@ class _Limits:
     def __init__(
         self, session: Session, case: Case, config: NetworkConfig, policy: Policy, due: datetime
     ) -> None:
-        self.config, self.due = config, due
+        self.config, self.now, self.due = config, clock(session), due
         self.sizes = _sizes(session, case, config)
         self.whole = retraining_flops(config.network, config.training, self.sizes.stays)
         self.judging = _judging_flops(config, policy, self.sizes)
@@ -116,7 +116,7 @@ class _Limits:
         # There must be time for its judge's models, the retraining, and its repetition.
         needed += self.judging + 2 * self.whole
         seconds = timedelta(seconds=self.pace * needed)
-        if is_late(self.due, seconds):
+        if is_late(self.now, self.due, seconds):
             return f"skipped, {LATE}"
         return ""
 
@@ -136,9 +136,12 @@ def first_due(session: Session, lease: Lease) -> datetime:
     return found
 
 
-def is_late(due: datetime, seconds: timedelta = timedelta()) -> bool:
-    """Return whether what takes so long would end in the days before it is due."""
-    return utcnow() + seconds + DEADLINE_MARGIN > due
+def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> bool:
+    """Return whether what takes so long would end in the days before it is due.
+
+    `now` is the database's time: a method that is skipped as late is not tried again.
+    """
+    return now + seconds + DEADLINE_MARGIN > due
 
 
 def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:

@@ -10,6 +10,7 @@ from sqlmodel import select
 
 from app.service.context import Services
 from models import Job, Model
+from models.clock import clock
 from workers.errors import RefusedError
 from workers.fedavg.accounting import cost_notes
 from workers.fedavg.in_process import InProcess
@@ -79,7 +80,7 @@ def _forbidden(services: Services, lease: Lease) -> str | None:
     if lease.attempt > services.settings.max_attempts:
         return f"given up after {services.settings.max_attempts} attempts"
     with services.reading() as session:
-        return LATE if is_late(first_due(session, lease)) else None
+        return LATE if is_late(clock(session), first_due(session, lease)) else None
 
 
 class OtherBeforeError(RefusedError):

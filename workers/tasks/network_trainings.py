@@ -12,6 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from app.service.context import Services
+from models.clock import clock as database_clock
 from workers.errors import ModelError, RefusedError
 from workers.networks.files import decode_weights
 from workers.replay.models import answers, reference_clients, train_file
@@ -136,13 +137,15 @@ class _Clock:
     def __init__(self, services: Services, lease: Lease) -> None:
         with services.reading() as session:
             self._due = first_due(session, lease)
+            self._opened = database_clock(session)
         self._started, self._begun = perf_counter(), 0
 
     def check(self, left: int) -> None:
         """Raise TooLateError where there is no time for so many, at the pace so far."""
         taken = perf_counter() - self._started
         each = taken / self._begun if self._begun else 0.0
-        if is_late(self._due, timedelta(seconds=each * (left + 2))):
+        now = self._opened + timedelta(seconds=taken)
+        if is_late(now, self._due, timedelta(seconds=each * (left + 2))):
             raise TooLateError
         self._begun += 1
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app import steps
+from app.service.retention import end_retention
 from app.steps import PlantedFaultError
 from models import Contribution, Job
 from models.clock import clock
@@ -20,8 +22,9 @@ from tests.workers.rounds.federation import Masked
 from tests.workers.tasks import audits
 from tests.workers.tasks.test_decisions import decide, history
 from tests.workers.tasks.test_waits import shown
-from workers.tasks import audit
+from workers.tasks import audit, network_rung
 from workers.tasks.lease import leased
+from workers.tasks.network_trainings import _Clock
 
 NEEDS = "request.needs-decision"
 
@@ -201,21 +204,27 @@ def test_an_audit_that_kills_its_workers_fails(
     )
 
 
+def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
+    """Set this process's clock ahead of the database's."""
+    real = utcnow()
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + by
+
+    monkeypatch.setattr("models.types.datetime", Ahead)
+    assert utcnow() >= real + by
+
+
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_lease_ends_by_the_databases_clock(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker whose clock is six hours ahead held a model for six hours when it died."""
     real = utcnow()
-
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) + timedelta(hours=6)
-
     ready.caller.erase_records("r1")
-    monkeypatch.setattr("models.types.datetime", Ahead)
-    assert utcnow() > real + timedelta(hours=5)
+    set_ahead(monkeypatch, timedelta(hours=6))
     with leased(ready.services, job(ready).id, "execute") as lease:
         assert lease is not None
         held = job(ready).lease_until
@@ -226,3 +235,30 @@ def test_a_lease_ends_by_the_databases_clock(
     # What it looks at is not over for it either.
     with leased(ready.services, job(ready).id, "execute") as other:
         assert other is None
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_retention_ends_by_the_databases_clock(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose clock is years ahead destroyed what was to be kept, for good."""
+    ready.caller.erase_records("r1")
+    ready.drain()
+    set_ahead(monkeypatch, timedelta(days=36500))
+    assert end_retention(ready.services) == 0
+    days = ready.services.settings.model_copy(update={"request_retention_days": 0})
+    assert end_retention(replace(ready.services, settings=days)) == 1
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_what_is_late_is_so_by_the_databases_clock(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose clock is ahead gave up every approximation, and every claim about it."""
+    ready.caller.erase_records("r1")
+    set_ahead(monkeypatch, timedelta(days=36500))
+    with leased(ready.services, job(ready).id, "execute") as lease:
+        assert lease is not None
+    # What is raised in a lease is recorded and not raised again: look when it is over.
+    assert network_rung._forbidden(ready.services, lease) is None
+    _Clock(ready.services, lease).check(1)

@@ -113,5 +113,6 @@ def test_a_rung_whose_judge_would_train_past_the_deadline_is_skipped(
     limits.config, limits.sizes, limits.pace = CONFIG, Sizes(100, 10, 30), 1.0
     limits.whole, limits.left, limits.judging = 1000, 10**9, judging
     # The rung, which nobody reckoned, the retraining and its repetition: 3,000 seconds.
-    limits.due = utcnow() + DEADLINE_MARGIN + timedelta(seconds=3050)
+    limits.now = utcnow()
+    limits.due = limits.now + DEADLINE_MARGIN + timedelta(seconds=3050)
     assert limits.forbid(Retrain()) == why
