@@ -20,13 +20,15 @@ from app.signing.errors import (
     KeyUnknownError,
     SignatureReplayedError,
 )
-from app.signing.http import SignedBy
+from app.signing.http import MAX_WINDOW, SignedBy
 from models import RequesterKey, UsedNonce
 from models.session import unsynced
 
 Role = Literal["requester", "client"]
 MAX_BATCH = 256  # nonces in one transaction
-MARGIN = timedelta(minutes=1)  # past expiry: the skew that verification forgives, and more
+# Past expiry, which is by the API's clock, while nonces are forgotten by the database's: these
+# may differ by the longest life of a signature, and a minute is left for what is under way.
+MARGIN = MAX_WINDOW + timedelta(minutes=1)
 _Item = tuple[SignedBy, "Future[bool]"]
 
 

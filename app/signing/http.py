@@ -44,7 +44,7 @@ from app.signing.keys import Algorithm, PrivateKey, PublicKey, algorithm_of
 
 LABEL = "lethe"
 CLOCK_SKEW = timedelta(seconds=5)
-MAX_WINDOW = timedelta(minutes=10)  # also how long the service must remember a nonce
+MAX_WINDOW = timedelta(minutes=10)  # the longest life of a signature
 DEFAULT_LIFETIME = timedelta(minutes=5)
 COVERED_ALWAYS = ("@method", "@target-uri")
 COVERED_WITH_BODY = ("content-type", "content-digest")

@@ -8,13 +8,16 @@ import pytest
 from httpx2 import Response
 from sqlmodel import Session, select
 
+from app.ledger import sequencer
 from app.signing.errors import SignatureReplayedError
-from app.signing.http import SignedBy, sign_request
+from app.signing.http import MAX_WINDOW, SignedBy, sign_request
 from app.signing.keys import generate_key
 from models import UsedNonce
+from models.clock import clock
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
+from workers.tasks import sweep
 
 NONCE = "n" * 24
 ERASE = json.dumps({"model": MODEL, "scope": {"level": "sample", "records": ["r1"]}}).encode()
@@ -164,3 +167,39 @@ def test_a_withdrawal_whose_answer_was_lost_can_be_repeated(ready: Installation)
     assert (first.status_code, first.json()["state"]) == (200, "withdrawn")
     again = ready.caller.signed("DELETE", path)
     assert (again.status_code, again.json()) == (200, first.json())
+
+
+def test_a_refused_call_stays_spent_while_the_databases_clock_is_ahead(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nonces are forgotten by the database's clock; signatures expire by the API's."""
+    caller = ready.caller
+    signed_at = datetime.now(UTC) - timedelta(minutes=4, seconds=30)  # half a minute is left
+    headers = {"content-type": "application/json"}
+    headers |= sign_request(
+        "POST",
+        f"{caller.http.base_url}/v1/requests",
+        headers,
+        ERASE.replace(b"r1", b"nobody"),
+        caller.key,
+        caller.keyid,
+        now=signed_at,
+        nonce=NONCE,
+    )
+
+    def send() -> Response:
+        body = ERASE.replace(b"r1", b"nobody")
+        return caller.http.post("/v1/requests", content=body, headers=headers)
+
+    def sweep_ahead(by: timedelta) -> None:
+        with monkeypatch.context() as patch:
+            for module in (sequencer, sweep):
+                patch.setattr(module, "clock", lambda at: clock(at) + by)
+            sweep.run(ready.services)
+
+    problem(send(), 404, "record-unknown")
+    sweep_ahead(MAX_WINDOW)
+    problem(send(), 401, "signature-replayed")
+    sweep_ahead(MAX_WINDOW + timedelta(minutes=2))
+    with Session(ready.services.engine) as session:
+        assert session.exec(select(UsedNonce).where(UsedNonce.nonce == NONCE)).all() == []
