@@ -40,7 +40,10 @@ WORKER_LOG_STEPS = [
 # With three requests in one update: while it is executed, and while the second is judged.
 BATCH_STEPS = ["execute.computed", "execute.written", "execute.applied"]
 BATCH_STEPS += ["verify.judged@2", "certify.committed@2", "ledger.committed@3"]
-LEARN_STEPS = [name for name in WORKER_STEPS if name.startswith("execute.")]
+# Who learns erases nothing, and so journals nothing.
+LEARN_STEPS = [
+    name for name in WORKER_STEPS if name.startswith("execute.") and name != "execute.journaled"
+]
 # The API dies with the request durable and unanswered; the worker finds it and dies as well.
 BOTH = [
     ("ledger.committed", "execute.written"),
