@@ -78,7 +78,7 @@ def logged_climb(events: Sequence[Event]) -> LoggedClimb:
             whole = whole and not (together and METHOD not in said)
             current = LoggedRung(said.get(METHOD, method))
             after, method, together = [], None, False
-        elif event.event == VERIFIED and current is not None:
+        elif event.event == VERIFIED and current is not None and current.verdict is None:
             current = LoggedRung(current.method, said)
         elif event.event == ESCALATED and "rung" in said:
             method = said[METHOD]

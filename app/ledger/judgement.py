@@ -6,6 +6,7 @@ another's. The log's entries commit to what was judged when it was judged.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -74,15 +75,32 @@ def is_unproven(
     return last.payload.get("result") != "PASS"
 
 
+def is_judged(events: Sequence[str]) -> bool:
+    """Return whether the last execution among a request's events has a verdict after it."""
+    last = [event for event in events if event in (EXECUTED, VERIFIED)][-1:]
+    return last == [VERIFIED]
+
+
+def _judged_twice(events: Sequence[Event]) -> bool:
+    """Return whether an execution has two verdicts.
+
+    A worker that dies before it has recorded one has logged none, so there never are honestly.
+    """
+    said = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
+    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(said))
+
+
 def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:
     """Return why a request's events allow no certificate, None where they do.
 
-    The last judgement must be PASS, of this evidence (hex SHA-256) and this claim, and
-    nothing may have happened to the request since but a wait.
+    Each execution has one judgement at most. The last must be PASS, of this evidence (hex
+    SHA-256) and this claim, and nothing may have happened to the request since but a wait.
     """
     places = [place for place, event in enumerate(events) if event.event == VERIFIED]
     if not places:
         return "the log has no judgement of this request"
+    if _judged_twice(events):
+        return "the log has two judgements of one execution of this request"
     judged = events[places[-1]].payload
     if judged.get("result") != "PASS":
         return "the last judgement of this request in the log is no PASS"

@@ -12,6 +12,8 @@ from app.certificates.evidence import build_evidence, parse_evidence
 from app.certificates.statement import CheckPart, VerifierPart
 from app.ledger.climbed import CHECKS, checks_digest
 from app.ledger.journal import record_request_event
+from app.ledger.judgement import is_judged
+from app.ledger.model_events import request_events
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.methods import is_network
@@ -38,6 +40,12 @@ def run(services: Services, job_id: str) -> None:
         try:
             with services.reading() as session:
                 case = load(services, session, lease)
+                ref = session.get_one(ErasureRequest, lease.request_id).ref
+            if is_judged(
+                [leaf.event or "" for _, leaf in request_events(services.ledger, ref)]
+            ):
+                # Chance passes what it refuted, if it is asked often enough.
+                raise OtherDraftError("the log has a judgement of this execution already")
         except OtherDraftError as refusal:
             repair.give_up(services, lease, f"not verified: {refusal}")
             return

@@ -8,6 +8,8 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
+from app.ledger.climbed import logged_climb
+from app.ledger.judgement import Event, contradiction
 from models import Model
 from tests.installation import Installation
 from tests.workers.tasks import networks
@@ -80,6 +82,38 @@ def test_an_executed_request_is_not_refused_for_want_of_its_rows(ready: Installa
     assert (state(ready, request), model(ready).state) == ("needs-decision", "quarantined")
     assert "request.refused" not in history(ready, request)
     ready.check()
+
+
+def test_what_was_refuted_is_not_judged_again(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation, policy=policy(HF_KCU))
+    planted = plant(monkeypatch, "yeom:auc")
+    request = networks.submit(installation, networks.some("r0", "r1"))
+    with rewound(installation, "verify.recorded", "stage = 'verify', rung = 0"):
+        installation.drain()
+    assert len(planted.seen) == 1
+    assert (state(installation, request), model(installation).state) == (
+        "needs-decision",
+        "quarantined",
+    )
+    installation.check()
+
+
+def test_two_judgements_of_one_execution_are_neither_certified_nor_forgotten() -> None:
+    told = [
+        ("request.executed", {"method": "puf-special"}),
+        ("request.verified", {"result": "FAIL"}),
+        ("request.escalated", {}),
+        ("request.verified", {"result": "PASS", "evidence": "e", "class": "c"}),
+    ]
+    events = [Event(index, event, said) for index, (event, said) in enumerate(told)]
+    assert contradiction(events, "e", "c") == (
+        "the log has two judgements of one execution of this request"
+    )
+    assert logged_climb(events).since[0].verdict == {"result": "FAIL"}
+    again = [*events[:3], events[0], events[3]]
+    assert contradiction(again, "e", "c") is None
 
 
 @pytest.mark.parametrize("stage", ["execute", "certify"])
