@@ -305,9 +305,13 @@ def _explain_missing(
     ).all()
     # Who is told "already erased" goes away; the record may be on its way back.
     if not any(is_add_back(session, row) for row in pending):
-        request_id = _erased_by(session, master, model, key, scope)
+        erased, request_id = _erased_by(session, master, model, key, scope)
         if request_id is not None:
             _refuse_claimed(session, key, request_id)
+        if erased:
+            raise AlreadyErasedError(
+                "this data was erased before; a restore kept no request of it"
+            )
     if pending:
         raise ContributionPendingError(
             "rows contributed to this model are still being learned: try again in a minute"
@@ -321,33 +325,38 @@ def _explain_missing(
 
 def _erased_by(
     session: Session, master: MasterKey, model: Model, key: RequesterKey, scope: Scope
-) -> str | None:
-    """Return a request that erased some of what is missing and is the key's, None if none."""
+) -> tuple[bool, str | None]:
+    """Return whether some of what is missing was erased and is the key's, and by which request.
+
+    A tombstone that a restore brought back may know of no request.
+    """
     conditions = [col(Tombstone.model_id) == model.id]
     if scope.records is None:
         owners = select(Subject.id).where(*_named(model.id, scope.client, scope.subject))
-        return session.exec(
+        last = session.exec(
             select(Tombstone.request_id)
             .join(ErasureRequest, col(ErasureRequest.id) == col(Tombstone.request_id))
             .where(*conditions, col(Tombstone.subject_id).in_(owners))
             .order_by(col(ErasureRequest.received_at).desc(), col(ErasureRequest.id))
             .limit(1)
         ).first()
+        return last is not None, last
     if _bound(key):
         own = select(Subject.id).where(*_named(model.id, key.client, key.subject))
         conditions.append(col(Tombstone.subject_id).in_(own))
     tombstone_key = open_tombstone_key(master, model)
     missing = _missing(session, model, key, scope.records)
     tags = [record_tag(tombstone_key, record) for record in missing]
+    erased = False
     for chunk in chunks(tags):
-        query = select(Tombstone.request_id).where(
-            *conditions,
-            col(Tombstone.tag).in_(chunk),
-            col(Tombstone.request_id).is_not(None),
+        query = select(func.count(), func.max(Tombstone.request_id)).where(
+            *conditions, col(Tombstone.tag).in_(chunk)
         )
-        if (found := session.exec(query).first()) is not None:
-            return found
-    return None
+        stones, found = session.exec(query).one()
+        erased = erased or stones > 0
+        if found is not None:
+            return True, found
+    return erased, None
 
 
 def _not_entitled() -> KeyNotEntitledError:

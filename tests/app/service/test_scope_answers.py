@@ -203,3 +203,16 @@ def test_a_scope_that_keeps_changing_is_refused_and_nothing_is_stored(
     assert len(tried) == requests.CHECKS
     with Session(ready.services.engine) as session:
         assert len(session.exec(select(ErasureRequest)).all()) == 1
+
+
+def test_what_a_restore_knows_as_erased_stays_erased_without_a_request(
+    erased: Installation,
+) -> None:
+    with Session(erased.services.engine) as session:
+        for stone in session.exec(select(Tombstone)):
+            stone.request_id = stone.subject_id = None
+        session.commit()
+    again = erased.caller.erase_records("r1")
+    assert (again.status_code, slug(again)) == (409, "already-erased")
+    assert "ref" not in again.json()
+    assert slug(erased.caller.erase_records("nobody")) == "record-unknown"
