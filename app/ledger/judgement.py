@@ -99,8 +99,6 @@ def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | N
     places = [place for place, event in enumerate(events) if event.event == VERIFIED]
     if not places:
         return "the log has no judgement of this request"
-    if _judged_twice(events):
-        return "the log has two judgements of one execution of this request"
     judged = events[places[-1]].payload
     if judged.get("result") != "PASS":
         return "the last judgement of this request in the log is no PASS"
@@ -110,4 +108,6 @@ def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | N
         return "the last judgement in the log is of another class"
     if any(event.event not in WAITS for event in events[places[-1] + 1 :]):
         return "the log has more of this request after its last judgement"
+    if _judged_twice(events):
+        return "the log has two judgements of one execution of this request"
     return None

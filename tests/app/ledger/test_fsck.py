@@ -412,12 +412,22 @@ def test_a_certificate_that_the_log_allows_not_is_found(log: Log, case: str) -> 
 
 def test_a_wait_between_judgement_and_certificate_is_no_finding(log: Log) -> None:
     judge(log.ledger, log.requests[2], result="FAIL")
+    happens(log, log.requests[2], "request.executed")
     judge(log.ledger, log.requests[2])
     for event in ("request.needs-decision", "request.decided"):
         happens(log, log.requests[2], event)
     issuer, _ = load_issuer(log.settings)
     certify(log.ledger, issuer, log.requests[2])
     assert log.check() == []
+
+
+def test_an_execution_that_was_judged_again_is_found(log: Log) -> None:
+    judge(log.ledger, log.requests[2], result="FAIL")
+    judge(log.ledger, log.requests[2])
+    issuer, _ = load_issuer(log.settings)
+    certify(log.ledger, issuer, log.requests[2])
+    (finding,) = log.check()
+    assert "two judgements of one execution" in finding
 
 
 def happens(log: Log, request_id: str, event: str) -> None:
