@@ -11,7 +11,7 @@ from app.vault.master import MasterKey
 from app.vault.scrub import scrub
 from app.vault.seal import context, open_sealed
 from models import FeatureBlock, Subject
-from models.session import reading
+from models.session import WAIT_S, reading
 from tests.app.ledger.samples import add_model
 
 MASTER = MasterKey(bytes(range(32)))
@@ -246,7 +246,7 @@ def test_scrubbing_says_when_a_reader_is_in_the_way(
         assert scrub(engine) is False
     assert scrub(engine) is True
     with engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == WAIT_S * 1000
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
