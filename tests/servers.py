@@ -145,7 +145,9 @@ def _reachable(binaries: Path, root: Path, user: str | None) -> Path:
     shutil.copytree(installed, copy)
     if libraries.is_dir():
         shutil.copytree(libraries, root / "install" / libraries.name)
-    for path in (root / "install").rglob("*"):
+    # The process's umask may be narrow by now: what dispatches to workers narrows it.
+    top = root / "install"
+    for path in (top, *top.rglob("*")):
         path.chmod(0o755)
     return copy / binaries.name
 

@@ -112,10 +112,14 @@ def test_where_the_binaries_are_closed_to_others_a_copy_serves(
         (closed / name).symlink_to(installed.parent.with_name(name))
     binaries = closed / package / installed.name / "bin"
     monkeypatch.setattr(servers, "_postgres_binaries", lambda: binaries)
-    with postgres_server() as url:
-        directory = Path(str(make_url(url).query["host"]))
-        assert list(directory.glob("install/*/*/bin/postgres"))
-        assert _answers(url)
+    before = os.umask(0o077)  # as it is once something in this process has dispatched
+    try:
+        with postgres_server() as url:
+            directory = Path(str(make_url(url).query["host"]))
+            assert list(directory.glob("install/*/*/bin/postgres"))
+            assert _answers(url)
+    finally:
+        os.umask(before)
 
 
 def _answers(url: str) -> bool:
