@@ -12,6 +12,7 @@ FROM ${PYTHON} AS build-api
 WORKDIR /src
 RUN python -m venv --without-pip /opt/lethe
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY lethe lethe
 COPY app app
 COPY migrations migrations
 COPY models models

@@ -78,7 +78,7 @@ $(STAMPS)/%: $(BIN)/python pyproject.toml constraints.txt
 lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet '.[dev,text,vision]'
-	build/lock/bin/python -m pip freeze --exclude lethe | sed 's/+[a-z0-9.]*$$//' > constraints.txt
+	build/lock/bin/python -m pip freeze --exclude lethe-ledger | sed 's/+[a-z0-9.]*$$//' > constraints.txt
 
 clean:
 	rm -rf $(VENV) $(STAMPS) build demo-out

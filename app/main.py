@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+import lethe
 from app import steps
 from app.api import (
     audits,
@@ -43,7 +44,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         yield
         opened.close()
 
-    app = FastAPI(title="Lethe", version="0.1.0", lifespan=lifespan)
+    app = FastAPI(title="Lethe", version=lethe.__version__, lifespan=lifespan)
     app.state.services = opened
     app.state.parsing = Parsing(opened.settings.max_parsed_at_once)
 

@@ -14,7 +14,7 @@ import uuid
 from datetime import datetime
 from typing import Any
 
-from app import canonical
+from lethe import canonical
 
 LONGEST = 16_384  # bytes; a nudge has about 1,100
 STAGES = frozenset({"execute", "verify", "certify", "audit"})  # with a job's or audit's id

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 
 PLACEHOLDERS = ("changeme", "change-me", "secret", "password", "example", "lethe")
 

@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from app.client import Client
-from app.signing.http import new_nonce, sign_request
-from app.signing.keys import PrivateKey, generate_key
+from lethe.client import Client
+from lethe.signing.http import new_nonce, sign_request
+from lethe.signing.keys import PrivateKey, generate_key
 from workers.datasets.digits import load_digits
 from workers.demo.service import LocalService
 from workers.extractors.random_relu import RandomRelu

@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from app.client import Client
-from app.signing.keys import generate_key
+from lethe.client import Client
+from lethe.signing.keys import generate_key
 from workers.datasets.digits import load_digits
 from workers.demo.service import LocalService
 from workers.extractors.random_relu import RandomRelu
@@ -63,7 +63,7 @@ def measure(folder: Path, requests: int) -> dict[str, float]:
     finally:
         service.stop()
     keys = str(folder / "data" / "keys")
-    lethe = [sys.executable, "-m", "app.cli.main"]
+    lethe = [sys.executable, "-m", "lethe.cli.main"]
     verify = [*lethe, "certificate", "verify", str(bundle), "--keys", keys]
     ordered = sorted(seconds)
     return {

@@ -14,7 +14,7 @@ import pytest
 
 from app.ledger.startup import init_log
 from app.settings import Settings
-from app.signing.keys import PrivateKey
+from lethe.signing.keys import PrivateKey
 from models.session import make_engine
 from tests.installation import Installation, install
 from tests.workers.rounds.federation import Masked

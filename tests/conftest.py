@@ -22,9 +22,9 @@ from sqlalchemy.pool import NullPool
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log, load_ledger
 from app.settings import Settings
-from app.signing.keys import PrivateKey
 from app.vault.master import MasterKey
 from app.vault.seal import new_key
+from lethe.signing.keys import PrivateKey
 from migrations.runner import upgrade
 from models.sealed import seal_columns
 from models.session import make_engine

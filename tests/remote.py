@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from app.signing.keys import generate_key
+from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import CLASSES, CLIENTS, MODEL, Caller, manifest, rows
 from workers.artifacts import encode_head

@@ -10,8 +10,8 @@ import numpy as np
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from app.signing.http import new_nonce, sign_request
-from app.signing.keys import PrivateKey, generate_key, public_pem
+from lethe.signing.http import new_nonce, sign_request
+from lethe.signing.keys import PrivateKey, generate_key, public_pem
 from workers.extractors.identity import Identity
 
 MODEL = "small"

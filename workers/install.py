@@ -1,4 +1,4 @@
-"""What somebody runs to get an optional library, as `app.install` says it.
+"""What somebody runs to get an optional library, as `lethe.install` says it.
 
 The rooms of the mathematics import nothing of app, so they say it themselves.
 """

@@ -6,6 +6,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from lethe import DISTRIBUTION
 from workers.statistics import backend
 
 PACKAGE = Path(__file__).parent
@@ -45,7 +46,7 @@ def _versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "lethe": metadata.version("lethe"),
+        "lethe": metadata.version(DISTRIBUTION),
         "numpy": metadata.version("numpy"),
         "scipy": metadata.version("scipy"),
     }

@@ -13,11 +13,11 @@ from fastapi import Depends, Header, Query, Request, Security
 from starlette.concurrency import run_in_threadpool
 
 from app.api.schemes import BEARER, SIGNATURE
-from app.errors import LetheError
 from app.service import keys, tokens
 from app.service.context import Services
 from app.service.signatures import Role, current_key
-from app.signing.http import SignedBy, check_body, verify_head
+from lethe.errors import LetheError
+from lethe.signing.http import SignedBy, check_body, verify_head
 from models import BearerToken
 
 MAX_IDEMPOTENCY_KEY = 254  # characters; the column that stores it has room for the mark

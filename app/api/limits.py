@@ -10,9 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.memory import OPEN_BODY, Account, Room
 from app.api.problems import answer
-from app.errors import LetheError
 from app.service.problems import BodyTooLargeError, SlowBodyError
 from app.settings import Settings
+from lethe.errors import LetheError
 
 # Exactly the routes that take rows: whatever else is sent is a small JSON document.
 UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?|/v1/releases/[^/]+/answer")

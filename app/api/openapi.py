@@ -12,13 +12,9 @@ from fastapi.openapi.utils import get_openapi
 
 from app.api.deps import IdempotencyKeyError
 from app.api.problems import MEDIA_TYPE
-from app.certificates.evidence import SCORES_TYPE
-from app.errors import LetheError
 from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError
-from app.ledger.proofs import ProofError
 from app.ledger.sequencer import LogMissingError
-from app.ledger.tiles import TileError
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.requests import NewRequest
@@ -33,8 +29,12 @@ from app.service.audit_problems import (
     NumbersGoneError,
 )
 from app.service.health import NotReadyError
-from app.signing import errors as s
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
+from lethe.certificates.evidence import SCORES_TYPE
+from lethe.errors import LetheError
+from lethe.log.proofs import ProofError
+from lethe.log.tiles import TileError
+from lethe.signing import errors as s
 
 Problem = type[LetheError]
 Schema = dict[str, Any]

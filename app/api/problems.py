@@ -11,10 +11,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.canonical import DUPLICATE
-from app.errors import LetheError
 from app.schemas.base import Wire
 from app.service.problems import DatabaseUnavailableError
+from lethe.canonical import DUPLICATE
+from lethe.errors import LetheError
 from models.session import unavailable
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Path, Response
 
 from app.api.deps import OperatorOrAuditor, ServicesDep
 from app.api.immutable import unkept
-from app.certificates.evidence import SCORES_TYPE
 from app.service import certificates
+from lethe.certificates.evidence import SCORES_TYPE
 
 router = APIRouter(prefix="/v1/scores", tags=["requests"])
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]

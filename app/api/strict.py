@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from app import canonical
+from lethe import canonical
 
 
 class _StrictRequest(Request):

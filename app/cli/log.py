@@ -1,69 +1,32 @@
-"""`lethe log`: verify and mirror any log; create and check one's own."""
+"""What `lethe log` does on this installation: init, recover and fsck."""
 
 import json
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
+from sqlmodel import Session
 
-from app.cli.certificate_text import plain
-from app.ledger.follow import (
-    LogError,
-    LogReport,
-    UnreachableError,
-    fetch_from,
-    mirror_log,
-    succeeded,
-    verify_log,
-)
-from app.ledger.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
-from app.ledger.spelling import format_base64
-
-_vkey_option = click.option(
-    "--vkey",
-    required=True,
-    metavar="FILE|STRING",
-    help="The log's verifier key, or a file that holds it.",
-)
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+from app.cli.backup import print_reapplied
+from app.ledger.findings import NOT_CHECKED, NOT_OPENED, FsckReport
+from app.ledger.fsck import fsck as check_log
+from app.ledger.recover import recover as recover_log
+from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
+from app.service.fsck_vault import fsck_vault
+from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
+from app.settings import Settings
+from app.vault.artifacts import ArtifactStore
+from app.vault.errors import MasterKeyError
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
+from app.vault.master import MasterKey
+from lethe.log.entries import Leaf, succession_leaf
+from lethe.log.fetch import fetch_from
+from models.session import make_engine
 
 
-@click.group()
-def log() -> None:
-    """Verify, mirror, create and check transparency logs."""
-
-
-@log.command()
-@click.argument("url_or_dir")
-@_vkey_option
-@_json_option
-def verify(url_or_dir: str, vkey: str, as_json: bool) -> None:
-    """Verify every entry and tile of a log.
-
-    All are checked against the signed checkpoint. URL_OR_DIR is what `checkpoint` lies
-    under. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be read.
-    """
-    verifier = _read_vkey(vkey)
-    _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier))
-
-
-@log.command()
-@click.argument("url")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@_vkey_option
-@_json_option
-def mirror(url: str, directory: Path, vkey: str, as_json: bool) -> None:
-    """Verify a log and copy it to DIRECTORY.
-
-    Any static web server can serve the copy. A mirror that already holds an earlier
-    checkpoint only accepts a log that extends it. Exits as `verify` does.
-    """
-    verifier = _read_vkey(vkey)
-    _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory))
-
-
-@log.command()
+@click.command()
 @click.option("--origin", help="The new log's name. Default: LETHE_ORIGIN.")
 @click.option(
     "--succeeds",
@@ -76,12 +39,22 @@ def init(origin: str | None, succeeds: Path | None) -> None:
 
     It is never created in passing: an empty log in place of a lost one would be a fork.
     """
-    from app.cli.log_server import run_init  # needs the server extra
+    settings = _settings(origin)
+    engine = make_engine(settings.resolved_database_url)
+    old = None if succeeds is None else last_signed(succeeds)
+    try:
+        ledger = init_log(settings, engine)
+        if old is not None:
+            vkey, note = old
+            ledger.transact(lambda tx: tx.append(succession_leaf(vkey, note, tx.now.date())))
+            click.echo(f"it succeeds the log {vkey.partition('+')[0]}")
+    finally:
+        engine.dispose()
+    click.echo(f"began the log {ledger.origin}; keys are in {settings.keys_dir}: back them up")
+    click.echo(ledger.verifier.vkey)
 
-    run_init(origin, succeeds)
 
-
-@log.command()
+@click.command()
 @click.argument("sources", metavar="URL_OR_DIR...", nargs=-1)
 @click.option("--no-mirror", is_flag=True, help="There is none: believe the guard alone.")
 @click.option(
@@ -95,73 +68,75 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
     URL_OR_DIR is a mirror, or another copy of the log's tiles. Nothing is written before all
     entries up to the last signed checkpoint are back and hash to its root.
     """
-    from app.cli.log_server import run_recover  # needs the server extra
-
     if bool(sources) == no_mirror:
         raise click.UsageError("give a mirror, or --no-mirror if there is none")
-    run_recover(sources, journal_incomplete)
+    settings = Settings()
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        require_schema(engine)
+        ledger = open_ledger(settings, engine)
+        master = MasterKey.load(settings)
+        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+
+        def again(session: Session, leaves: list[Leaf]) -> Reapplied:
+            return reapply_all(session, master, journal, leaves, incomplete=journal_incomplete)
+
+        done = recover_log(ledger, [fetch_from(source) for source in sources], again)
+        log_quarantines(ledger, unlogged(engine))
+        (settings.keys_dir / RESTORED).unlink(missing_ok=True)
+    finally:
+        engine.dispose()
+    click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
+    print_reapplied(done.result)
 
 
-@log.command()
-@_json_option
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def fsck(as_json: bool) -> None:
     """Check this installation's log.
 
     Compares entries, tree, checkpoint and keys. Exits with 1 if they disagree.
     """
-    from app.cli.log_server import run_fsck  # needs the server extra
-
-    if not run_fsck(as_json):
-        sys.exit(1)
-
-
-def _read_vkey(file_or_text: str) -> NoteVerifier:
-    """Read a verifier key, given itself or as a file.
-
-    Raises:
-        NoteError: It is neither.
-    """
+    settings = Settings()
+    issuer, keyid = load_issuer(settings)
+    engine = make_engine(settings.resolved_database_url)
     try:
-        text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, ValueError):  # no such file, too long for a file name, or not text
-        text = file_or_text
-    try:
-        return parse_log_vkey(text)
-    except NoteError as error:
-        raise NoteError(
-            f"--vkey is neither a key nor a file with one: {error.detail}"
-        ) from None
-
-
-def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
-    """Print the verdict; a log that does not verify exits with 1."""
-    try:
-        report = check()
-    except UnreachableError:
-        raise  # no verdict: nothing was seen that could be judged
-    except LogError as error:
-        if as_json:
-            verdict = {"result": "FAIL", "detail": error.detail, **error.members}
-            click.echo(json.dumps(verdict))
-        else:
-            click.echo(f"FAIL  {error.detail}")
-        sys.exit(1)
-    root = format_base64(report.root)
+        require_schema(engine)
+        report = check_log(
+            open_ledger(settings, engine, examine=True), {keyid: issuer.public_key()}
+        )
+        with suppress(MasterKeyError):  # the report says that files were not opened
+            master = MasterKey.load(settings)
+            artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
+            fsck_vault(engine, artifacts, master, report)
+    finally:
+        engine.dispose()
     if as_json:
-        passed: dict[str, object] = {
-            "result": "PASS",
-            "origin": report.origin,
-            "size": report.size,
-            "root": root,
-            "entries": report.entries,
-            "tiles": report.tiles,
-            "unverified": [f"{line.name}+{line.key_id.hex()}" for line in report.unverified],
-        }
-        click.echo(json.dumps(passed))
+        click.echo(json.dumps(report.as_json()))
     else:
-        click.echo(f"PASS  {report.origin}")
-        click.echo(f"      size {report.size}, root {root}")
-        told = f"{report.entries} entries and {report.tiles} tiles checked"
-        click.echo(plain(f"      {told}{not_verified(report.unverified)}"))
-        if (old := succeeded(report)) is not None:
-            click.echo(plain(f"      succeeds the log {old.origin} at size {old.size}"))
+        _print(report)
+    if not report.ok:
+        sys.exit(1)
+
+
+def _settings(origin: str | None) -> Settings:
+    # Through the constructor, so that the origin is validated like the variable.
+    return Settings() if origin is None else Settings(origin=origin)
+
+
+def _print(report: FsckReport) -> None:
+    click.echo(
+        f"{'PASS' if report.ok else 'FAIL'}  {report.size} entries, "
+        f"{report.checkpoints} checkpoints"
+    )
+    if not report.macs:
+        click.echo(f"      MACs of the entries: {NOT_CHECKED}")
+    if not report.files:
+        click.echo(f"      requests, certificates, models and stored files: {NOT_OPENED}")
+    if report.ended:
+        click.echo(f"      requests whose retention has ended, not compared: {report.ended}")
+    for finding in report.findings:
+        where = "" if finding.log_index is None else f" (entry {finding.log_index})"
+        click.echo(f"      {finding.check}: {finding.detail}{where}")
+    for check, count in sorted(report.unlisted.items()):
+        click.echo(f"      {check}: {count} more")

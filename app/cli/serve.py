@@ -74,7 +74,7 @@ class _Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         # The worker dies with this process: it notices that its standard input closed.
-        command = [sys.executable, "-m", "app.cli.main", "worker", "--until-eof"]
+        command = [sys.executable, "-m", "lethe.cli.main", "worker", "--until-eof"]
         return subprocess.Popen([*command, *self._options], stdin=subprocess.PIPE)
 
     def _restart(self) -> None:

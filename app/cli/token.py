@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import click
 from sqlmodel import Session, col, select
 
-from app.errors import LetheError
 from app.ledger.key_rows import key_rows
 from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
+from lethe.errors import LetheError
 from models import BearerToken
 from models.session import make_engine
 from models.types import utcnow

@@ -9,8 +9,9 @@ import rfc8785
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app import canonical
-from app.ledger.audit_counts import (
+from app.ledger.findings import FsckReport
+from lethe import canonical
+from lethe.certificates.audit_counts import (
     ENDS,
     STARTED,
     Logged,
@@ -18,8 +19,7 @@ from app.ledger.audit_counts import (
     logged_audits,
     method_digest,
 )
-from app.ledger.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
-from app.ledger.findings import FsckReport
+from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import Artifact, Audit, AuditPair, LogEntry, Model
 
 FETCH = 500  # rows in memory at once

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from app.certificates import shape
-from app.certificates.climb import RungPart, from_line, read_climb
-from app.certificates.evidence import CLIMB_SCORES, SCORES, scores_part
-from app.certificates.statement import CheckPart, EvidencePart
 from app.ledger.judgement import EXECUTED, VERIFIED, Event
+from lethe.certificates import shape
+from lethe.certificates.climb import RungPart, from_line, read_climb
+from lethe.certificates.evidence import CLIMB_SCORES, SCORES, scores_part
+from lethe.certificates.statement import CheckPart, EvidencePart
 
 ESCALATED = "request.escalated"
 METHOD, CHECKS = "method", "checks"

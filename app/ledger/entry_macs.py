@@ -11,9 +11,9 @@ import secrets
 from datetime import date
 from hmac import compare_digest, digest
 
-from app import canonical
-from app.errors import LetheError
-from app.ledger.entries import parse_leaf
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.log.entries import parse_leaf
 from models import LogEntry
 
 KEY_SIZE = 32  # bytes

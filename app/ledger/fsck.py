@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session
 
 from app.ledger.audit_rows import check_audits
-from app.ledger.checkpoint import Checkpoint
 from app.ledger.findings import FsckReport
 from app.ledger.fsck_keys import check_keys
 from app.ledger.fsck_models import check_models
@@ -21,6 +20,7 @@ from app.ledger.fsck_tree import check_guard, check_tree
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import Ledger
 from app.vault.errors import SealError
+from lethe.log.checkpoint import Checkpoint
 from models.sealed import can_open
 from models.session import reading
 

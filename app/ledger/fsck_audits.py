@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sqlmodel import Session, col, func, select
 
-from app.certificates.statement import Predicate
-from app.ledger.audit_counts import (
+from app.ledger.judgement import VERIFIED
+from lethe.certificates.audit_counts import (
     AUDIT,
     COUNT,
     DONE,
@@ -16,9 +16,9 @@ from app.ledger.audit_counts import (
     STARTED,
     count,
 )
-from app.ledger.entries import MODEL_EVENT, Leaf, parse_leaf
-from app.ledger.judgement import VERIFIED
-from app.ledger.spelling import parse_decimal
+from lethe.certificates.statement import Predicate
+from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
+from lethe.log.spelling import parse_decimal
 from models import ErasureRequest, LogEntry, RequestEvent
 
 # Say the method of what follows; of events that do not, the one before them stays.

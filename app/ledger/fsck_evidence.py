@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.certificates.evidence import CLIMB_SCORES, SCORES
-from app.certificates.statement import Predicate
+from lethe.certificates.evidence import CLIMB_SCORES, SCORES
+from lethe.certificates.statement import Predicate
 from models import (
     Artifact,
     Certificate,

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.certificates.errors import RemovalError
-from app.certificates.retained import record_commitment
-from app.ledger.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from app.ledger.findings import FsckReport
 from app.ledger.peaks import Peaks
-from app.ledger.tree import leaf_hash
+from lethe.certificates.errors import RemovalError
+from lethe.certificates.retained import record_commitment
+from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
+from lethe.log.tree import leaf_hash
 from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record
 
 FETCH = 1000  # rows in memory at once

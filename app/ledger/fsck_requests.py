@@ -8,19 +8,19 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app import canonical
-from app.certificates.bundle import hashedrekord_leaf
-from app.certificates.dsse import check_envelope
-from app.certificates.statement import Predicate, parse_statement
-from app.errors import LetheError
 from app.ledger.climbed import climb_problem, scores_problem
-from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
 from app.ledger.findings import FsckReport
 from app.ledger.fsck_audits import citation_problem
 from app.ledger.fsck_evidence import evidence_problem
 from app.ledger.journal import opening
 from app.ledger.judgement import Event, contradiction
-from app.ledger.spelling import parse_base64
+from lethe import canonical
+from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.dsse import check_envelope
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.errors import LetheError
+from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, parse_leaf
+from lethe.log.spelling import parse_base64
 from models import Certificate, ErasureRequest, LogEntry, RequestEvent
 
 RECEIVED, CERTIFIED = "request.received", "request.certified"

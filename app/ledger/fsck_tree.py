@@ -6,14 +6,14 @@ from sqlalchemy import func, or_
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from app.errors import LetheError
-from app.ledger.checkpoint import Checkpoint, open_checkpoint
-from app.ledger.entries import EntryError, parse_leaf
 from app.ledger.findings import FsckReport
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_size
-from app.ledger.tree import leaf_hash
+from lethe.errors import LetheError
+from lethe.log.checkpoint import Checkpoint, open_checkpoint
+from lethe.log.entries import EntryError, parse_leaf
+from lethe.log.tree import leaf_hash
 from models import LogCheckpoint, LogEntry, LogNode
 
 PAGE = 1000  # rows in memory at once

@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from app.errors import LetheError
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
+from lethe.errors import LetheError
 
 MAX_BATCH = 256  # effects in one transaction; bounds how long others wait for the lock
 

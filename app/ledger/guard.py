@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app import canonical
-from app.errors import LetheError
 from app.files import write_durably
-from app.ledger.checkpoint import (
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.log.checkpoint import (
     Checkpoint,
     CheckpointError,
     format_checkpoint,
     parse_checkpoint,
 )
-from app.ledger.spelling import format_base64, parse_base64
+from lethe.log.spelling import format_base64, parse_base64
 
 WAIT_S = 5.0  # for the file's lock; whoever holds it writes a line and syncs it
 MAX_LINE = 2048  # bytes; an origin of 200 characters has at most 800

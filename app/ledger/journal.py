@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from app.ledger.entries import commit_event, event_leaf, model_leaf
 from app.ledger.sequencer import Transaction
+from lethe.log.entries import commit_event, event_leaf, model_leaf
 from models import ErasureRequest, RequestEvent
 
 
@@ -16,7 +16,7 @@ def opening(ref: str, event: str, at: datetime, payload: Mapping[str, Any]) -> d
     """Return the event that a leaf commits to: the JSON object under the HMAC.
 
     Whoever holds the request's key and this object can check it against the log with
-    `app.ledger.entries.check_commitment`.
+    `lethe.log.entries.check_commitment`.
     """
     return {
         "at": at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.ledger.entries import CommitmentError, EntryError, Leaf, check_commitment
 from app.ledger.journal import opening
+from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
 
 VERIFIED, EXECUTED = "request.verified", "request.executed"

@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
 
-from app.ledger.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
-from app.ledger.tree import leaf_hash
+from lethe.log.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
+from lethe.log.tree import leaf_hash
 from models.session import reading
 
 PAGE = 1000  # leaves in memory at once

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.ledger.tree import EMPTY_ROOT, NodeReader, node_hash
+from lethe.log.tree import EMPTY_ROOT, NodeReader, node_hash
 
 
 class Peaks:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from sqlmodel import Session
 
-from app.errors import LetheError
-from app.ledger.proofs import ProofError, inclusion_proof
 from app.ledger.storage import NodeTable, covering_checkpoint, read_leaves, read_size
+from lethe.errors import LetheError
+from lethe.log.proofs import ProofError, inclusion_proof
 
 
 class UnpublishedError(LetheError):

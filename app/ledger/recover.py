@@ -13,17 +13,17 @@ from typing import Generic, TypeVar
 
 from sqlmodel import Session
 
-from app.errors import LetheError
 from app.ledger import storage
-from app.ledger.checkpoint import Checkpoint
-from app.ledger.entries import Leaf, parse_leaf
-from app.ledger.fetch import Fetch
-from app.ledger.follow import read_log
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_leaves, read_size
-from app.ledger.tree import leaf_hash
+from lethe.errors import LetheError
+from lethe.log.checkpoint import Checkpoint
+from lethe.log.entries import Leaf, parse_leaf
+from lethe.log.fetch import Fetch
+from lethe.log.follow import read_log
+from lethe.log.tree import leaf_hash
 from models import LogCheckpoint, LogEntry
 
 T = TypeVar("T")

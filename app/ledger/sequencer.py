@@ -25,18 +25,18 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
 
-from app.errors import LetheError
 from app.ledger import storage
-from app.ledger.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
-from app.ledger.note import NoteError, NoteSigner, NoteVerifier
-from app.ledger.proofs import ProofError, consistency_proof, inclusion_proof
 from app.ledger.receipt import Receipt, UnpublishedError, read_receipt
 from app.ledger.storage import NodeTable
 from app.ledger.tail import REMEDY, Tail, read_tail
-from app.ledger.tree import EMPTY_ROOT, NodeReader, leaf_hash, tree_root
 from app.steps import reached
+from lethe.errors import LetheError
+from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from lethe.log.note import NoteError, NoteSigner, NoteVerifier
+from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
+from lethe.log.tree import EMPTY_ROOT, NodeReader, leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 from models.clock import clock
 from models.session import WAIT_S, reading

@@ -19,24 +19,30 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app.errors import LetheError
 from app.files import write_durably
 from app.ledger import storage
-from app.ledger.checkpoint import sign_checkpoint
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
 from app.ledger.key_rows import FILE as REVOKED
 from app.ledger.key_rows import KeyRows, authenticate_rows
-from app.ledger.note import NoteSigner
 from app.ledger.sequencer import Ledger, LogExistsError
 from app.settings import Settings
-from app.signing.errors import KeyFormatError
-from app.signing.keys import PrivateKey, generate_key, load_private_key, private_pem, public_pem
 from app.vault import master
 from app.vault.errors import MasterKeyError
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from lethe.errors import LetheError
+from lethe.log.checkpoint import sign_checkpoint
+from lethe.log.note import NoteSigner
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import (
+    PrivateKey,
+    generate_key,
+    load_private_key,
+    private_pem,
+    public_pem,
+)
 from migrations import HEAD
 from models.sealed import seal_columns
 from models.session import make_engine, reading

@@ -11,8 +11,8 @@ from sqlalchemy import select as columns
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.errors import LetheError
-from app.ledger.tree import HASH_SIZE, NodeReader
+from lethe.errors import LetheError
+from lethe.log.tree import HASH_SIZE, NodeReader
 from models import LogCheckpoint, LogEntry, LogNode
 from models.session import reading
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from sqlmodel import Session
 
 from app.ledger import storage
-from app.ledger.checkpoint import Checkpoint
 from app.ledger.entry_macs import EntryKey
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.storage import NodeTable
-from app.ledger.tree import leaf_hash
+from lethe.log.checkpoint import Checkpoint
+from lethe.log.tree import leaf_hash
 from models import LogEntry
 
 PAGE = 250  # entries in memory at once; SQLite's oldest limit on variables is 999

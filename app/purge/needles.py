@@ -4,8 +4,8 @@ import base64
 import json
 from collections.abc import Iterable
 
-from app.errors import LetheError
 from app.vault.master import MasterKey
+from lethe.errors import LetheError
 
 SHORTEST = 4  # bytes of UTF-8; shorter ones are found everywhere by chance
 RECORD = b"records.record"  # the one column whose ciphertext can be looked for

@@ -10,7 +10,6 @@ from sqlalchemy import LargeBinary, type_coerce
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from app.errors import LetheError
 from app.purge.findings import Findings
 from app.purge.needles import Needles
 from app.service.requests import CLOSED
@@ -18,6 +17,7 @@ from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import MasterKey
+from lethe.errors import LetheError
 from models import (
     Artifact,
     ErasureRequest,

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from app import canonical
+from lethe import canonical
 
 
 class Wire(BaseModel):

@@ -7,8 +7,6 @@ from datetime import timedelta
 
 from sqlmodel import Session, col, func, select
 
-from app import canonical
-from app.ledger.audit_counts import RUNNING, STARTED, STOPPED, audit_digest, method_digest
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.audits import AuditView, NewAudit
@@ -26,6 +24,14 @@ from app.service.methods import PIXELS, is_network, offered
 from app.service.problems import MethodUnavailableError, ModelNotReadyError, NotFoundError
 from app.service.registration import digest_of
 from app.service.registry import find as find_model
+from lethe import canonical
+from lethe.certificates.audit_counts import (
+    RUNNING,
+    STARTED,
+    STOPPED,
+    audit_digest,
+    method_digest,
+)
 from models import Audit, AuditPair, Model, Record
 
 TASK = "audit"  # lethe.audit takes an audit's id and computes one of its pairs

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from sqlmodel import Session, col, select
 
-from app.ledger.checkpoint import open_checkpoint
-from app.ledger.proofs import consistency_proof, inclusion_proof
-from app.ledger.tiles import encode_bundle, parse_tile_path, tile_bytes, tile_width
-from app.ledger.tree import leaf_hash, tree_root
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service.context import Services
 from app.service.listing import parse_number
 from app.service.problems import NotFoundError
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.proofs import consistency_proof, inclusion_proof
+from lethe.log.tiles import encode_bundle, parse_tile_path, tile_bytes, tile_width
+from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
 
 TILE_ENTRIES = 256

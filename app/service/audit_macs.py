@@ -12,10 +12,10 @@ from typing import Any
 
 import rfc8785
 
-from app import canonical
 from app.service import registration
 from app.service.scope import open_tombstone_key
 from app.vault.master import MasterKey
+from lethe import canonical
 from models import Model
 
 # What a worker records of a pair and a report is made of.

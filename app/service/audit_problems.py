@@ -1,6 +1,6 @@
 """What an audit of an algorithm can meet."""
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 
 
 class AuditRefusedError(LetheError):

@@ -4,13 +4,13 @@ import base64
 
 from sqlmodel import Session, select
 
-from app import canonical
-from app.certificates.audit_report import AuditStatement, parse_report
-from app.certificates.errors import CertificateError
-from app.ledger.audit_counts import Logged, audit_digest
 from app.ledger.audit_rows import NO_REPORT, REPORT
 from app.service.context import Services
 from app.vault.errors import NotStoredError, SealError, ShreddedError
+from lethe import canonical
+from lethe.certificates.audit_counts import Logged, audit_digest
+from lethe.certificates.audit_report import AuditStatement, parse_report
+from lethe.certificates.errors import CertificateError
 from models import Artifact
 
 MOST = 8  # artifacts of one digest that are tried

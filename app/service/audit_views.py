@@ -11,8 +11,6 @@ from typing import get_args
 
 from sqlmodel import Session, col, func, select
 
-from app.certificates.audit_report import in_short
-from app.ledger.audit_counts import Logged, logged_audits, method_digest
 from app.ledger.audit_rows import GONE, OTHERWISE, digest_of_row, problem_with
 from app.ledger.model_events import model_events, model_refs
 from app.ledger.storage import read_size
@@ -27,6 +25,8 @@ from app.service.audit_reports import (
 )
 from app.service.context import Services
 from app.service.problems import NotFoundError
+from lethe.certificates.audit_counts import Logged, logged_audits, method_digest
+from lethe.certificates.audit_report import in_short
 from models import Audit, AuditPair, Model
 
 METHODS = get_args(NetworkMethod)

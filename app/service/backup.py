@@ -22,18 +22,18 @@ from typing import Any, BinaryIO
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
-from app import canonical
-from app.errors import LetheError
 from app.files import PARTIAL, sync_directory, write_durably
 from app.ledger import storage
 from app.ledger.guard import SigningGuard
-from app.ledger.spelling import format_base64
 from app.ledger.startup import GUARD, require_schema
 from app.ledger.storage import NodeTable
-from app.ledger.tree import tree_root
 from app.service import rows
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.log.spelling import format_base64
+from lethe.log.tree import tree_root
 from migrations import HEAD
 from models.session import reading
 from models.types import utcnow

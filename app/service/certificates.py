@@ -3,13 +3,13 @@
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session, select
 
-from app.certificates.bundle import build_bundle
-from app.certificates.verify import Verdict, verify_certificate
 from app.ledger.startup import load_issuer
 from app.service.context import Services
 from app.service.problems import NotFoundError, NotIssuedError
 from app.service.requests import find
-from app.signing.keys import public_pem
+from lethe.certificates.bundle import build_bundle
+from lethe.certificates.verify import Verdict, verify_certificate
+from lethe.signing.keys import public_pem
 from models import Artifact, Certificate, LogEntry, Verification
 
 

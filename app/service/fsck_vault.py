@@ -7,13 +7,13 @@ which names them, and looks for each: neither record ids nor tags leave this mod
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.certificates.evidence import parse_evidence
-from app.errors import LetheError
 from app.ledger.findings import FsckReport
 from app.ledger.fsck import sealed_rows
 from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import MasterKey
+from lethe.certificates.evidence import parse_evidence
+from lethe.errors import LetheError
 from models import (
     Artifact,
     Certificate,

@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from sqlalchemy import text
 
-from app.errors import LetheError
 from app.ledger import storage
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import require_extends
 from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
-from app.ledger.tree import tree_root
 from app.service import audit
 from app.service.context import Services
-from app.signing.keys import public_pem
 from app.vault.master import MasterKey
+from lethe.errors import LetheError
+from lethe.log.tree import tree_root
+from lethe.signing.keys import public_pem
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from app.service.context import Services
 from app.service.problems import ConflictError, NotFoundError
 from app.service.requests import CLOSED
 from app.service.signatures import unknown_key
-from app.signing.errors import KeyFormatError
-from app.signing.keys import (
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import (
     Algorithm,
     PublicKey,
     algorithm_of,

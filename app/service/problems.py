@@ -1,6 +1,6 @@
 """The problems that a well-formed, well-signed call can still meet."""
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 
 
 class NotFoundError(LetheError):

@@ -13,13 +13,13 @@ from sqlalchemy import delete, func, insert
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.ledger.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.service.queue import PARKED
 from app.service.scope import chunks, open_tombstone_key, record_tag
 from app.vault.journal import Erased, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
+from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
 from models import (
     Artifact,
     ErasureRequest,

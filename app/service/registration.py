@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app import canonical
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.models import ModelView, NewModel
@@ -15,6 +14,7 @@ from app.service import noise_key, registry, silo_keys
 from app.service.context import Services
 from app.service.problems import ConflictError, NotOverSilosError
 from app.service.upload import CheckedUpload
+from lethe import canonical
 from models import Contribution, Model
 
 

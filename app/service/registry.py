@@ -36,8 +36,8 @@ from app.service.scope import (
 )
 from app.service.signatures import current_key
 from app.service.upload import CheckedUpload
-from app.signing.errors import KeyNotEntitledError
-from app.signing.http import SignedBy
+from lethe.signing.errors import KeyNotEntitledError
+from lethe.signing.http import SignedBy
 from models import Contribution, Job, Model, ModelVersion, Record, RequesterKey
 
 # What a sum over one row is: its Gram matrix gives the row back, up to its sign.

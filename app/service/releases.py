@@ -19,8 +19,8 @@ from app.service.queue import PARKED
 from app.service.registry import SINGLE
 from app.service.signatures import current_key
 from app.service.upload import CheckedUpload
-from app.signing.errors import KeyNotEntitledError
-from app.signing.http import SignedBy
+from lethe.signing.errors import KeyNotEntitledError
+from lethe.signing.http import SignedBy
 from models import (
     ErasureRequest,
     FeatureBlock,

@@ -39,8 +39,8 @@ from app.service.progress import progress_of
 from app.service.queue import PARKED, head_of_queue
 from app.service.scope import check_scope, claim, narrow
 from app.service.signatures import current_key
-from app.signing.http import SignedBy
 from app.steps import reached
+from lethe.signing.http import SignedBy
 from models import (
     Certificate,
     ErasureRequest,
@@ -79,7 +79,7 @@ def submit(
     checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
 
     Raises:
-        LetheError: From `app.service.problems` or `app.signing.errors`; nothing is stored.
+        LetheError: From `app.service.problems` or `lethe.signing.errors`; nothing is stored.
     """
     reached("request.checked")
     digest = hashlib.sha256(body).hexdigest()

@@ -14,13 +14,9 @@ from sqlmodel import Session
 
 from app.files import sync_directory, write_durably
 from app.ledger import storage
-from app.ledger.checkpoint import Checkpoint, open_checkpoint
 from app.ledger.guard import SigningGuard
-from app.ledger.note import parse_log_vkey
-from app.ledger.spelling import format_base64
 from app.ledger.startup import GUARD, LOG_VKEY
 from app.ledger.storage import NodeTable
-from app.ledger.tree import tree_root
 from app.service import rows
 from app.service.backup import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
 from app.service.reapply import RESTORED, Reapplied, reapply
@@ -28,6 +24,10 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from lethe.log.checkpoint import Checkpoint, open_checkpoint
+from lethe.log.note import parse_log_vkey
+from lethe.log.spelling import format_base64
+from lethe.log.tree import tree_root
 from migrations.runner import upgrade
 from models.sealed import seal_columns
 

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, func, select
 
-from app.certificates.evidence import SCORES
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.requests import CLOSED
+from lethe.certificates.evidence import SCORES
 from models import Artifact, ErasureRequest, RequestEvent, Verification
 from models.clock import clock
 

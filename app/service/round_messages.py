@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from pydantic import ValidationError
 
-from app import canonical
-from app.canonical import NotCanonicalError
 from app.schemas.rounds import BODIES, Body, Kind, Signed
 from app.service.round_problems import (
     RoundForeignError,
@@ -26,7 +24,9 @@ from app.service.round_problems import (
     RoundLengthError,
     RoundMessageError,
 )
-from app.signing.keys import PublicKey
+from lethe import canonical
+from lethe.canonical import NotCanonicalError
+from lethe.signing.keys import PublicKey
 
 BESIDE = 1 << 24  # bytes of a message beside its vector: 50,000 records of long names
 DOMAIN = b"lethe/masked-round/message/v1\0"  # as in workers.federation.signing

@@ -1,6 +1,6 @@
 """The problems that a call about a masked round can meet."""
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 
 
 class NotMaskedError(LetheError):

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app import canonical
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.schemas.rounds import (
@@ -41,8 +40,9 @@ from app.service.round_steps import (
 )
 from app.service.scope import chunks, has_tombstone, open_tombstone_key
 from app.service.signatures import current_key
-from app.signing.http import SignedBy
-from app.signing.keys import load_public_key
+from lethe import canonical
+from lethe.signing.http import SignedBy
+from lethe.signing.keys import load_public_key
 from models import (
     Artifact,
     ErasureRequest,

@@ -6,7 +6,6 @@ from hashlib import sha256
 
 from sqlmodel import Session, col, select
 
-from app import canonical
 from app.ledger.journal import record_model_event
 from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
@@ -36,6 +35,7 @@ from app.service.round_steps import (
     senders,
 )
 from app.service.scope import meant
+from lethe import canonical
 from models import ErasureRequest, Job, Model, RequesterKey, Round, RoundMember
 
 OPEN = (*STEPS, "summing")

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from sqlalchemy import Connection, Table, func, insert, select, text
 
 import models  # noqa: F401 - registers every table
-from app.ledger.spelling import format_base64, parse_base64
+from lethe.log.spelling import format_base64, parse_base64
 from models.sealed import as_stored
 from models.types import METADATA
 

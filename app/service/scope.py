@@ -8,7 +8,6 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, func, insert, update
 from sqlmodel import Session, col, select
 
-from app.ledger.entries import parse_leaf
 from app.schemas.requests import Level, Scope
 from app.service.problems import (
     AlreadyErasedError,
@@ -17,8 +16,9 @@ from app.service.problems import (
     ScopeTooLargeError,
     UnknownRecordError,
 )
-from app.signing.errors import KeyNotEntitledError
 from app.vault.master import MasterKey
+from lethe.log.entries import parse_leaf
+from lethe.signing.errors import KeyNotEntitledError
 from models import (
     Contribution,
     ErasureRequest,

@@ -15,12 +15,12 @@ from sqlmodel import Session, col
 
 from app.ledger.key_rows import believed
 from app.ledger.sequencer import Ledger
-from app.signing.errors import (
+from lethe.signing.errors import (
     KeyNotEntitledError,
     KeyUnknownError,
     SignatureReplayedError,
 )
-from app.signing.http import MAX_WINDOW, SignedBy
+from lethe.signing.http import MAX_WINDOW, SignedBy
 from models import RequesterKey, UsedNonce
 from models.session import unsynced
 

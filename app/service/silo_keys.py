@@ -19,8 +19,8 @@ from app.ledger.sequencer import Ledger
 from app.service.context import Services
 from app.service.methods import is_network
 from app.settings import Settings
-from app.signing.errors import KeyFormatError
-from app.signing.keys import load_public_key
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import load_public_key
 from models import Model
 
 REGISTERED, CHANGED = "model.registered", "model.silos"

@@ -1,6 +1,6 @@
 """What the vault refuses to open."""
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 
 
 class SealError(LetheError):

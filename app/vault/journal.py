@@ -26,12 +26,12 @@ from sqlalchemy import event, select
 from sqlalchemy.orm import SessionTransaction
 from sqlmodel import Session, col
 
-from app import canonical
-from app.errors import LetheError
 from app.files import write_durably
-from app.ledger.spelling import format_base64, parse_base64
 from app.steps import reached
 from app.vault.master import MasterKey
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, Subject
 
 FILE = "erased.journal"

@@ -9,8 +9,8 @@ import secrets
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app import canonical
 from app.vault.errors import SealError
+from lethe import canonical
 
 KEY_SIZE = 32  # bytes
 NONCE_SIZE = 12  # bytes; random: a key must not seal more than 2**32 blobs (SP 800-38D 8.3)

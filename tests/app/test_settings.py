@@ -75,7 +75,7 @@ def test_a_command_says_what_is_refused_and_shows_no_secret(
 ) -> None:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
     done = subprocess.run(
-        [sys.executable, "-m", "app.cli.main", command],
+        [sys.executable, "-m", "lethe.cli.main", command],
         env={
             **inherited,
             "LETHE_ENVIRONMENT": "production",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.certificates.build import Office
 from tests.docs.markdown import blocks
+from tests.lethe.certificates.build import Office
 
 SHELLS = [shell for shell in ("sh", "bash") if shutil.which(shell)]
 

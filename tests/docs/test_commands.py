@@ -6,8 +6,8 @@ import shlex
 import click
 import pytest
 
-from app.cli.main import lethe
 from app.steps import STEPS
+from lethe.cli.main import lethe
 from tests.docs.markdown import NAMES, REPOSITORY, read, shell_lines
 
 WORD = re.compile(r"[a-z][a-z-]*")

@@ -10,7 +10,7 @@ import pytest
 
 import app
 import models
-from app.errors import LetheError
+from lethe.errors import LetheError
 from models.types import METADATA
 from tests.docs.markdown import REPOSITORY, read
 

@@ -104,7 +104,7 @@ def fork(
 
 def become(arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> None:
     """Be `lethe` with these arguments, environment and standard streams; never returns."""
-    from app.cli.main import main
+    from lethe.cli.main import main
 
     status = 1
     try:

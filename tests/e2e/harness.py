@@ -14,17 +14,17 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Self, TypeVar
 
-from app.client import Client
-from app.client.errors import UnreachableError
 from app.settings import Settings
-from app.signing.keys import PrivateKey, generate_key
+from lethe.client import Client
+from lethe.client.errors import UnreachableError
+from lethe.signing.keys import PrivateKey, generate_key
 from tests.e2e.forked import Forked, ForkServer
 from tests.small import MODEL, manifest, pack, rows
 
 T = TypeVar("T")
 ORIGIN = "e2e.test/lethe"
 PATIENCE = 60.0  # seconds; on two busy cores a worker needs several to start
-LETHE = [sys.executable, "-m", "app.cli.main"]
+LETHE = [sys.executable, "-m", "lethe.cli.main"]
 Process = subprocess.Popen[bytes] | Forked
 
 

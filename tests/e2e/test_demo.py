@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from app.certificates.verify import verify_certificate
-from app.client import Client
-from app.ledger.fetch import fetch_from
-from app.ledger.follow import verify_log
-from app.ledger.note import parse_vkey
-from app.signing.keys import load_private_key, load_public_key
+from lethe.certificates.verify import verify_certificate
+from lethe.client import Client
+from lethe.log.fetch import fetch_from
+from lethe.log.follow import verify_log
+from lethe.log.note import parse_vkey
+from lethe.signing.keys import load_private_key, load_public_key
 from workers.arrays import Rows
 from workers.artifacts import decode_head, encode_head
 from workers.datasets.digits import load_digits
@@ -31,7 +31,7 @@ from workers.extractors.random_relu import RandomRelu
 from workers.methods.ridge_exact import METHOD
 from workers.registration import prepare
 
-LETHE = [sys.executable, "-m", "app.cli.main"]
+LETHE = [sys.executable, "-m", "lethe.cli.main"]
 STRIDE = 7  # bytes; every certificate gets another phase
 
 
@@ -90,7 +90,7 @@ def test_it_leaves_twenty_certificates_that_verify(out: Path) -> None:
 
 
 def test_a_flipped_bit_in_any_certificate_is_noticed(out: Path) -> None:
-    # Every certificate; every byte of one is flipped in tests/app/certificates.
+    # Every certificate; every byte of one is flipped in tests/lethe/certificates.
     rng = random.Random(20261121)
     verifiers = keys(out)
     certificates = sorted((out / "certificates").glob("*.sigstore.json"))

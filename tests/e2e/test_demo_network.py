@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.certificates.verify import verify_certificate
+from lethe.certificates.verify import verify_certificate
 from tests.e2e.test_demo import LETHE, keys, run_demo
 from workers.demo.serving import serving_pid
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Connection, text
 
 from app import steps
-from app.client import Client
-from app.client.errors import ProblemError, UnreachableError
-from app.client.retry import RetryPolicy
 from app.ledger.fsck import fsck
 from app.ledger.startup import open_ledger
+from lethe.client import Client
+from lethe.client.errors import ProblemError, UnreachableError
+from lethe.client.retry import RetryPolicy
 from models.session import make_engine
 from tests.e2e.harness import Processes, until
 from tests.small import MODEL, ROWS, manifest, pack, rows

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from app.client import Client
-from app.client.answers import Receipt
-from app.signing.keys import PrivateKey, generate_key, private_pem, public_pem
+from lethe.client import Client
+from lethe.client.answers import Receipt
+from lethe.signing.keys import PrivateKey, generate_key, private_pem, public_pem
 from tests.e2e.harness import Process, Processes, until
 from tests.small import CLIENTS, MODEL, manifest, rows
 from workers.artifacts import encode_head

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.client import Client
-from app.signing.keys import generate_key, private_pem
+from lethe.client import Client
+from lethe.signing.keys import generate_key, private_pem
 from tests.e2e.harness import Processes, until
 from tests.small import CLIENTS, MODEL, manifest, rows
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from app.certificates.verify import verify_certificate
-from app.client import Client
+from lethe.certificates.verify import verify_certificate
+from lethe.client import Client
 from tests import small_network
 from tests.e2e.harness import Processes, until
 from tests.e2e.test_demo import keys

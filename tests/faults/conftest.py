@@ -8,7 +8,7 @@ from sqlmodel import Session, select
 from app import steps
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from app.signing.keys import PrivateKey
+from lethe.signing.keys import PrivateKey
 from models import (
     Artifact,
     Certificate,

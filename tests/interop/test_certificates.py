@@ -12,12 +12,12 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
-from app import canonical
-from app.ledger.note import sign_note
-from app.ledger.spelling import format_base64
-from app.signing.keys import public_pem
-from tests.app.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
+from lethe import canonical
+from lethe.log.note import sign_note
+from lethe.log.spelling import format_base64
+from lethe.signing.keys import public_pem
 from tests.interop import sigstore_js
+from tests.lethe.certificates.build import KEYID, Certified, Office, issuer_key, log_signer
 
 Change = Callable[[dict[str, Any]], None]
 

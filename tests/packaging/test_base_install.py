@@ -15,6 +15,7 @@ INSTALL = Stage(
         ("WORKDIR", "/src"),
         ("RUN", "python -m venv --without-pip /opt/lethe"),
         ("COPY", "pyproject.toml constraints.txt README.md LICENSE ./"),
+        ("COPY", "lethe lethe"),
         ("COPY", "app app"),
         ("COPY", "migrations migrations"),
         ("COPY", "models models"),
@@ -58,7 +59,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
 def test_it_pulls_no_web_framework_database_or_numerics(installed: Sandbox) -> None:
     found = {path.name for path in _site_packages(installed).glob("*.dist-info")}
     names = {name.partition("-")[0].lower().replace("_", "-") for name in found}
-    assert {"lethe", "click", "cryptography"} <= names
+    assert {"lethe-ledger", "click", "cryptography"} <= names
     assert not names & SERVES_OR_COMPUTES
 
 

@@ -21,9 +21,9 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.pool import NullPool
 
-from app.cli.main import lethe
 from app.ledger.startup import init_log
 from app.settings import Settings
+from lethe.cli.main import lethe
 from tests.packaging.dockerfile import REPOSITORY, parse_dockerfile
 from workers.cli.worker import worker
 
@@ -164,7 +164,7 @@ def test_the_role_gets_its_password_and_no_right_to_change_the_log(
     environment = {**os.environ, "LETHE_DATA_DIR": str(data_dir)}
     environment["LETHE_DATABASE_URL"] = owned_url.render_as_string(hide_password=False)
     subprocess.run(
-        [sys.executable, "-m", "app.cli.main", "migrate", "--grant", role],
+        [sys.executable, "-m", "lethe.cli.main", "migrate", "--grant", role],
         cwd=REPOSITORY,
         env=environment,
         check=True,

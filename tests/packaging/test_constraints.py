@@ -20,7 +20,7 @@ DIRECT = [
     (extra, requirement)
     for extra, requirements in EXTRAS.items()
     for requirement in requirements
-    if not requirement.startswith("lethe[")
+    if not requirement.startswith("lethe-ledger[")
 ]
 
 

@@ -131,7 +131,7 @@ def test_the_api_image_starts_and_tells_its_health(
 
 def test_the_api_image_has_no_numerics_but_the_parser_of_uploads(api: Image) -> None:
     names = {package.partition("==")[0].lower() for package in api.packages}
-    assert {"fastapi", "numpy", "psycopg", "lethe"} <= names
+    assert {"fastapi", "numpy", "psycopg", "lethe-ledger"} <= names
     assert not names & {"scipy", "scikit-learn", "torch", "safetensors", "pytest", "ruff"}
 
 
@@ -141,7 +141,7 @@ def test_images_hold_only_what_is_pinned(worker: Image) -> None:
         for line in (REPOSITORY / "constraints.txt").read_text().split()
     }
     installed = {package.lower().replace("_", "-") for package in worker.packages}
-    own = {package for package in installed if package.startswith("lethe==")}
+    own = {package for package in installed if package.startswith("lethe-ledger==")}
     assert len(own) == 1
     assert installed - own <= pinned
 
@@ -219,7 +219,7 @@ def test_every_install_step_uses_the_pinned_set() -> None:
 
 def test_the_build_context_holds_sources_only() -> None:
     tops = {path.parts[0] for path in context_files()}
-    assert tops >= {"app", "models", "workers", "migrations", "pyproject.toml"}
+    assert tops >= {"app", "lethe", "models", "workers", "migrations", "pyproject.toml"}
     assert not tops & {".git", ".env", ".venv", "lethe-data", "demo-out", "tests", "build"}
     assert not [path for path in context_files() if "__pycache__" in path.parts]
 

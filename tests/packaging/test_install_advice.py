@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from app import install
+from lethe import install
 from tests.docs.markdown import PAGES, REPOSITORY
 from workers import install as of_workers
 

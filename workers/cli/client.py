@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.options import service_url
+from lethe.cli.options import service_url
 
 if TYPE_CHECKING:
-    from app.client import Client
+    from lethe.client import Client
     from workers.federation.wire import Form
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -127,7 +127,7 @@ def release(
     kind: str,
 ) -> None:
     """Answer every release that waits for you with statistics of its records in DATA."""
-    from app.client.errors import ProblemError
+    from lethe.client.errors import ProblemError
     from workers.cli.errors import shown
     from workers.datasets.raw import load_extractor
     from workers.errors import ModelError
@@ -156,9 +156,9 @@ def release(
 
 @contextmanager
 def _client(url: str, key_file: Path, keyid: str | None) -> "Iterator[Client]":
-    from app.client import Client
-    from app.client.keyids import derived_keyid
-    from app.signing.keys import load_private_key
+    from lethe.client import Client
+    from lethe.client.keyids import derived_keyid
+    from lethe.signing.keys import load_private_key
 
     key = load_private_key(key_file.read_bytes())
     with derived_keyid(keyid, key) as name, Client(url, name, key) as service:

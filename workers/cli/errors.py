@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 from workers.errors import ModelError
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.options import service_url
-from app.waiting import Waiting
+from lethe.cli.options import service_url
+from lethe.cli.waiting import Waiting
 from workers.cli.features import extractor_options
 from workers.cli.model_network import register_network
 
 if TYPE_CHECKING:
-    from app.client import Client
+    from lethe.client import Client
     from workers.datasets.federation import Federation
     from workers.extractors.base import Extractor
 
@@ -143,7 +143,7 @@ def register(
 
 def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
     """Wait for a registered model's first version, and say which it is."""
-    from app.client.answers import parse_progress
+    from lethe.client.answers import parse_progress
 
     deadline = time.monotonic() + seconds
     with Waiting(ref) as waiting:
@@ -185,6 +185,6 @@ def _named_in(data: Path, federation: "Federation", digest: str | None) -> "Extr
 
 def connect(url: str) -> "Client":
     """Return a client with the operator's token of the environment."""
-    from app.client import Client
+    from lethe.client import Client
 
     return Client(url, token=os.environ.get("LETHE_TOKEN"))

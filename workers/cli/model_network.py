@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from app.options import service_url
+from lethe.cli.options import service_url
 from workers.cli.network_data import data_options, source_of
 from workers.cli.network_training import check_manifest, read_object, shape_of, training_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from app import canonical
+from lethe import canonical
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

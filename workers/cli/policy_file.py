@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import canonical
+from lethe import canonical
 
 if TYPE_CHECKING:
     from workers.verifier.policy import Policy

@@ -40,8 +40,8 @@ def recheck(
     differs, 1 if something does, 2 if the files cannot be used. With --scores it needs the
     extra recheck, in a clone of Lethe: pip install -c constraints.txt '.[recheck]'.
     """
-    from app.certificates.bundle import MAX_BUNDLE, parse_bundle
-    from app.certificates.statement import parse_statement
+    from lethe.certificates.bundle import MAX_BUNDLE, parse_bundle
+    from lethe.certificates.statement import parse_statement
     from workers.recheck.files import Given, named_scores
     from workers.recheck.run import recheck as compute
 

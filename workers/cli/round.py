@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app import canonical
-from app.options import service_url
+from lethe import canonical
+from lethe.cli.options import service_url
 
 if TYPE_CHECKING:
     from workers.rounds.service import RoundClient
@@ -77,7 +77,7 @@ def abort(url: str, token: str, round_id: str) -> None:
 @click.argument("keys", nargs=-1, required=True, metavar="KEYID=FILE...")
 def roster(keys: tuple[str, ...]) -> None:
     """Print a roster of public keys (PEM), got from the members themselves."""
-    from app.signing.keys import load_public_key, public_pem
+    from lethe.signing.keys import load_public_key, public_pem
     from workers.cli.errors import shown
 
     found: dict[str, str] = {}
@@ -157,8 +157,8 @@ def join(
     round asks for are released. Progress goes to standard error, the outcome to standard
     output. A process that ends before the round has dropped out of it.
     """
-    from app.client.keyids import derived_keyid
-    from app.signing.keys import load_private_key
+    from lethe.client.keyids import derived_keyid
+    from lethe.signing.keys import load_private_key
     from workers.cli.errors import shown
     from workers.federation.local import load_rows
     from workers.federation.signing import parse_roster

@@ -7,9 +7,9 @@ shown.
 
 from pathlib import Path
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import parse_statement
-from app.client import Client
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import parse_statement
+from lethe.client import Client
 
 
 def certificate_file(out: Path, certificate_id: str) -> Path:

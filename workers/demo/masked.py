@@ -11,8 +11,8 @@ from zlib import crc32
 
 import numpy as np
 
-from app.client.answers import Document
-from app.signing.keys import PrivateKey, generate_key, public_of
+from lethe.client.answers import Document
+from lethe.signing.keys import PrivateKey, generate_key, public_of
 from workers.datasets.federation import Federation
 from workers.demo.service import DemoError
 from workers.federation.local import LocalRows

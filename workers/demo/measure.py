@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import parse_statement
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import parse_statement
 from workers.artifacts import decode_head
 from workers.registration import Prepared
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from app.client import Client
-from app.client.answers import RequestStatus, parse_progress
-from app.ledger.fetch import fetch_from
-from app.ledger.follow import mirror_log
-from app.ledger.note import parse_log_vkey
-from app.signing.keys import generate_key, private_pem
-from app.waiting import Waiting
+from lethe.cli.waiting import Waiting
+from lethe.client import Client
+from lethe.client.answers import RequestStatus, parse_progress
+from lethe.log.fetch import fetch_from
+from lethe.log.follow import mirror_log
+from lethe.log.note import parse_log_vkey
+from lethe.signing.keys import generate_key, private_pem
 from workers.datasets.digit_images import load_digit_images
 from workers.datasets.image_npz import load_image_npz
 from workers.datasets.images import LabelledImages

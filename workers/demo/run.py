@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from app.client import Client
-from app.ledger.fetch import fetch_from
-from app.ledger.follow import mirror_log
-from app.ledger.note import parse_log_vkey
-from app.signing.keys import generate_key, private_pem
+from lethe.client import Client
+from lethe.log.fetch import fetch_from
+from lethe.log.follow import mirror_log
+from lethe.log.note import parse_log_vkey
+from lethe.signing.keys import generate_key, private_pem
 from workers.cli.demo import MASKED
 from workers.datasets.digits import load_digits
 from workers.datasets.npz import load_npz

@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 from workers.demo.serving import READY
 
 STOP_SECONDS = 30
@@ -45,7 +45,7 @@ class LocalService:
     def run_cli(self, *arguments: str) -> str:
         """Run one `lethe` command against this service's data; returns what it printed."""
         done = subprocess.run(
-            [sys.executable, "-m", "app.cli.main", *arguments],
+            [sys.executable, "-m", "lethe.cli.main", *arguments],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -59,7 +59,7 @@ class LocalService:
         """Start the service; returns its base URL once it can take requests."""
         self._ready.unlink(missing_ok=True)
         with self._log_file.open("ab") as log:
-            command = [sys.executable, "-m", "app.cli.main", "serve", "--embedded-worker"]
+            command = [sys.executable, "-m", "lethe.cli.main", "serve", "--embedded-worker"]
             self._process = subprocess.Popen(
                 [*command, "--port", "0", "--ready-file", str(self._ready)],
                 env=self.environment,

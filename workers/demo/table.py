@@ -11,8 +11,8 @@ from statistics import median
 
 import click
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import parse_statement
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import parse_statement
 from workers.demo.kept import certificate_file, evidence_file
 
 PROCESSES = 2
@@ -56,7 +56,7 @@ def verify_all(out: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def _verify(out: Path, certificate_id: str, with_model: bool) -> str:
-    command = [sys.executable, "-m", "app.cli.main", "certificate", "verify"]
+    command = [sys.executable, "-m", "lethe.cli.main", "certificate", "verify"]
     command += [str(certificate_file(out, certificate_id)), "--json"]
     command += ["--keys", str(out / "keys")]
     command += ["--evidence", str(evidence_file(out, certificate_id))]

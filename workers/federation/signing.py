@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from workers.federation.errors import ForgedMessageError, PlanError
 
-# Ed25519 or ECDSA on P-256, as `app.signing.keys` registers them.
+# Ed25519 or ECDSA on P-256, as `lethe.signing.keys` registers them.
 SigningKey = Ed25519PrivateKey | EllipticCurvePrivateKey
 VerifyKey = Ed25519PublicKey | EllipticCurvePublicKey
 Roster = Mapping[str, VerifyKey]  # by keyid

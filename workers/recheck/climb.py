@@ -6,8 +6,8 @@ Its model file was destroyed: that its digest was right is the service's word.
 from dataclasses import replace
 from itertools import zip_longest
 
-from app.certificates.climb import RungPart, spelled
-from app.certificates.statement import Predicate
+from lethe.certificates.climb import RungPart, spelled
+from lethe.certificates.statement import Predicate
 from workers.errors import ArtifactError
 from workers.recheck.files import Given
 from workers.recheck.judged import another_release, rejudge, tied

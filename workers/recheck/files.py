@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from app.certificates.evidence import CLIMB_SCORES, SCORES, check_evidence
-from app.certificates.statement import Predicate
-from app.errors import LetheError
+from lethe.certificates.evidence import CLIMB_SCORES, SCORES, check_evidence
+from lethe.certificates.statement import Predicate
+from lethe.errors import LetheError
 from workers.recheck.lines import Line, compare, skipped
 
 POLICY = "policy"

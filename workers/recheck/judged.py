@@ -8,9 +8,9 @@ from itertools import zip_longest
 
 import numpy as np
 
-from app.certificates.evidence import parse_evidence
-from app.certificates.statement import CheckPart, Predicate
-from app.errors import LetheError
+from lethe.certificates.evidence import parse_evidence
+from lethe.certificates.statement import CheckPart, Predicate
+from lethe.errors import LetheError
 from workers.errors import ArtifactError, ModelError
 from workers.recheck.files import POLICY, Given
 from workers.recheck.lines import Line, compare, skipped

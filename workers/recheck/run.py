@@ -3,8 +3,8 @@
 It says nothing about signatures: `lethe certificate verify` does.
 """
 
-from app.certificates.evidence import SCORES
-from app.certificates.statement import Predicate
+from lethe.certificates.evidence import SCORES
+from lethe.certificates.statement import Predicate
 from workers.recheck.files import Given, compare_files, scores_of
 from workers.recheck.lines import Line, Recheck
 from workers.recheck.rungs import compare_rungs

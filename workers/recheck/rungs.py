@@ -7,11 +7,11 @@ every rung that is told alike, and a rung could be invented without a line about
 
 from hashlib import sha256
 
-from app.canonical import NotCanonicalError
-from app.certificates.climb import RUNGS, RungPart, read_climb, spelled
-from app.certificates.errors import ShapeError
-from app.certificates.evidence import CLIMB_SCORES, SCORES
-from app.certificates.statement import Predicate
+from lethe.canonical import NotCanonicalError
+from lethe.certificates.climb import RUNGS, RungPart, read_climb, spelled
+from lethe.certificates.errors import ShapeError
+from lethe.certificates.evidence import CLIMB_SCORES, SCORES
+from lethe.certificates.statement import Predicate
 from workers.recheck.files import Given, named_scores
 from workers.recheck.lines import Line, compare, skipped
 

@@ -3,9 +3,9 @@
 import re
 from contextlib import suppress
 
-from app.certificates.evidence import SCORES, parse_evidence
-from app.certificates.statement import CheckPart, Predicate
-from app.errors import LetheError
+from lethe.certificates.evidence import SCORES, parse_evidence
+from lethe.certificates.statement import CheckPart, Predicate
+from lethe.errors import LetheError
 from workers.recheck.lines import Line, compare, skipped
 
 NAMED = re.compile(r"(?:^|sha256 )([0-9a-f]{64})$")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app import canonical
+from lethe import canonical
 from workers.errors import RefusedError
 from workers.federation.errors import PlanError
 from workers.federation.local import LocalRows, quantise

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 
-from app.client.answers import Document
-from app.client.errors import ProblemError, UnreachableError
-from app.signing.keys import PrivateKey
+from lethe.client.answers import Document
+from lethe.client.errors import ProblemError, UnreachableError
+from lethe.signing.keys import PrivateKey
 from workers.errors import RefusedError
 from workers.federation.errors import PlanError, RoundError
 from workers.federation.local import LocalRows

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.client.answers import Document
 from app.files import write_durably
+from lethe.client.answers import Document
 from workers.errors import RefusedError
 from workers.federation.errors import PlanError, SecrecyError
 from workers.federation.messages import Statement

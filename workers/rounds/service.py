@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from app import canonical
-from app.client import Client
-from app.client.answers import Document
-from app.client.calls import JSON, Call, operator_get
+from lethe import canonical
+from lethe.client import Client
+from lethe.client.answers import Document
+from lethe.client.calls import JSON, Call, operator_get
 
 
 class RoundClient(Client):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from app.dispatch import silo_queue
-from app.errors import LetheError
 from app.service import silo_keys
 from app.service.context import Services
+from lethe.errors import LetheError
 from models import Model, SiloTask
 from workers.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
 from workers.fedavg.determinism import deterministic

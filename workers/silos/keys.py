@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from app.errors import LetheError
 from app.files import write_durably
 from app.service.silo_keys import public_key, public_path
 from app.settings import Settings
-from app.signing.errors import KeyFormatError
-from app.signing.keys import generate_key, load_private_key
-from app.signing.keys import private_pem as pem_of
-from app.signing.keys import public_pem as public_pem_of
+from lethe.errors import LetheError
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import generate_key, load_private_key
+from lethe.signing.keys import private_pem as pem_of
+from lethe.signing.keys import public_pem as public_pem_of
 
 __all__ = ["public_key", "public_path"]  # where they are registered, the service says
 

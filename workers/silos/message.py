@@ -8,8 +8,8 @@ which the silo signs with its answer, fits no other round, client, model or job.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app import canonical
-from app.errors import LetheError
+from lethe import canonical
+from lethe.errors import LetheError
 from workers.fedavg.base import RoundTask
 from workers.fedavg.errors import MessageError
 from workers.fedavg.messages import decode_task

@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from app import canonical
-from app.errors import LetheError
+from lethe import canonical
+from lethe.errors import LetheError
 from workers.fedavg.errors import MessageError
 
 KIND = "silo-score-task/1"

@@ -2,8 +2,6 @@
 
 from sqlmodel import Session, select
 
-from app.certificates.audit_report import in_short
-from app.ledger.audit_counts import AUDIT, MISSING, Counts, count
 from app.ledger.audit_rows import digest_of_row
 from app.ledger.model_events import model_events
 from app.ledger.storage import read_size
@@ -14,6 +12,8 @@ from app.service.audit_reports import (
 )
 from app.service.context import Services
 from app.service.registration import digest_of
+from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
+from lethe.certificates.audit_report import in_short
 from models import Audit, Model
 from workers.provenance import code_digest
 from workers.tasks.audit_report import ROOMS

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, or_, update
 from sqlmodel import Session, col, func, select
 
-from app.ledger.audit_counts import FAILED
 from app.ledger.sequencer import Transaction
 from app.service.algorithm_audits import record_end
 from app.service.context import Services
+from lethe.certificates.audit_counts import FAILED
 from models import Audit, AuditPair, Model
 from models.clock import clock
 

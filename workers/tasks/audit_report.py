@@ -4,23 +4,23 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
-from app import canonical
-from app.certificates.audit_report import (
-    AuditedMethod,
-    AuditPredicate,
-    BoundPart,
-    build_report,
-    words,
-)
-from app.certificates.dsse import sign_envelope
-from app.certificates.statement import VerifierPart
-from app.ledger.audit_counts import REPORTED
 from app.ledger.audit_rows import REPORT
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
 from app.service import registration
 from app.service.algorithm_audits import encode_statistics, pairs_of, record_end
 from app.service.context import Services
+from lethe import canonical
+from lethe.certificates.audit_counts import REPORTED
+from lethe.certificates.audit_report import (
+    AuditedMethod,
+    AuditPredicate,
+    BoundPart,
+    build_report,
+    words,
+)
+from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.statement import VerifierPart
 from models import Audit, AuditPair, Model
 from models.types import utcnow
 from workers.provenance import code_digest

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from sqlalchemy import update
 from sqlmodel import col
 
-from app.ledger.audit_counts import RUNNING
 from app.ledger.audit_rows import problem_with
 from app.service import audit_views
 from app.service.algorithm_audits import TASK
 from app.service.audit_macs import RECORDED, about, is_authentic, mac_key
 from app.service.context import Services
+from lethe.certificates.audit_counts import RUNNING
 from models import Audit, AuditPair, Model
 from workers.tasks.audit_numbers import AGAIN
 from workers.tasks.registered import registered

@@ -11,14 +11,14 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.certificates import shape
-from app.certificates.retained import Removal, prove_removal, record_commitment
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.queue import waiting_run
 from app.service.scope import meant
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal, prove_removal, record_commitment
 from models import ErasureRequest, Job, Record
 from workers.errors import RefusedError
 from workers.tasks.asking import ask, dropped_subjects, park

@@ -4,11 +4,18 @@ import uuid
 
 from sqlmodel import Session, select
 
-from app import canonical
-from app.certificates.bundle import hashedrekord_leaf
-from app.certificates.dsse import sign_envelope
-from app.certificates.evidence import evidence_part
-from app.certificates.statement import (
+from app.ledger.climbed import score_parts
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.ledger.startup import load_issuer
+from app.service.context import Services
+from app.service.methods import is_network
+from app.steps import reached
+from lethe import canonical
+from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.evidence import evidence_part
+from lethe.certificates.statement import (
     MethodPart,
     ModelPart,
     Predicate,
@@ -19,13 +26,6 @@ from app.certificates.statement import (
     VersionPart,
     build_statement,
 )
-from app.ledger.climbed import score_parts
-from app.ledger.journal import record_request_event
-from app.ledger.sequencer import Transaction
-from app.ledger.startup import load_issuer
-from app.service.context import Services
-from app.service.methods import is_network
-from app.steps import reached
 from models import Certificate, ErasureRequest, Job, Model
 from models.types import utcnow
 from workers.errors import RefusedError

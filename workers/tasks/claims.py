@@ -2,12 +2,12 @@
 
 from sqlmodel import Session, select
 
-from app.certificates import shape
-from app.certificates.retained import Removal, record_commitment
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import owners
 from app.vault.errors import ShreddedError
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal, record_commitment
 from models import ErasureRequest, FeatureBlock, ModelVersion, Record, Subject
 from workers.tasks import draft
 from workers.tasks.draft import Draft

@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app import canonical
-from app.certificates.statement import Purged
-from app.ledger.entries import CommitmentError, EntryError
 from app.ledger.judgement import EXECUTED, opened
 from app.ledger.model_events import request_events
-from app.ledger.spelling import format_base64, parse_base64
 from app.service.context import Services
+from lethe import canonical
+from lethe.certificates.statement import Purged
+from lethe.log.entries import CommitmentError, EntryError
+from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, ErasureRequest, Job
 from workers.errors import RefusedError
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from sqlmodel import Session
 
-from app.certificates.retained import record_commitment
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.scope import bury, open_tombstone_key, record_tag
 from app.steps import reached
+from lethe.certificates.retained import record_commitment
 from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject
 from workers.errors import RefusedError
 from workers.tasks import audit_numbers, batch, checkpoints, draft, family, releasing, versions

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from sqlmodel import Session
 
-from app.errors import LetheError
 from app.service.context import Services
 from app.service.methods import is_network
+from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import install
 from workers.tasks import ridge_update

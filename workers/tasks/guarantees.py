@@ -6,7 +6,7 @@ The verifier of the same name has checked the head's part, and check 1 the stati
 from collections.abc import Mapping
 from typing import Literal
 
-from app.certificates.statement import Guarantee
+from lethe.certificates.statement import Guarantee
 
 Kind = Literal["exact", "numerically-exact", "certified-approximate"]
 Trained = Literal["exact-retrained", "empirical-approximate"]

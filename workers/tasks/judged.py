@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
 
-from app import canonical
-from app.certificates import shape
-from app.certificates.errors import CertificateError
-from app.certificates.evidence import Evidence, parse_evidence
-from app.certificates.retained import Removal, record_commitment
-from app.errors import LetheError
 from app.ledger.climbed import climb_problem
-from app.ledger.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from app.ledger.judgement import EXECUTED, Event, contradiction, opened
 from app.ledger.model_events import request_events
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import ADD_BACK, chunks
 from app.vault.errors import NotStoredError, ShreddedError
+from lethe import canonical
+from lethe.certificates import shape
+from lethe.certificates.errors import CertificateError
+from lethe.certificates.evidence import Evidence, parse_evidence
+from lethe.certificates.retained import Removal, record_commitment
+from lethe.errors import LetheError
+from lethe.log.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from models import (
     ErasureRequest,
     Job,

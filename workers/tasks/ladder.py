@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.certificates.climb import RungPart, from_line, read_climb, write_climb
 from app.ledger.climbed import METHOD
+from lethe.certificates.climb import RungPart, from_line, read_climb, write_climb
 from workers.tasks.draft import DRAFT, Draft
 from workers.tasks.update import Made
 

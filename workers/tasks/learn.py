@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from sqlalchemy import insert
 from sqlmodel import Session, col, select
 
-from app.certificates.retained import record_commitment
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
@@ -21,6 +20,7 @@ from app.service.scope import (
     tags_digest,
 )
 from app.steps import reached
+from lethe.certificates.retained import record_commitment
 from models import Contribution, Model, Record, Tombstone
 from workers.errors import RefusedError
 from workers.tasks import checkpoints, family, subjects, versions

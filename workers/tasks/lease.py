@@ -16,7 +16,6 @@ from datetime import timedelta
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.errors import LetheError
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Transaction
@@ -28,6 +27,7 @@ from app.service.releases import close_releases
 from app.service.requests import close
 from app.service.round_steps import fail_round
 from app.steps import reached
+from lethe.errors import LetheError
 from models import Contribution, ErasureRequest, Job, Model
 from models.clock import clock
 from models.session import unavailable

@@ -1,8 +1,8 @@
 """Versions as the log has them: whoever can change a table here cannot change that."""
 
-from app.ledger.entries import Leaf
 from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError
 

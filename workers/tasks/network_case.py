@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from sqlmodel import Session
 
-from app.errors import LetheError
 from app.service.context import Services
+from lethe.errors import LetheError
 from workers.errors import ModelError, RefusedError
 from workers.replay.retraining import most_missing, reexecute, start_digest
 from workers.tasks import (

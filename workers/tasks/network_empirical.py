@@ -14,10 +14,10 @@ from functools import partial
 
 from sqlmodel import Session, select
 
-from app.certificates import shape
-from app.certificates.retained import Removal, record_commitment
 from app.service import silo_keys
 from app.service.context import Services
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal, record_commitment
 from models import Job
 from workers.errors import RefusedError
 from workers.replay.scores import scorer

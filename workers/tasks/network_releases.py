@@ -6,9 +6,9 @@ before is in any weight. A training that nobody repeated may be anything, and hi
 there is no budget after it. Every other version is a release of what some method made.
 """
 
-from app.ledger.entries import Leaf
 from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError
 from workers.tasks.logged import VERSION, versions_of

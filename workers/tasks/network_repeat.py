@@ -5,8 +5,8 @@ itself knows nothing of them is what its repetition shows, as that of a retraini
 bound of its distance to the optimum would not: what is within the bound has no noise.
 """
 
-from app.errors import LetheError
 from app.service.context import Services
+from lethe.errors import LetheError
 from models import Model
 from workers.errors import RefusedError
 from workers.replay.retraining import reexecute

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from sqlmodel import Session, select
 
-from app.certificates.retained import record_commitment
 from app.service.context import Services
+from lethe.certificates.retained import record_commitment
 from models import Model, Subject
 from workers.arrays import Labels
 from workers.fedavg.base import ClientData

@@ -9,7 +9,7 @@ with the record, the group and the label that the silo says it has.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.certificates.retained import Removal, record_commitment
+from lethe.certificates.retained import Removal, record_commitment
 from workers.silos.collect import Collected
 from workers.silos.score_task import ScoreTask
 from workers.silos.scores import ClientScores

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
-from app import canonical
+from lethe import canonical
 from workers.errors import ArtifactError
 
 KIND = "network-state/1"

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import torch
 
-from app.certificates.climb import from_line, write_climb
-from app.errors import LetheError
 from app.service.context import Services
+from lethe.certificates.climb import from_line, write_climb
+from lethe.errors import LetheError
 from workers import devices
 from workers.fedavg.accounting import cost_notes
 from workers.fedavg.determinism import environment

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from sqlmodel import Session, col, select
 
-from app.certificates.climb import RungPart, spelled
 from app.ledger.climbed import TOGETHER
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
@@ -21,6 +20,7 @@ from app.service.ladder import last_rung
 from app.service.methods import is_network
 from app.service.queue import PARKED
 from app.steps import reached
+from lethe.certificates.climb import RungPart, spelled
 from models import ErasureRequest, Job, Model, Verification
 from workers.tasks import checkpoints, draft, family, versions
 from workers.tasks.draft import Draft

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from sqlmodel import Session, col, select
 
-from app import canonical
 from app.ledger.key_rows import believed
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.round_steps import members, message_id
 from app.service.scope import chunks, open_tombstone_key
+from lethe import canonical
 from models import ErasureRequest, Job, Model, ModelVersion, Record, RequesterKey, Round
 from workers.errors import RefusedError
 from workers.federation.aggregate import read_transcript, unmask

@@ -10,8 +10,6 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlmodel import Session, col
 
-from app import canonical
-from app.certificates.retained import record_commitment
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
@@ -19,6 +17,8 @@ from app.service.queue import PARKED
 from app.service.round_steps import close_round
 from app.service.scope import bury, record_tag
 from app.steps import reached
+from lethe import canonical
+from lethe.certificates.retained import record_commitment
 from models import ErasureRequest, Job, Model, ModelVersion, Record, Round
 from workers.errors import RefusedError
 from workers.methods import registry

@@ -6,8 +6,8 @@ can still say whether it was refuted rightly. The log's event of the judgement c
 
 from sqlmodel import Session
 
-from app.certificates.evidence import SCORES as KIND
 from app.service.context import Services
+from lethe.certificates.evidence import SCORES as KIND
 
 
 def keep(services: Services, session: Session, scores: bytes | None) -> dict[str, str]:

@@ -6,14 +6,14 @@ can change them. A certificate would repeat it for ever, so it is not read here.
 
 from sqlmodel import Session, select
 
-from app.certificates.climb import RungPart
-from app.certificates.evidence import parse_evidence
-from app.errors import LetheError
 from app.ledger.climbed import CONTRADICTED, NOT_JUDGED, logged_climb
 from app.ledger.judgement import opened
 from app.ledger.model_events import request_events
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
+from lethe.certificates.climb import RungPart
+from lethe.certificates.evidence import parse_evidence
+from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
 from workers.tasks.draft import Draft
 from workers.tasks.judged import UNREADABLE, NotJudgedError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from app import canonical
+from lethe import canonical
 from workers.arrays import IntMatrix
 from workers.statistics.gram import RidgeStatistics
 

@@ -7,9 +7,6 @@ method; what it must know of the destroyed, it gets from the sealed draft.
 import os
 from dataclasses import asdict
 
-from app.certificates.evidence import Report as EvidenceReport
-from app.certificates.evidence import build_evidence, parse_evidence
-from app.certificates.statement import CheckPart, VerifierPart
 from app.ledger.climbed import CHECKS, checks_digest
 from app.ledger.journal import record_request_event
 from app.ledger.judgement import is_judged
@@ -18,6 +15,9 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.methods import is_network
 from app.steps import reached
+from lethe.certificates.evidence import Report as EvidenceReport
+from lethe.certificates.evidence import build_evidence, parse_evidence
+from lethe.certificates.statement import CheckPart, VerifierPart
 from models import (
     ErasureRequest,
     Model,

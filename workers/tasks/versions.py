@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
-from app.certificates.retained import retained_root
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.scope import chunks
+from lethe.certificates.retained import retained_root
 from models import Artifact, Model, ModelVersion, Record
 from workers.artifacts import decode_state, encode_head, encode_state
 from workers.methods import registry, ridge_sketched

@@ -14,7 +14,7 @@ from sqlmodel import Session, select
 from starlette.formparsers import MultiPartParser
 
 from app.service.listing import format_cursor
-from app.signing.http import new_nonce, sign_request
+from lethe.signing.http import new_nonce, sign_request
 from models import Record
 from tests.app.api.test_requests import EMAIL, problem, stored
 from tests.installation import Installation, make_token

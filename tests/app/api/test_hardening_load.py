@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from app.client.errors import ClientError
+from lethe.client.errors import ClientError
 from models.session import make_engine, reading
 from tests.e2e.harness import Processes, running
 from tests.installation import Installation

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.ledger.fetch import MissingFileError
-from app.ledger.follow import verify_log
+from lethe.log.fetch import MissingFileError
+from lethe.log.follow import verify_log
 from tests.app.api.test_requests import problem
 from tests.installation import Installation, make_token
 from tests.small import Caller

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.api.openapi import FILES, RAISED, operations
-from app.errors import LetheError
+from lethe.errors import LetheError
 from tests.app.api.declared import check_answer
 from tests.installation import Installation
 
@@ -54,7 +54,7 @@ def test_every_problem_of_the_service_is_raised_by_some_operation(
     of_service = {
         slug
         for kind in LetheError.__subclasses__()
-        if kind.__module__.startswith(("app.service", "app.signing", "app.api"))
+        if kind.__module__.startswith(("app.service", "lethe.signing", "app.api"))
         for slug in problems(kind)
     } - {"signature-refused", "backup"}  # a root, never raised itself; `lethe backup` alone
     assert [slug for slug in sorted(of_service) if slug not in text] == []

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates.verify import verify_certificate
-from app.ledger.checkpoint import open_checkpoint
-from app.ledger.note import parse_vkey
-from app.ledger.proofs import check_inclusion
-from app.ledger.tree import leaf_hash
 from app.service.certificates import issuer_key
-from app.signing.http import new_nonce, sign_request
-from app.signing.keys import generate_key
+from lethe.certificates.verify import verify_certificate
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.note import parse_vkey
+from lethe.log.proofs import check_inclusion
+from lethe.log.tree import leaf_hash
+from lethe.signing.http import new_nonce, sign_request
+from lethe.signing.keys import generate_key
 from models import ErasureRequest, Job, LogEntry
 from tests.installation import Installation
 from tests.small import MODEL, Caller

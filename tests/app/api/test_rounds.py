@@ -11,7 +11,7 @@ import pytest
 import rfc8785
 
 from app.service import round_messages
-from app.signing.keys import generate_key
+from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import MODEL
 from tests.workers.rounds.federation import Masked

@@ -9,9 +9,9 @@ from httpx2 import Response
 from sqlmodel import Session, select
 
 from app.ledger import sequencer
-from app.signing.errors import SignatureReplayedError
-from app.signing.http import MAX_WINDOW, SignedBy, sign_request
-from app.signing.keys import generate_key
+from lethe.signing.errors import SignatureReplayedError
+from lethe.signing.http import MAX_WINDOW, SignedBy, sign_request
+from lethe.signing.keys import generate_key
 from models import UsedNonce
 from models.clock import clock
 from tests.app.api.test_requests import problem

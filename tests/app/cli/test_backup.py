@@ -14,20 +14,20 @@ from sqlmodel import Session, col, select
 
 from app import steps
 from app.cli.backup import backup, restore
-from app.cli.log import log
-from app.errors import LetheError
-from app.ledger.fetch import MissingFileError
-from app.ledger.follow import mirror_log
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
 from app.service.context import Services, open_services
 from app.service.reapply import ENDED, RESTORED
 from app.settings import Settings
-from app.signing.keys import PrivateKey
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import JournalError
 from app.vault.master import MasterKey
+from lethe.cli.log import log
+from lethe.errors import LetheError
+from lethe.log.fetch import MissingFileError
+from lethe.log.follow import mirror_log
+from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
 from models.sealed import seal_columns
 from models.session import make_engine
@@ -233,8 +233,8 @@ def test_a_mirror_that_is_short_recovers_nothing(disaster: Disaster) -> None:
 
 
 def test_a_mirror_of_another_log_is_refused(disaster: Disaster, tmp_path: Path) -> None:
-    from tests.app.ledger import oracle
-    from tests.app.ledger.logs import VERIFIER, fetch_files, log_files
+    from tests.lethe.log import oracle
+    from tests.lethe.log.logs import VERIFIER, fetch_files, log_files
 
     mirror_log(fetch_files(log_files(oracle.entries(40))), VERIFIER, tmp_path / "other")
     assert run(restore, str(disaster.backup)).exit_code == 0

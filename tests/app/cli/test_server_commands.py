@@ -15,9 +15,9 @@ from sqlmodel import Session
 
 from app.cli.migrate import migrate
 from app.cli.token import token
-from app.errors import LetheError
 from app.ledger.startup import open_ledger
 from app.settings import Settings
+from lethe.errors import LetheError
 from migrations import HEAD
 from models import BearerToken
 from models.session import make_engine
@@ -44,7 +44,7 @@ def run(command: Any, *arguments: str) -> Result:
 
 
 def lethe_log(*arguments: str) -> Result:
-    from app.cli.log import log
+    from lethe.cli.log import log
 
     return run(log, *arguments)
 

@@ -12,16 +12,16 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.certificates.bundle import hashedrekord_leaf
-from app.certificates.dsse import sign_envelope
-from app.certificates.evidence import CLIMB_SCORES, SCORES
-from app.certificates.statement import Subject, build_statement
-from app.ledger.entries import model_leaf
 from app.ledger.journal import record_request_event
 from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Ledger, Transaction
+from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.evidence import CLIMB_SCORES, SCORES
+from lethe.certificates.statement import Subject, build_statement
+from lethe.log.entries import model_leaf
 from models import Artifact, Certificate, ErasureRequest, LogEntry, Model, RequesterKey
-from tests.app.certificates.build import contents
+from tests.lethe.certificates.build import contents
 
 PREDICATE = contents()[1]
 LOG_TABLES = ("log_entries", "log_nodes", "log_checkpoints")

@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, col, select
 
-from app.ledger.entries import event_leaf, parse_leaf
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key
 from app.ledger.fsck import fsck
 from app.ledger.guard import ForkedError, GuardError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import init_log, load_ledger, open_ledger
-from app.ledger.tree import leaf_hash
 from app.settings import Settings
+from lethe.log.entries import event_leaf, parse_leaf
+from lethe.log.tree import leaf_hash
 from migrations.grants import grant
 from models import LogEntry
 from models.session import make_engine

@@ -9,17 +9,17 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger import fsck_tree
-from app.ledger.entries import event_leaf, model_leaf
 from app.ledger.findings import MOST
 from app.ledger.fsck import fsck
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
 from app.settings import Settings
-from app.signing.keys import generate_key
+from lethe.log.entries import event_leaf, model_leaf
+from lethe.signing.keys import generate_key
 from models import Certificate, ErasureRequest, LogCheckpoint, LogEntry, RequestEvent
-from tests.app.certificates.build import REQUEST_REF
 from tests.app.ledger.samples import append, certify, entry, judge, rewind, submit, tamper
+from tests.lethe.certificates.build import REQUEST_REF
 
 
 @dataclass

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from app.certificates.climb import RungPart, write_climb
-from app.certificates.evidence import scores_part
-from app.certificates.statement import EvidencePart
 from app.ledger.climbed import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
 from app.ledger.fsck import fsck
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
 from app.settings import Settings
+from lethe.certificates.climb import RungPart, write_climb
+from lethe.certificates.evidence import scores_part
+from lethe.certificates.statement import EvidencePart
 from models import ErasureRequest
-from tests.app.certificates.climbs import ATTACK, PURGE, SKIPPED
 from tests.app.ledger.samples import PREDICATE, certify, submit
+from tests.lethe.certificates.climbs import ATTACK, PURGE, SKIPPED
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 FIRST = RungPart("puf-special", "FAIL", None, (PURGE, ATTACK))

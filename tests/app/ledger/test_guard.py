@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from app import files
-from app.ledger.checkpoint import Checkpoint
 from app.ledger.guard import (
     ForkedError,
     GuardDamagedError,
@@ -17,7 +16,8 @@ from app.ledger.guard import (
     RolledBackError,
     SigningGuard,
 )
-from app.ledger.tree import EMPTY_ROOT
+from lethe.log.checkpoint import Checkpoint
+from lethe.log.tree import EMPTY_ROOT
 
 ORIGIN = "ledger.test/lethe"
 FIRST = Checkpoint(ORIGIN, 0, EMPTY_ROOT)

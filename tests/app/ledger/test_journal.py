@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlmodel import Session
 
-from app.ledger.entries import (
+from app.ledger.journal import opening, record_model_event, record_request_event
+from app.ledger.sequencer import Ledger
+from lethe.log.entries import (
     CommitmentError,
     EntryError,
     check_commitment,
     commit_event,
     parse_leaf,
 )
-from app.ledger.journal import opening, record_model_event, record_request_event
-from app.ledger.sequencer import Ledger
 from models import ErasureRequest, LogEntry, RequestEvent
 from tests.app.ledger.samples import stored_leaves, submit
 

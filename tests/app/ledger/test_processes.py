@@ -9,8 +9,8 @@ from app.ledger.fsck import fsck
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
 from app.settings import Settings
-from tests.app.ledger import oracle
 from tests.app.ledger.samples import append, entry, stored_leaves
+from tests.lethe.log import oracle
 
 EACH = 25
 

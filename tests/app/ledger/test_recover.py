@@ -8,22 +8,22 @@ import pytest
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
-from app.errors import LetheError
-from app.ledger.entries import EntryError, Leaf, parse_leaf, succession_leaf
-from app.ledger.fetch import LogError
 from app.ledger.fsck import fsck
 from app.ledger.guard import RolledBackError
-from app.ledger.note import sign_note
 from app.ledger.recover import RecoverError, recover
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import last_signed, open_ledger
-from app.ledger.tiles import entries_path
 from app.settings import Settings
+from lethe.errors import LetheError
+from lethe.log.entries import EntryError, Leaf, parse_leaf, succession_leaf
+from lethe.log.fetch import LogError
+from lethe.log.note import sign_note
+from lethe.log.tiles import entries_path
 from migrations.runner import upgrade
 from models import LogEntry
 from models.session import make_engine
-from tests.app.ledger.logs import STRANGER, fetch_files, log_files
 from tests.app.ledger.samples import append, entry, stored_leaves
+from tests.lethe.log.logs import STRANGER, fetch_files, log_files
 
 Files = dict[str, bytes]
 

@@ -6,20 +6,20 @@ import pytest
 from sqlmodel import Session, select
 
 from app import steps
-from app.errors import LetheError
-from app.ledger.checkpoint import open_checkpoint
-from app.ledger.entries import EntryError
 from app.ledger.fsck import fsck
-from app.ledger.proofs import ProofError, check_consistency, check_inclusion
 from app.ledger.receipt import Receipt, UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
-from app.ledger.tree import leaf_hash
 from app.settings import Settings
 from app.steps import PlantedFaultError
+from lethe.errors import LetheError
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.entries import EntryError
+from lethe.log.proofs import ProofError, check_consistency, check_inclusion
+from lethe.log.tree import leaf_hash
 from models import Model
-from tests.app.ledger import oracle
 from tests.app.ledger.samples import add_model, append, entry, stored_leaves
+from tests.lethe.log import oracle
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import Engine
 
-from app.errors import LetheError
 from app.ledger import startup
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, RolledBackError, SigningGuard
-from app.ledger.note import parse_vkey
 from app.ledger.sequencer import Ledger, LogExistsError, Transaction
 from app.ledger.startup import (
     SchemaError,
@@ -23,11 +21,13 @@ from app.ledger.startup import (
     require_schema,
 )
 from app.settings import Settings
-from app.signing.keys import generate_key, load_public_key, private_pem, public_pem
 from app.vault.master import MasterKey
+from lethe.errors import LetheError
+from lethe.log.note import parse_vkey
+from lethe.signing.keys import generate_key, load_public_key, private_pem, public_pem
 from models.session import make_engine
-from tests.app.ledger import oracle
 from tests.app.ledger.samples import append, entry, rewind, stored_leaves, tamper
+from tests.lethe.log import oracle
 
 
 def test_init_makes_all_keys_closed_to_others_and_the_empty_checkpoint(

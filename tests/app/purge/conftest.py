@@ -6,7 +6,7 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from app.signing.keys import PrivateKey
+from lethe.signing.keys import PrivateKey
 from tests.installation import Installation, install
 
 

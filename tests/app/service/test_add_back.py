@@ -7,8 +7,8 @@ import pytest
 from httpx2 import Response
 from sqlmodel import Session, col, select
 
-from app.ledger.entries import parse_leaf
 from app.service.scope import open_tombstone_key, record_tag, tags_digest
+from lethe.log.entries import parse_leaf
 from models import LogEntry, Model, Tombstone
 from tests.installation import Installation
 from tests.small import MODEL, ROWS, Caller, pack, rows

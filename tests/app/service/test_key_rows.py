@@ -13,7 +13,7 @@ from app.ledger.fsck import fsck
 from app.service import keys
 from app.service.round_problems import RoundMemberError
 from app.service.rounds import _clients
-from app.signing.keys import generate_key, public_pem
+from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
 from workers.errors import RefusedError

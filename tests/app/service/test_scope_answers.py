@@ -9,7 +9,7 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.service import requests
-from app.signing.keys import generate_key
+from lethe.signing.keys import generate_key
 from models import ErasureRequest, LogEntry, Record, Tombstone
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

@@ -12,7 +12,7 @@ from app.ledger.sequencer import Ledger
 from app.service import silo_keys
 from app.service.context import Services, open_services
 from app.settings import Settings
-from app.signing.keys import fingerprint, generate_key, public_pem
+from lethe.signing.keys import fingerprint, generate_key, public_pem
 from models import Model
 
 

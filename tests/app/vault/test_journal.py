@@ -9,10 +9,10 @@ from sqlmodel import Session, select
 from app.service.context import open_services
 from app.service.reapply import require_applied
 from app.settings import Settings
-from app.signing.keys import PrivateKey
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
+from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest, Tombstone
 from tests.installation import Installation, install
 

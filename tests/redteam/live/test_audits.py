@@ -2,9 +2,9 @@
 
 from sqlalchemy import text
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import parse_statement
-from app.client import Client
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import parse_statement
+from lethe.client import Client
 from tests import small_network
 from tests.e2e.harness import until
 from tests.redteam.live.conftest import Target

@@ -8,10 +8,10 @@ import httpx2
 import numpy as np
 import pytest
 
-from app.client import Client
-from app.client.errors import ProblemError
-from app.signing.http import new_nonce, sign_request
-from app.signing.keys import generate_key
+from lethe.client import Client
+from lethe.client.errors import ProblemError
+from lethe.signing.http import new_nonce, sign_request
+from lethe.signing.keys import generate_key
 from tests.redteam.live.conftest import Target
 from tests.small import MODEL, pack, rows
 

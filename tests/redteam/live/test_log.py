@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session
 
-from app.client.errors import ProblemError
-from app.ledger.entries import event_leaf
+from lethe.client.errors import ProblemError
+from lethe.log.entries import event_leaf
 from tests.app.ledger.test_foreign_entries import insert
 from tests.e2e.harness import Processes, until
 from tests.redteam.live.conftest import Target

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.client.errors import ProblemError
-from app.signing.keys import generate_key, public_of
+from lethe.client.errors import ProblemError
+from lethe.signing.keys import generate_key, public_of
 from tests.redteam.live.conftest import Target
 from tests.redteam.live.proxy import Lie, lying
 from tests.remote import local_rows

@@ -4,9 +4,9 @@ import httpx2
 import pytest
 from sqlalchemy import text
 
-from app.client import Client
-from app.client.errors import ProblemError
-from app.signing.keys import generate_key
+from lethe.client import Client
+from lethe.client.errors import ProblemError
+from lethe.signing.keys import generate_key
 from tests.redteam.live.conftest import Target
 from tests.small import MODEL
 

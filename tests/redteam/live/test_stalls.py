@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from redis import Redis
 
-from app.client import Client
-from app.client.retry import RetryPolicy
+from lethe.client import Client
+from lethe.client.retry import RetryPolicy
 from tests.app.test_broker import POISON
 from tests.e2e.harness import Process, until
 from tests.redteam.live.conftest import Target

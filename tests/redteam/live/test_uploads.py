@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from app.signing.http import new_nonce, sign_request
-from app.signing.keys import PrivateKey, generate_key
+from lethe.signing.http import new_nonce, sign_request
+from lethe.signing.keys import PrivateKey, generate_key
 from tests.redteam.live.conftest import Target
 from tests.small import DIMENSION, MODEL
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 from tests.workers.extractors.test_torch_module import Mlp, export
 from workers.cli import features, model
 from workers.extractors import registry

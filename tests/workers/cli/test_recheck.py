@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from app.errors import LetheError
+from lethe.errors import LetheError
 from tests.workers.recheck.cases import MODEL, Case, about, certified
 from tests.workers.verifier.empirical_claims import POLICY, noop, simulated
 from workers.cli.recheck import recheck as command

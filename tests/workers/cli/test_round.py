@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.errors import LetheError
-from app.signing.keys import generate_key, load_public_key, private_pem, public_pem
+from lethe.errors import LetheError
+from lethe.signing.keys import generate_key, load_public_key, private_pem, public_pem
 from workers.cli.round import round_
 
 

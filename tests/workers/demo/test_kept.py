@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import cast
 
-from app.client import Client
-from tests.app.certificates.build import CERTIFICATE_ID, Office
+from lethe.client import Client
+from tests.lethe.certificates.build import CERTIFICATE_ID, Office
 from workers.demo.kept import certificate_file, evidence_file, keep_certificate
 
 REQUEST_ID = "c0ffee00-0d1e-4a2b-9c3d-4e5f60718293"

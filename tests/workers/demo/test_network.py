@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from app.client import Client
-from app.client.answers import HistoryEvent, Progress, RequestStatus
+from lethe.client import Client
+from lethe.client.answers import HistoryEvent, Progress, RequestStatus
 from workers.demo import network
 from workers.demo.network import _climb, _erase, _wait_until_trained
 from workers.demo.plan import Wish
@@ -55,7 +55,7 @@ def model(state: str, done: int | None = None) -> dict[str, Any]:
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody sleeps, and no time passes."""
     monkeypatch.setattr(network, "POLL_SECONDS", 0)
-    monkeypatch.setattr("app.waiting.Waiting.seconds", 0.0)
+    monkeypatch.setattr("lethe.cli.waiting.Waiting.seconds", 0.0)
 
 
 def service(**answers: list[Any]) -> Client:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from app.certificates.evidence import Report as EvidenceReport
-from app.certificates.evidence import build_evidence, evidence_part, scores_part
-from app.certificates.retained import Removal, prove_removal, retained_root
-from app.certificates.shape import read
-from app.certificates.statement import (
+from lethe.certificates.evidence import Report as EvidenceReport
+from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
+from lethe.certificates.retained import Removal, prove_removal, retained_root
+from lethe.certificates.shape import read
+from lethe.certificates.statement import (
     CheckPart,
     Guarantee,
     MethodPart,
@@ -24,7 +24,7 @@ from app.certificates.statement import (
     VersionPart,
     build_statement,
 )
-from tests.app.certificates.build import Office, commitments, contents, salts
+from tests.lethe.certificates.build import Office, commitments, contents, salts
 from tests.workers.verifier.empirical_claims import World, committed, simulated
 from workers.recheck.files import Given
 from workers.recheck.lines import Line, Recheck

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from app.certificates.evidence import scores_part
+from lethe.certificates.evidence import scores_part
 from tests.workers.recheck.cases import Case, about, certified, climbed
 from tests.workers.verifier.empirical_claims import World, noop, simulated
 from workers.errors import ArtifactError

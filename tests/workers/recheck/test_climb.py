@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.certificates.climb import RungPart, write_climb
-from app.certificates.statement import CheckPart
+from lethe.certificates.climb import RungPart, write_climb
+from lethe.certificates.statement import CheckPart
 from tests.workers.recheck.cases import UNMEMORABLE, about, climbed, differing, named, parts
 from tests.workers.verifier.empirical_claims import noop, simulated
 from workers.recheck.run import recheck

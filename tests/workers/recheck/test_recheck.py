@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.certificates.evidence import scores_part
-from app.certificates.statement import CheckPart, Guarantee
+from lethe.certificates.evidence import scores_part
+from lethe.certificates.statement import CheckPart, Guarantee
 from tests.workers.recheck.cases import (
     UNMEMORABLE,
     Case,

@@ -5,9 +5,9 @@ from hashlib import sha256
 
 import pytest
 
-from app.certificates.climb import RungPart, spelled, write_climb
-from app.certificates.evidence import scores_part
-from app.certificates.statement import CheckPart
+from lethe.certificates.climb import RungPart, spelled, write_climb
+from lethe.certificates.evidence import scores_part
+from lethe.certificates.statement import CheckPart
 from tests.workers.recheck.cases import UNMEMORABLE, Case, about, climbed, differing, parts
 from tests.workers.verifier.empirical_claims import simulated
 from workers.recheck.climb import LINE_ALONE, PASSED

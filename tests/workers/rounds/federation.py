@@ -4,7 +4,7 @@ import json
 from copy import deepcopy
 from typing import Any, Self
 
-from app.signing.keys import public_of
+from lethe.signing.keys import public_of
 from tests.installation import Installation
 from tests.remote import Remote
 from tests.small import MODEL

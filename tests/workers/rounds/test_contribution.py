@@ -76,7 +76,7 @@ def test_rows_of_several_clients() -> None:
 def plan(described: dict[str, Any]) -> RoundPlan:
     from hashlib import sha256
 
-    from app import canonical
+    from lethe import canonical
 
     names = ("bits", "classes", "exponents", "extractor", "ref")
     used = {name: described[name] for name in names}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.client.errors import ProblemError, UnreachableError
+from lethe.client.errors import ProblemError, UnreachableError
 from tests.small import MODEL
 from tests.workers.rounds.federation import Masked
 from tests.workers.rounds.test_masked_model import FOUR, erase_records, head, state

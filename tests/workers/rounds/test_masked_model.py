@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import Predicate, parse_statement
-from app.ledger.entries import parse_leaf
-from app.signing.keys import generate_key
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.log.entries import parse_leaf
+from lethe.signing.keys import generate_key
 from models import Artifact, ErasureRequest, LogEntry, Record, Round, RoundMember, Subject
 from tests.installation import Installation
 from tests.small import MODEL

@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session, col, update
 
 from app.service import silo_keys
-from app.signing.keys import generate_key, private_pem
+from lethe.signing.keys import generate_key, private_pem
 from models import SiloTask
 from tests.workers.fedavg.small import NETWORK
 from tests.workers.silos import questions

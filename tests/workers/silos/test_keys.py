@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.settings import Settings
-from app.signing.keys import generate_key, private_pem, public_pem
+from lethe.signing.keys import generate_key, private_pem, public_pem
 from workers.silos import keys
 
 

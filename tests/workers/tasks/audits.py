@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from sqlmodel import Session, col, select
 
-from app.certificates.audit_report import AuditPredicate, parse_report
-from app.ledger.entries import parse_leaf
+from lethe.certificates.audit_report import AuditPredicate, parse_report
+from lethe.log.entries import parse_leaf
 from models import Audit, AuditPair, LogEntry
 from tests import small_network
 from tests.installation import Installation

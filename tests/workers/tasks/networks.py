@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from sqlmodel import Session, col, select
 
-from app.certificates.statement import Statement, parse_statement
+from lethe.certificates.statement import Statement, parse_statement
 from models import Certificate, ErasureRequest, Job, Model, ModelVersion, RequestEvent
 from tests import small_network
 from tests.installation import Installation

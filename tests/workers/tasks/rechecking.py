@@ -7,8 +7,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import Statement, parse_statement
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Statement, parse_statement
 from tests.installation import Installation, make_token
 from workers.cli.recheck import recheck as command
 

@@ -9,9 +9,6 @@ import pytest
 from click.testing import CliRunner
 from sqlmodel import Session, select
 
-from app.cli.certificate import show
-from app.ledger import audit_counts
-from app.ledger.audit_counts import Counts
 from app.ledger.audit_rows import NO_REPORT
 from app.ledger.fsck import fsck
 from app.ledger.fsck_audits import OLDER, OTHERWISE, citation_problem
@@ -19,6 +16,9 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service import certificates
 from app.service.audit_reports import OF_ANOTHER
+from lethe.certificates import audit_counts
+from lethe.certificates.audit_counts import Counts
+from lethe.cli.certificate import show
 from models import Artifact, Audit, Certificate, ErasureRequest, Model
 from tests.installation import Installation
 from tests.workers.tasks import audits, ladders, networks

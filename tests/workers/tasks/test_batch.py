@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.evidence import check_evidence, parse_evidence
-from app.certificates.statement import Predicate, parse_statement
-from app.ledger.entries import parse_leaf
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.evidence import check_evidence, parse_evidence
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.log.entries import parse_leaf
 from models import (
     Artifact,
     Certificate,

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import Predicate, parse_statement
 from app.settings import Settings
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Predicate, parse_statement
 from tests.installation import Installation
 from workers import devices
 from workers.statistics import backend

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import parse_statement
 from app.ledger.fsck import fsck
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import parse_statement
 from models import Artifact, Certificate, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.signing.keys import generate_key
+from lethe.signing.keys import generate_key
 from models import Record, RequesterKey, Subject
 from tests import small_network
 from tests.installation import Installation, install

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates import shape
-from app.certificates.climb import RungPart, read_climb
-from app.certificates.retained import Removal, prove_removal, record_commitment
 from app.ledger.climbed import CONTRADICTED
 from app.ledger.fsck import fsck
 from app.ledger.journal import record_model_event
 from app.ledger.judgement import Event
 from app.ledger.sequencer import Transaction
 from app.settings import Settings
-from app.signing.keys import PrivateKey
+from lethe.certificates import shape
+from lethe.certificates.climb import RungPart, read_climb
+from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.signing.keys import PrivateKey
 from models import (
     Artifact,
     Model,

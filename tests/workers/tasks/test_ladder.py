@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.certificates.climb import read_climb
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
+from lethe.certificates.climb import read_climb
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install

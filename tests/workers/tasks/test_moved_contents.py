@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sqlmodel import Session, col, select
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import Predicate, parse_statement
-from app.ledger.entries import Leaf, parse_leaf
 from app.ledger.journal import record_model_event
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.log.entries import Leaf, parse_leaf
 from models import LogEntry, Model, ModelVersion, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

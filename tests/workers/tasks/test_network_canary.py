@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app import canonical
-from app.ledger.entries import parse_leaf
+from lethe import canonical
+from lethe.log.entries import parse_leaf
 from models import LogEntry
 from tests import small_network
 from tests.installation import Installation

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.ledger.entries import parse_leaf
 from app.ledger.sequencer import Ledger
 from app.schemas.networks import NewNetwork
 from app.service.noise_key import noise_key
 from app.settings import Settings
+from lethe.log.entries import parse_leaf
 from models import Artifact, LogEntry
 from tests import small_network
 from tests.installation import Installation, install

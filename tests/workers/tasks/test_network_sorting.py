@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.certificates.retained import record_commitment
+from lethe.certificates.retained import record_commitment
 from tests.workers.silos import questions
 from workers.silos.collect import Collected
 from workers.silos.score_task import ScoreTask, rank

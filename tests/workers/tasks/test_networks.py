@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app import canonical
-from app.ledger.entries import parse_leaf
 from app.ledger.sequencer import Ledger
 from app.schemas.networks import BY_REFERENCE, Distance, NetworkChoice, VerificationTerms
 from app.service.methods import NETWORK
 from app.settings import Settings
+from lethe import canonical
+from lethe.log.entries import parse_leaf
 from models import Artifact, LogEntry
 from tests import small_network
 from tests.installation import Installation, install

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import Statement, parse_statement
 from app.schemas.models import NewModel
 from app.service.methods import RIDGE
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Statement, parse_statement
 from models import Artifact
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

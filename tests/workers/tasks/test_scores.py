@@ -9,7 +9,7 @@ import pytest
 import torch
 from sqlmodel import Session, select
 
-from app.certificates.evidence import parse_evidence
+from lethe.certificates.evidence import parse_evidence
 from models import Record, RequestEvent
 from tests import small_network
 from tests.installation import Installation

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates.climb import read_climb
 from app.service import silo_keys
 from app.service.context import Services
-from app.signing.keys import fingerprint
+from lethe.certificates.climb import read_climb
+from lethe.signing.keys import fingerprint
 from models import Artifact, Subject
 from tests import small_network
 from tests.doubles.silos import InlineSilos

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from app.signing.keys import generate_key
+from lethe.signing.keys import generate_key
 from models import ErasureRequest, Record
 from tests.installation import Installation, install
 from tests.remote import NPZ, Remote

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates.bundle import parse_bundle
-from app.certificates.statement import Predicate, parse_statement
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Predicate, parse_statement
 from models import Certificate, ErasureRequest, FeatureBlock, Release
 from models.types import utcnow
 from tests.installation import Installation

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from sqlmodel import Session, select
 
-from app.certificates.climb import RungPart, read_climb, write_climb
-from app.certificates.evidence import parse_evidence
 from app.ledger.climbed import NOT_JUDGED
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
+from lethe.certificates.climb import RungPart, read_climb, write_climb
+from lethe.certificates.evidence import parse_evidence
 from models import Artifact, RequestEvent, Verification
 from tests.installation import Installation, install
 from tests.workers.tasks import networks

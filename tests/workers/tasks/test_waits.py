@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.errors import LetheError
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
+from lethe.errors import LetheError
 from models import ErasureRequest, Job, RequestEvent
 from models.types import utcnow
 from tests.installation import Installation, install

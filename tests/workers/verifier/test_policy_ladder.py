@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app import canonical
 from app.schemas.networks import VerificationTerms
+from lethe import canonical
 from workers.verifier.alpha_spending import spent
 from workers.verifier.policy import (
     Policy,

@@ -1,0 +1,66 @@
+"""One byte string for one JSON value: the JSON Canonicalization Scheme (RFC 8785).
+
+Whatever Lethe hashes or signs as JSON is in this form, and whatever it reads back must be
+in this form, so that a signed document has exactly one spelling.
+"""
+
+import json
+from typing import Any
+
+import rfc8785
+
+from lethe.errors import LetheError
+
+
+class NotCanonicalError(LetheError):
+    """Bytes that are not JSON, or are JSON in a spelling other than the canonical one."""
+
+    slug = "not-canonical"
+    title = "Not canonical JSON"
+    status = 400
+
+
+DUPLICATE = "an object has a name twice"
+
+
+class DuplicateKeyError(ValueError):
+    """A JSON object that has a name twice: readers differ in which one they take."""
+
+
+def loads(data: str | bytes) -> Any:
+    """Parse JSON of any spelling in which no object has a name twice (RFC 8259 section 4).
+
+    Raises:
+        DuplicateKeyError: One has. It is a ValueError, as what follows is.
+        ValueError: Not JSON.
+        RecursionError: Nested too deeply.
+    """
+    return json.loads(data, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DuplicateKeyError(DUPLICATE)
+    return found
+
+
+def encode(value: Any) -> bytes:
+    """Return the RFC 8785 form of a JSON value. Floats are allowed but discouraged."""
+    return rfc8785.dumps(value)
+
+
+def decode(data: bytes) -> Any:
+    """Parse `data` and prove by round trip that it was canonical.
+
+    Raises:
+        NotCanonicalError: The bytes are not JSON or not in canonical form.
+    """
+    try:
+        value = json.loads(data)
+        canonical = encode(value)
+    except (ValueError, RecursionError, rfc8785.CanonicalizationError):
+        raise NotCanonicalError("the bytes are not valid JSON") from None
+    if canonical != data:
+        raise NotCanonicalError("the JSON is valid but not in RFC 8785 canonical form")
+    return value

@@ -1,0 +1,71 @@
+"""The public keys that a verification starts from; the operator gives them out."""
+
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from lethe.errors import LetheError
+from lethe.log.note import NoteError, NoteVerifier, parse_log_vkey, parse_vkey
+
+LOG_KEY, ISSUER_KEY = "log.vkey", "issuer.pem"  # their files in an operator's key directory
+AGAIN = "get it again from the operator, over a channel you trust"
+
+
+class PublicKeyError(LetheError):
+    """A file that does not hold the public key it should; the message names what to do."""
+
+    slug = "bad-public-key"
+    title = "Not the public key that is needed"
+    status = 400
+
+
+def read_log_key(path: Path) -> NoteVerifier:
+    """Return the log's verifier key from a file.
+
+    Raises:
+        PublicKeyError: It holds none.
+        OSError: The file cannot be read.
+    """
+    return _read_vkey(path, log=True)
+
+
+def read_witness_key(path: Path) -> NoteVerifier:
+    """Return a witness's verifier key from a file; raises as `read_log_key`."""
+    return _read_vkey(path, log=False)
+
+
+def read_issuer(path: Path) -> EllipticCurvePublicKey:
+    """Return the issuer's ECDSA P-256 key from a PEM file.
+
+    Raises:
+        PublicKeyError: It holds none.
+        OSError: The file cannot be read.
+    """
+    pem = path.read_bytes()
+    if b"PRIVATE KEY" in pem:
+        raise PublicKeyError(
+            f"{path.name} holds a private key: tell the operator, since whoever saw it can "
+            "issue, and ask for the public half of another"
+        )
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise PublicKeyError(f"{path.name} is not a public key in PEM: {AGAIN}") from None
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+        raise PublicKeyError(
+            f"{path.name} is not an ECDSA P-256 key, and issuers use no other: {AGAIN}"
+        )
+    return key
+
+
+def _read_vkey(path: Path, *, log: bool) -> NoteVerifier:
+    try:
+        text = path.read_bytes().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError:
+        raise PublicKeyError(f"{path.name} does not hold a note's verifier key") from None
+    try:
+        return parse_log_vkey(text) if log else parse_vkey(text)
+    except NoteError as error:
+        raise PublicKeyError(f"{path.name}: {error.detail}") from None

@@ -1,0 +1,222 @@
+"""What a certificate says: an in-toto Statement v1 with Lethe's erasure predicate.
+
+The subject is the model *after* the erasure; the model before it is named only inside the
+predicate, or a verifier that looks up a file by digest would find a certificate for the
+model that still holds the person. Field by field: docs/certificate.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from lethe.certificates import shape
+from lethe.certificates.errors import ShapeError
+from lethe.certificates.shape import Moment, Name, Sha256, Uuid
+
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "urn:lethe:erasure-certificate:v1"
+
+Level = Literal["sample", "client", "subject"]
+Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+GuaranteeClass = Literal[
+    "exact",
+    "exact-retrained",
+    "numerically-exact",
+    "certified-approximate",
+    "empirical-approximate",
+    "none",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model artifact that the certificate is about, known by its digest."""
+
+    name: str
+    digest: Sha256
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPart:
+    """One version of the model, by the SHA-256 of its artifact."""
+
+    digest: Sha256
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """The model and its versions on both sides of the erasure."""
+
+    ref: str
+    version_before: VersionPart
+    version_after: VersionPart
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What was erased: how many records, and the Merkle root of their commitments."""
+
+    level: Level
+    records: int
+    records_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetState:
+    """A retained set at one moment: the root of its tree and how many records it has."""
+
+    root: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedSet:
+    """The training set before and after; the evidence file by digest proves the removal."""
+
+    before: SetState
+    after: SetState
+    removal_proof: Sha256
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPart:
+    """The unlearning method, what it was given and what it ran on."""
+
+    id: str
+    version: str
+    parameters: Mapping[str, str]
+    code_digest: Sha256
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What the method promises, in its class, in words and in named bounds (numbers)."""
+
+    class_: GuaranteeClass
+    statement: str
+    bounds: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPart:
+    """One measurement of the verifier, numbered from 1 in the order it ran."""
+
+    number: int
+    name: str
+    value: str
+    interval: tuple[str, str] | None
+    threshold: str | None
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What held the person besides the model: withdrawn artifacts, rows, keys destroyed."""
+
+    artifacts: tuple[Sha256, ...]
+    feature_rows: int
+    keys_destroyed: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePart:
+    """A file that goes with the certificate; it opens for those entitled to it."""
+
+    name: str
+    digest: Sha256
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierPart:
+    """The verifier that ran the checks; it shares no code with the method."""
+
+    id: str
+    version: str
+    code_digest: Sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """The erasure certificate proper, `urn:lethe:erasure-certificate:v1`.
+
+    `request_log_index` and `request_commitment` find the request's entry in the log and
+    repeat what it holds; `supersedes` is the id of a certificate that this one replaces.
+    """
+
+    certificate_id: Uuid
+    request_ref: Uuid
+    request_log_index: int
+    request_commitment: bytes
+    completed_at: Moment
+    supersedes: Uuid | None
+    model: ModelPart
+    scope: Scope
+    retained_set: RetainedSet
+    method: MethodPart
+    guarantee: Guarantee
+    checks: tuple[CheckPart, ...]
+    result: Outcome
+    purged: Purged
+    evidence: tuple[EvidencePart, ...]
+    verifier: VerifierPart
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The signed payload: the model artifacts after the erasure, and the predicate."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Name("_type")]
+    subject: tuple[Subject, ...]
+    predicate_type: Literal["urn:lethe:erasure-certificate:v1"]
+    predicate: Predicate
+
+
+def build_statement(subject: Sequence[Subject], predicate: Predicate) -> bytes:
+    """Return the payload (RFC 8785 bytes) of a certificate.
+
+    Raises:
+        ShapeError: The parts contradict each other or do not fit the format, so that
+            `parse_statement` would refuse the result.
+    """
+    statement = Statement(STATEMENT_TYPE, tuple(subject), PREDICATE_TYPE, predicate)
+    payload = shape.encode(statement)
+    _check_consistent(statement)
+    return payload
+
+
+def parse_statement(payload: bytes) -> Statement:
+    """Read a payload, and refuse what contradicts itself.
+
+    Raises:
+        NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
+        ShapeError: A member is missing, unknown or misspelled, or two contradict.
+    """
+    statement = shape.decode(Statement, payload)
+    _check_consistent(statement)
+    return statement
+
+
+def _check_consistent(statement: Statement) -> None:
+    predicate = statement.predicate
+    subjects = [subject.digest for subject in statement.subject]
+    after = predicate.model.version_after.digest
+    before = predicate.model.version_before.digest
+    if len(set(subjects)) != len(subjects):
+        raise ShapeError("must not name an artifact twice", "subject")
+    if after not in subjects:
+        raise ShapeError("must include the model version after the erasure", "subject")
+    # The same digest on both sides is legal: a record of zeros leaves the head as it was.
+    if before != after and before in subjects:
+        raise ShapeError("must not include the model before the erasure", "subject")
+    if predicate.scope.records < 1:
+        raise ShapeError("must be at least 1", "predicate.scope.records")
+    numbers = [check.number for check in predicate.checks]
+    if numbers != list(range(1, len(numbers) + 1)):
+        raise ShapeError("must be numbered 1, 2, 3 in order", "predicate.checks")
+    passed = [check.passed for check in predicate.checks]
+    if predicate.result == "PASS" and not (passed and all(passed)):
+        raise ShapeError("must not be PASS unless every check passed", "predicate.result")
+    if predicate.retained_set.removal_proof not in {e.digest for e in predicate.evidence}:
+        raise ShapeError("must list the removal proof", "predicate.evidence")

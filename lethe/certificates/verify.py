@@ -1,0 +1,308 @@
+"""Verification of a certificate, offline, from two public keys: nine numbered steps.
+
+The numbers are those of docs/certificate.md and of the verdict. A step trusts only what
+the steps before it proved; the first that fails ends the verification, and whatever the
+input holds, the answer is a verdict.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from lethe.certificates.bundle import (
+    MAX_BUNDLE,
+    Bundle,
+    issuer_named_by,
+    leaf_of,
+    parse_bundle,
+    spki_of,
+)
+from lethe.certificates.climb import read_climb
+from lethe.certificates.dsse import check_signature
+from lethe.certificates.errors import CertificateError
+from lethe.certificates.evidence import check_evidence
+from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
+from lethe.certificates.statement import Statement, parse_statement
+from lethe.errors import LetheError
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.note import NoteVerifier, not_verified, read_note
+from lethe.log.proofs import check_inclusion
+from lethe.log.tree import leaf_hash
+
+Result = Literal["PASS", "FAIL"]
+
+
+class StepError(CertificateError):
+    """A step of the verification that failed for a reason of its own."""
+
+    slug = "verification-failed"
+    title = "The certificate does not verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One numbered step. `detail` says what was found, or why the step could not pass.
+
+    A step that nobody asked for passes and its detail starts with "not checked"; one that
+    comes after a failed step does not pass and its detail is "not reached".
+    """
+
+    number: int
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome: PASS only if every step passed.
+
+    PASS means that the certificate is authentic. What it certifies may still be a removal
+    that failed: read `statement.predicate.result`. `statement` is None unless PASS, so
+    that nothing unverified is ever shown.
+    """
+
+    result: Result
+    steps: tuple[Step, ...]
+    statement: Statement | None
+
+    @property
+    def failed(self) -> Step | None:
+        """The step that failed."""
+        return next((step for step in self.steps if not step.passed), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire form: {"result", "steps": [{number, name, passed, detail}]}."""
+        steps = [
+            {
+                "number": step.number,
+                "name": step.name,
+                "passed": step.passed,
+                "detail": step.detail,
+            }
+            for step in self.steps
+        ]
+        return {"result": self.result, "steps": steps}
+
+
+def verify(
+    certificate: bytes | Path,
+    *,
+    keys: Path,
+    model: bytes | Path | None = None,
+    evidence: bytes | Path | None = None,
+) -> Verdict:
+    """Verify a certificate offline with the operator's public keys.
+
+    `keys` is a directory with `log.vkey` and `issuer.pem`, as the operator gives it out.
+    `model` and `evidence` are the files that the certificate should be about; without them
+    the steps that look at them say "not checked". A path is read, bytes are taken as they are.
+
+    PASS means that the certificate is authentic. Whether the erasure passed is in
+    `verdict.statement.predicate.result`.
+
+    Raises:
+        PublicKeyError: A key file does not hold the key it should.
+        OSError: A file cannot be read.
+    """
+    if isinstance(certificate, Path):
+        with certificate.open("rb") as file:
+            certificate = file.read(MAX_BUNDLE + 1)  # any more would only be refused later
+    return verify_certificate(
+        certificate,
+        log=read_log_key(keys / LOG_KEY),
+        issuer=read_issuer(keys / ISSUER_KEY),
+        model=model,
+        evidence=evidence.read_bytes() if isinstance(evidence, Path) else evidence,
+    )
+
+
+def verify_certificate(
+    bundle: bytes,
+    *,
+    log: NoteVerifier,
+    issuer: EllipticCurvePublicKey,
+    issuer_keyid: str | None = None,
+    model: bytes | Path | None = None,
+    evidence: bytes | None = None,
+    witnesses: Sequence[NoteVerifier] = (),
+    threshold: int = 0,
+) -> Verdict:
+    """Verify a certificate file against the log's and the issuer's key.
+
+    `issuer_keyid` pins the name of the issuer's key as well. `model` is the artifact that
+    the certificate should be about, `evidence` its evidence file. At least `threshold` of
+    `witnesses` must have signed the checkpoint. Signature lines of other keys are ignored, as
+    the note format demands, and step 6 names them: nothing notices a change in them.
+
+    Never raises because of what `bundle`, `model` or `evidence` hold.
+
+    Raises:
+        ValueError: The threshold is not between 0 and the number of witnesses.
+        OSError: The model file cannot be read.
+    """
+    if not 0 <= threshold <= len(witnesses):
+        raise ValueError(f"{threshold} of {len(witnesses)} witnesses cannot be required")
+    run = _Run(
+        bundle,
+        log,
+        issuer,
+        issuer_keyid,
+        model,
+        evidence,
+        witnesses,
+        threshold,
+    )
+    steps: list[Step] = []
+    failed = False
+    for number, (name, check) in enumerate(_STEPS, start=1):
+        if failed:
+            steps.append(Step(number, name, False, "not reached"))
+            continue
+        try:
+            steps.append(Step(number, name, True, check(run)))
+        except LetheError as error:
+            failed = True
+            steps.append(Step(number, name, False, error.detail))
+    if failed:
+        return Verdict("FAIL", tuple(steps), None)
+    return Verdict("PASS", tuple(steps), run.statement)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was given, and what the steps have proved so far."""
+
+    bundle: bytes
+    log: NoteVerifier
+    issuer: EllipticCurvePublicKey
+    issuer_keyid: str | None
+    model: bytes | Path | None
+    evidence: bytes | None
+    witnesses: Sequence[NoteVerifier]
+    threshold: int
+    parsed: Bundle = field(init=False)
+    statement: Statement = field(init=False)
+
+    def bundle_parses(self) -> str:
+        self.parsed = parse_bundle(self.bundle)
+        return f"Sigstore bundle v0.3, canonical, {len(self.bundle)} bytes"
+
+    def leaf_matches_envelope(self) -> str:
+        # Compared as a whole: digest, signature and issuer key are then those of the log.
+        expected = leaf_of(self.parsed.dsse_envelope, self.issuer)
+        entered = self.parsed.entry.canonicalized_body
+        if entered != expected:
+            named = issuer_named_by(entered, self.parsed.dsse_envelope)
+            if named is not None:
+                raise StepError(
+                    f"the certificate names issuer key SHA-256 {_short(named)}, yours is "
+                    f"{_short(spki_of(self.issuer))}: another key file, or another operator"
+                )
+            raise StepError(
+                "the log entry is not this envelope's under this issuer key: payload, "
+                "signature, entry or issuer key is another"
+            )
+        return "hashedrekord 0.0.2 of this payload, signature and issuer key"
+
+    def envelope_signature(self) -> str:
+        keyid = self.parsed.keyid if self.issuer_keyid is None else self.issuer_keyid
+        check_signature(self.parsed.dsse_envelope, self.issuer, keyid)
+        return "ECDSA P-256 with SHA-256 by the issuer"
+
+    def inclusion_proof(self) -> str:
+        entry = self.parsed.entry
+        proof, leaf = entry.inclusion_proof, leaf_hash(entry.canonicalized_body)
+        check_inclusion(proof.log_index, proof.tree_size, leaf, proof.hashes, proof.root_hash)
+        return f"entry {proof.log_index} of {proof.tree_size}"
+
+    def checkpoint(self) -> str:
+        entry = self.parsed.entry
+        if entry.log_id.key_id != self.log.log_id:
+            raise StepError("the bundle names another log than the given log key")
+        proof = entry.inclusion_proof
+        signed = open_checkpoint(proof.checkpoint.envelope, self.log)
+        if (signed.size, signed.root) != (proof.tree_size, proof.root_hash):
+            raise StepError("the checkpoint is of another tree than the inclusion proof")
+        return f"Ed25519 by {self.log.name}, size {signed.size}"
+
+    def witness_policy(self) -> str:
+        note = self.parsed.entry.inclusion_proof.checkpoint.envelope
+        # Refuses a wrong line of a witness, whether it is required or not.
+        opened = read_note(note, [self.log, *self.witnesses])
+        lines = [(key.name, key.key_id) for key in opened.verified]
+        if len(set(lines)) != len(lines):
+            raise StepError("a key signed the checkpoint twice")
+        known, signed = len(self.witnesses), len(lines) - 1  # step 5 saw the log's line
+        if signed < self.threshold:
+            raise StepError(f"{signed} witnesses signed, {self.threshold} are required")
+        found = (
+            f"{signed} of {known} witnesses signed, {self.threshold} required"
+            if self.threshold
+            else f"none required, {signed} known witnesses signed"
+        )
+        return found + not_verified(opened.unverified)
+
+    def statement_shape(self) -> str:
+        self.statement = parse_statement(self.parsed.payload)
+        predicate = self.statement.predicate
+        read_climb(predicate.method.parameters)  # its two tellings must agree
+        if predicate.request_log_index >= self.parsed.entry.log_index:
+            raise StepError("the request was logged after the certificate")
+        return (
+            f"erasure certificate v1: result {predicate.result}, "
+            f"guarantee {predicate.guarantee.class_}"
+        )
+
+    def subject_matches(self) -> str:
+        if self.model is None:
+            return "not checked: no model file given"
+        digest = _digest(self.model)
+        for subject in self.statement.subject:
+            if subject.digest == digest:
+                return f"the file is subject {subject.name}"
+        if digest == self.statement.predicate.model.version_before.digest:
+            raise StepError("the file is the model before the erasure")
+        about = ", ".join(subject.digest for subject in self.statement.subject)
+        raise StepError(f"the file's SHA-256 is {digest}; this certificate is about {about}")
+
+    def retained_set(self) -> str:
+        if self.evidence is None:
+            return "not checked: no evidence file given"
+        predicate = self.statement.predicate
+        check_evidence(self.evidence, predicate)
+        before, after = predicate.retained_set.before, predicate.retained_set.after
+        return (
+            f"{predicate.scope.records} records in the set of {before.count} before, "
+            f"absent from the set of {after.count} after"
+        )
+
+
+_STEPS: tuple[tuple[str, Callable[[_Run], str]], ...] = (
+    ("bundle parses", _Run.bundle_parses),
+    ("leaf matches envelope", _Run.leaf_matches_envelope),
+    ("envelope signature", _Run.envelope_signature),
+    ("inclusion proof", _Run.inclusion_proof),
+    ("checkpoint signature and origin", _Run.checkpoint),
+    ("witness policy", _Run.witness_policy),
+    ("statement shape", _Run.statement_shape),
+    ("subject matches the model file", _Run.subject_matches),
+    ("retained-set proofs", _Run.retained_set),
+)
+STEP_NAMES: tuple[str, ...] = tuple(name for name, _ in _STEPS)
+
+
+def _short(spki: bytes) -> str:
+    # As long as a fingerprint: enough to tell two files apart, and nothing is accepted by it.
+    return f"{sha256(spki).hexdigest()[:16]}…"
+
+
+def _digest(model: bytes | Path) -> str:
+    if isinstance(model, bytes):
+        return sha256(model).hexdigest()
+    with model.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

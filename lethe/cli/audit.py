@@ -1,0 +1,193 @@
+"""`lethe audit`: audits of unlearning algorithms; start and follow them, verify reports."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lethe.cli.options import service_url
+
+if TYPE_CHECKING:
+    from lethe.certificates.audit_check import Checked
+    from lethe.client import Client
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
+_id = click.argument("audit_id", metavar="ID")
+
+
+@click.group()
+def audit() -> None:
+    """Audit unlearning algorithms by many pairs of unlearned and retrained models.
+
+    Calls need an operator's token in LETHE_TOKEN; `verify` needs the issuer's key alone.
+    """
+
+
+@audit.command()
+@service_url
+@click.option("--model", required=True, help="The network whose rows are used.")
+@click.option("--method", help="The method to audit. Default: the model's own.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(16, 4096),
+    default=64,
+    show_default=True,
+    help="Even; half of them fit the attack.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(2, 100_000),
+    default=500,
+    show_default=True,
+    help="Stored rows that each model is trained on.",
+)
+@click.option("--targets", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option(
+    "--target",
+    type=click.Choice(["as-stored", "mislabelled"]),
+    default="mislabelled",
+    show_default=True,
+    help="Whether the targets are learned under their own class.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Default: drawn by the service.")
+@click.option("--confidence", default="0.95", show_default=True)
+@click.option("--delta", default="0", show_default=True, help="The δ of (ε, δ).")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Pairs at work at once.",
+)
+@click.option(
+    "--every-days", type=click.IntRange(0, 3650), default=0, help="Start another so much later."
+)
+def start(url: str, **wanted: Any) -> None:
+    """Start an audit and print its id."""
+    fields = {name: value for name, value in wanted.items() if value is not None}
+    with _client(url) as operator:
+        click.echo(operator.start_audit(fields)["id"])
+
+
+@audit.command("list")
+@service_url
+@_json
+def list_(url: str, as_json: bool) -> None:
+    """List audits, oldest first; exits with 1 if one is missing or not as the log has it."""
+    with _client(url) as operator:
+        rows = sorted(operator.audits(), key=lambda row: str(row["started_at"] or ""))
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(row))
+        else:
+            done = f"{row['pairs_done']}/{row['config'].get('pairs', '?')}"
+            words = (row["id"], row["started_at"], row["model"], row["method"], row["state"])
+            line = [*(word or "-" for word in words), done, row["result"] or "-"]
+            click.echo("\t".join([*line, *([row["problem"]] if row["problem"] else [])]))
+    if any(row["problem"] for row in rows):
+        sys.exit(1)
+
+
+@audit.command()
+@service_url
+@_id
+def show(url: str, audit_id: str) -> None:
+    """Print an audit as the service has it."""
+    with _client(url) as operator:
+        click.echo(json.dumps(operator.audit(audit_id), indent=2))
+
+
+@audit.command()
+@service_url
+@_id
+def stop(url: str, audit_id: str) -> None:
+    """End an audit that runs, and its schedule."""
+    with _client(url) as operator:
+        click.echo(operator.stop_audit(audit_id)["state"])
+
+
+@audit.command()
+@service_url
+@_id
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A directory for report.json and statistics.json.",
+)
+def get(url: str, audit_id: str, out: Path) -> None:
+    """Download an audit's report and the numbers of its pairs, if they are still there."""
+    out.mkdir(parents=True, exist_ok=True)
+    with _client(url) as operator:
+        for part in _PARTS:
+            (out / f"{part}.json").write_bytes(operator.audit_file(audit_id, part))
+            click.echo(str(out / f"{part}.json"))
+
+
+_PARTS = ("report", "statistics")
+
+
+@audit.command()
+@click.argument("file", type=_FILE)
+@click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
+@click.option("--statistics", type=_FILE, help="The file of the pairs' numbers.")
+def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
+    """Verify a report offline, its bounds included, and print what it says.
+
+    Exits with 0 if it holds, 1 if it does not, 2 if a file cannot be used.
+    """
+    from lethe.certificates.audit_check import check_report
+    from lethe.certificates.keys import read_issuer
+    from lethe.errors import LetheError
+
+    key = read_issuer(issuer_key)
+    numbers = None if statistics is None else statistics.read_bytes()
+    try:
+        checked = check_report(file.read_bytes(), key, numbers)
+    except LetheError as error:
+        click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    click.echo("PASS  the report is the issuer's, and its bounds follow from its counts\n")
+    _print(checked)
+
+
+def _client(url: str) -> "Client":
+    from lethe.client import Client
+
+    return Client(url, token=os.environ.get("LETHE_TOKEN"))
+
+
+def _print(checked: "Checked") -> None:
+    said = checked.statement.predicate
+    config = said.configuration
+    lines = [("result", said.result), ("", said.statement)]
+    for label, part in (("after", said.after), ("before", said.before)):
+        errors = f"{part.false_positives} and {part.false_negatives} errors of {part.trials}"
+        upper = f"false positives at most {part.fpr_upper}, negatives {part.fnr_upper}"
+        lines.append((label, f"epsilon at least {part.epsilon}: {errors}, {upper}"))
+    lines += [
+        ("resolution", f"without one error: epsilon at least {said.resolution}"),
+        ("confidence", f"{config['confidence']}, delta {config['delta']}"),
+        ("model", f"{said.model}, versions {said.versions[0]} to {said.versions[1]}"),
+        ("method", f"{said.method.id} {said.method.version}, gave way {said.gave_way} times"),
+        ("code", f"sha256:{said.method.code_digest}"),
+        (
+            "pairs",
+            f"{said.pairs} of {config.get('rows')} rows, {config.get('targets')} targets",
+        ),
+        ("target", str(config.get("target"))),
+        ("seed", str(config.get("seed"))),
+        ("reported", said.reported_at.isoformat()),
+        ("digest", f"sha256:{checked.digest} (audit.reported in the log)"),
+        ("audit", f"sha256:{checked.audit} (both entries have it)"),
+        ("started as", f"sha256:{checked.configuration} (audit.started in the log)"),
+        ("issuer", checked.keyid),
+    ]
+    for name, text in lines:
+        # A file may try to repaint what a terminal shows.
+        plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        click.echo(f"{name:11} {plain}")

@@ -1,0 +1,226 @@
+"""`lethe certificate`: verify a certificate offline, read it, download it.
+
+Scripts run `verify` once for each certificate, so a command imports only what it uses: most
+of its time goes into starting Python, and an HTTP client alone would double it.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import click
+
+from lethe import canonical
+from lethe.cli.commands import Commands
+from lethe.cli.options import service_url
+from lethe.errors import LetheError
+
+if TYPE_CHECKING:
+    from lethe.certificates.verify import Verdict
+
+TIMEOUT_S = 30.0
+FILES = (8, 9)  # the steps of verification that look at other files
+
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+_Directory = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class DownloadError(LetheError):
+    """A certificate that could not be fetched; nothing was written."""
+
+    slug = "download-failed"
+    title = "The certificate could not be downloaded"
+    status = 502
+
+
+@click.group(cls=Commands, entry_points="lethe.certificate.commands")
+def certificate() -> None:
+    """Verify, read, download and recheck erasure certificates."""
+
+
+@certificate.command()
+@click.argument("file", type=_File)
+@click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
+@click.option("--log-key", type=_File, help="The log's verifier key (vkey).")
+@click.option("--issuer-key", type=_File, help="The issuer's public key (PEM, P-256).")
+@click.option("--issuer-keyid", help="The name that the issuer's key must have.")
+@click.option("--model", type=_File, help="The model file it should be about.")
+@click.option("--evidence", type=_File, help="Its evidence file.")
+@click.option("--witness", type=_File, multiple=True, help="A witness's vkey; repeatable.")
+@click.option(
+    "--threshold",
+    type=click.IntRange(min=0),
+    help="How many of these witnesses must have signed. Default: all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+def verify(
+    file: Path,
+    keys: Path | None,
+    log_key: Path | None,
+    issuer_key: Path | None,
+    issuer_keyid: str | None,
+    model: Path | None,
+    evidence: Path | None,
+    witness: tuple[Path, ...],
+    threshold: int | None,
+    as_json: bool,
+) -> None:
+    """Verify a certificate file offline, in nine numbered steps.
+
+    Give --keys, or --log-key and --issuer-key. Exits with 0 if it passes, 1 if it does not or
+    is an authentic certificate of a removal that failed, 2 if the keys or files cannot be used.
+    """
+    from lethe.certificates.bundle import MAX_BUNDLE
+    from lethe.certificates.keys import (
+        ISSUER_KEY,
+        LOG_KEY,
+        read_issuer,
+        read_log_key,
+        read_witness_key,
+    )
+    from lethe.certificates.verify import verify_certificate
+
+    log = read_log_key(_key_file(log_key, keys, LOG_KEY, "--log-key"))
+    issuer = read_issuer(_key_file(issuer_key, keys, ISSUER_KEY, "--issuer-key"))
+    required = len(witness) if threshold is None else threshold
+    if required > len(witness):
+        raise click.UsageError("--threshold is above the number of --witness keys")
+    with file.open("rb") as opened:
+        bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
+    verdict = verify_certificate(
+        bundle,
+        log=log,
+        issuer=issuer,
+        issuer_keyid=issuer_keyid,
+        model=model,
+        evidence=None if evidence is None else evidence.read_bytes(),
+        witnesses=[read_witness_key(path) for path in witness],
+        threshold=required,
+    )
+    if as_json:
+        click.echo(json.dumps(verdict.to_json()))
+    else:
+        _print_verdict(file.name, verdict)
+    if verdict.result != "PASS":
+        sys.exit(1)
+    if verdict.statement is None or verdict.statement.predicate.result != "PASS":
+        click.echo("authentic, but the removal did not pass", err=True)
+        sys.exit(1)
+
+
+@certificate.command()
+@click.argument("file", type=_File)
+@click.option("--json", "as_json", is_flag=True, help="Print the statement as it was signed.")
+def show(file: Path, as_json: bool) -> None:
+    """Print what a certificate file says, without verifying it."""
+    from lethe.certificates.bundle import parse_bundle
+    from lethe.certificates.statement import parse_statement
+    from lethe.cli.certificate_text import plain, print_statement
+
+    bundle = parse_bundle(file.read_bytes())
+    if as_json:
+        parse_statement(bundle.payload)  # or it is no certificate of Lethe's
+        click.echo(bundle.payload)
+        return
+    click.echo("NOT VERIFIED: this is what the file says; see lethe certificate verify.\n")
+    print_statement(parse_statement(bundle.payload))
+    click.echo(f"issuer      {plain(bundle.keyid)}")
+    click.echo(f"log entry   {bundle.entry.log_index}")
+
+
+@certificate.command()
+@click.argument("request_id", metavar="ID", type=click.UUID)
+@service_url
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write it. Default: its own id with .sigstore.json, here.",
+)
+def get(request_id: UUID, url: str, out: Path | None) -> None:
+    """Download the certificate of the request ID.
+
+    It is named after the id inside it: the request's own opens what belongs to the request,
+    and a certificate is for showing.
+    """
+    from lethe.certificates.bundle import parse_bundle
+    from lethe.certificates.statement import parse_statement
+
+    data = _download(f"{url.rstrip('/')}/v1/requests/{request_id}/certificate")
+    try:
+        statement = parse_statement(parse_bundle(data).payload)
+    except LetheError as error:
+        raise DownloadError(f"the answer is not a certificate: {error.detail}") from None
+    path = out or Path(f"{statement.predicate.certificate_id}.sigstore.json")
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    click.echo(str(path))
+
+
+def _key_file(given: Path | None, keys: Path | None, name: str, option: str) -> Path:
+    if given is not None:
+        return given
+    if keys is None:
+        raise click.UsageError(f"give {option}, or --keys with a directory that has {name}")
+    if not (keys / name).is_file():
+        raise click.UsageError(
+            f"the directory of --keys has no {name}: "
+            "the operator gives it to you (docs/auditor-guide.md)"
+        )
+    return keys / name
+
+
+def _download(url: str) -> bytes:
+    import httpx2
+
+    from lethe.certificates.bundle import MAX_BUNDLE, MEDIA_TYPE
+
+    headers = {"Accept": f"{MEDIA_TYPE}, application/json;q=0.9"}
+    data = b""
+    try:
+        with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
+            for chunk in answer.iter_bytes():
+                data += chunk
+                if len(data) > MAX_BUNDLE:
+                    raise DownloadError("the answer is too large to be a certificate")
+            status = answer.status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise DownloadError(f"the service cannot be reached: {type(error).__name__}") from None
+    if status != 200:
+        raise DownloadError(f"the service answered {status}{_problem(data)}")
+    return data
+
+
+def _problem(data: bytes) -> str:
+    """Return what a problem document (RFC 9457) says, or nothing for any other answer."""
+    from lethe.cli.certificate_text import plain
+
+    try:
+        problem = canonical.loads(data)
+        parts = [problem["title"], problem["detail"]]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return ""
+    return ": " + plain(": ".join(str(part) for part in parts))
+
+
+def _print_verdict(name: str, verdict: "Verdict") -> None:
+    from lethe.cli.certificate_text import plain, print_statement
+
+    # Not PASS: that is what a certificate says of the erasure.
+    heading = "AUTHENTIC" if verdict.result == "PASS" else "NOT AUTHENTIC"
+    if any(step.number in FILES and not step.passed for step in verdict.steps) and all(
+        step.passed for step in verdict.steps if step.number not in FILES
+    ):
+        heading += " with these files"
+    click.echo(f"{heading}  {plain(name)}")
+    width = max(len(step.name) for step in verdict.steps)
+    for step in verdict.steps:
+        idle = step.detail == "not reached" or step.detail.startswith("not checked")
+        mark = "-" if idle else "pass" if step.passed else "FAIL"
+        click.echo(f"  {step.number}  {mark:4}  {step.name:{width}}  {plain(step.detail)}")
+    if verdict.statement is not None:
+        click.echo("\nThe certificate is authentic. It says:\n")
+        print_statement(verdict.statement)

@@ -1,0 +1,148 @@
+"""Groups whose subcommands are entry points, each imported only when it is used.
+
+`lethe certificate verify` is run once for each certificate, so this imports neither the
+other subcommands nor anything they need.
+"""
+
+import ast
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lethe import install
+from lethe.errors import LetheError
+
+# Each extra includes the ones before it: the last that anything asks for is the answer.
+_EXTRAS = ("server", "worker", "demo", "federated")
+_EXTRA_OF_COMMAND = {
+    "client": "worker",
+    "demo": "demo",
+    "demo-federated": "federated",
+    "features": "worker",
+    "model": "worker",
+    "policy": "worker",
+    "round": "worker",
+    "worker": "worker",
+}
+_EXTRA_OF_PACKAGE = {
+    "Crypto": "worker",
+    "safetensors": "worker",
+    "scipy": "worker",
+    "sklearn": "demo",
+    "threadpoolctl": "worker",
+    "torch": "federated",
+}
+# What computes a verdict again needs numerics and nothing of a server.
+_RECHECK, _RECHECK_COMMANDS = "recheck", ("certificate", "recheck")
+_BASE_PACKAGES = frozenset(
+    {"click", "cryptography", "http_message_signatures", "http_sf", "httpx2", "rfc8785"}
+)
+_OWN_PACKAGES = frozenset({"app", "lethe", "migrations", "models", "workers"})
+
+
+class MissingExtraError(LetheError):
+    """A subcommand needs packages that are not installed."""
+
+    slug = "missing-extra"
+    title = "Not installed"
+
+
+class Commands(click.Group):
+    """Has its own subcommands, which need the base install, and those of entry points."""
+
+    def __init__(self, *args: Any, entry_points: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entry_points = entry_points
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of both, sorted."""
+        return sorted({*super().list_commands(ctx), *_installed(self.entry_points)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return one of its own, or import one; if its extra is missing, one that says so."""
+        own = super().get_command(ctx, cmd_name)
+        point = _installed(self.entry_points).get(cmd_name)
+        return own if own is not None or point is None else _load(point)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them: all of them take a second."""
+        points = _installed(self.entry_points)
+        limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)), default=0)
+        rows = []
+        for name in self.list_commands(ctx):
+            own = super().get_command(ctx, name)
+            shown = click.Command(name, help=_summary(points[name])) if own is None else own
+            rows.append((name, shown.get_short_help_str(limit)))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; packages it imports only now may be missing too."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise _missing(ctx.invoked_subcommand or "", error) from error
+
+
+def _installed(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def _summary(point: EntryPoint) -> str:
+    """Return the docstring of an entry point's function, read from its source."""
+    spec = find_spec(point.module)
+    if spec is None or spec.origin is None:
+        return ""
+    for node in ast.parse(Path(spec.origin).read_bytes()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == point.attr:
+            return ast.get_docstring(node) or ""
+    return ""
+
+
+def _load(point: EntryPoint) -> click.Command:
+    try:
+        command = point.load()
+    except ModuleNotFoundError as error:
+        return _unavailable(point.name, _missing(point.name, error))
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{point.value} is not a click command")
+    return command
+
+
+def _unavailable(name: str, error: MissingExtraError) -> click.Command:
+    """Return a command that takes any arguments, `--help` too, and raises `error`."""
+
+    def refuse() -> None:
+        raise error
+
+    return click.Command(
+        name,
+        callback=refuse,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+
+
+def _missing(command: str, error: ModuleNotFoundError) -> MissingExtraError:
+    """Return what to install. A missing module of Lethe's own is a bug: `error` goes on."""
+    package = (error.name or "").partition(".")[0]
+    if package in _OWN_PACKAGES or not package:
+        raise error
+    if package in _BASE_PACKAGES:
+        return MissingExtraError(
+            f"the package {package} is missing: the installation is incomplete, "
+            f"run {install.again()}"
+        )
+    if command in _RECHECK_COMMANDS:
+        return MissingExtraError(_remedy(package, _RECHECK))
+    extras = (_EXTRA_OF_COMMAND.get(command), _EXTRA_OF_PACKAGE.get(package), _EXTRAS[0])
+    extra = max((name for name in extras if name), key=_EXTRAS.index)
+    return MissingExtraError(_remedy(package, extra))
+
+
+def _remedy(package: str, extra: str) -> str:
+    return f"the package {package} is not installed: run {install.with_extra(extra)}"

@@ -1,0 +1,165 @@
+"""`lethe key`: make a key pair, register its public half, revoke it."""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from lethe.cli.options import service_url
+from lethe.errors import LetheError
+from lethe.signing.errors import KeyFormatError
+from lethe.signing.keys import (
+    Algorithm,
+    fingerprint,
+    generate_key,
+    load_public_key,
+    private_pem,
+    public_pem,
+)
+
+KEYID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")  # what the service registers
+
+
+class KeyFileError(LetheError):
+    """A key file that cannot be written, or would replace another."""
+
+    slug = "key-file"
+    title = "The key file cannot be written"
+    status = 409
+
+
+def _check_keyid(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    if value is not None and not KEYID.fullmatch(value):
+        raise click.BadParameter("use 1 to 128 letters, digits and . _ : @ -")
+    return value
+
+
+_token = click.option(
+    "--token",
+    envvar="LETHE_TOKEN",
+    required=True,
+    help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
+)
+
+
+@click.group()
+def key() -> None:
+    """Make, register and revoke the keys that sign erasure requests."""
+
+
+@key.command()
+@click.option(
+    "--algorithm",
+    type=click.Choice(get_args(Algorithm)),
+    default="ed25519",
+    show_default=True,
+    help="What the key signs with.",
+)
+@click.option(
+    "--out",
+    default=".",
+    metavar="DIR_OR_PREFIX",
+    help="A directory for KEYID.pem and KEYID.pub.pem, made if it ends in /, or the path "
+    "before .pem and .pub.pem.",
+)
+@click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
+def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
+    """Make a key pair. Prints the keyid, and where the files are on standard error.
+
+    The private key is written for its owner only, unencrypted. It never leaves this machine;
+    no existing file is replaced.
+    """
+    made = generate_key(algorithm)
+    chosen = fingerprint(made) if keyid is None else keyid
+    if out.endswith("/"):
+        _make_directory(Path(out))
+    prefix = f"{out}/{chosen}" if Path(out).is_dir() else out
+    private, public = Path(f"{prefix}.pem"), Path(f"{prefix}.pub.pem")
+    _write_new(public, public_pem(made), 0o644)
+    try:
+        _write_new(private, private_pem(made), 0o600)
+    except KeyFileError:
+        with suppress(OSError):
+            public.unlink()  # half of a pair is of no use
+        raise
+    click.echo(chosen)
+    click.echo(f"private key  {private}", err=True)
+    click.echo(f"public key   {public}", err=True)
+
+
+@key.command()
+@service_url
+@_token
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The public key (PEM).",
+)
+@click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
+@click.option(
+    "--role",
+    type=click.Choice(["requester", "client"]),
+    default="requester",
+    show_default=True,
+    help="A requester asks for erasure; a client also contributes rows.",
+)
+@click.option("--client", help="The only client whose data the key may erase.")
+@click.option("--subject", help="The only subject whose data the key may erase.")
+def register(
+    url: str,
+    token: str,
+    public_key: Path,
+    keyid: str | None,
+    role: str,
+    client: str | None,
+    subject: str | None,
+) -> None:
+    """Register a public key with a service. Prints the keyid."""
+    from lethe.client import Client  # `key new` needs no HTTP client
+
+    try:
+        loaded = load_public_key(public_key.read_bytes())
+    except KeyFormatError as error:
+        raise KeyFormatError(f"{public_key.name}: {error.detail}") from None
+    with Client(url, token=token) as service:
+        click.echo(
+            service.register_key(loaded, role, keyid=keyid, client=client, subject=subject)
+        )
+
+
+@key.command()
+@click.argument("keyid")
+@service_url
+@_token
+def revoke(keyid: str, url: str, token: str) -> None:
+    """Revoke the key KEYID from now on. What it signed before stays valid."""
+    from lethe.client import Client
+
+    with Client(url, token=token) as service:
+        service.revoke_key(keyid)
+    click.echo(f"revoked {keyid}")
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be made: {error.strerror}") from None
+
+
+def _write_new(path: Path, text: str, mode: int) -> None:
+    try:
+        # O_EXCL also refuses a symbolic link; the mode is set before there is a byte to read.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+    except FileExistsError:
+        raise KeyFileError(f"{path} exists: choose another --out, or move it") from None
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,116 @@
+"""`lethe log`: verify and mirror any log. The server extra adds what works on its own log."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from lethe.cli.certificate_text import plain
+from lethe.cli.commands import Commands
+from lethe.log.follow import (
+    LogError,
+    LogReport,
+    UnreachableError,
+    fetch_from,
+    mirror_log,
+    succeeded,
+    verify_log,
+)
+from lethe.log.note import NoteError, NoteVerifier, not_verified, parse_log_vkey
+from lethe.log.spelling import format_base64
+
+_vkey_option = click.option(
+    "--vkey",
+    required=True,
+    metavar="FILE|STRING",
+    help="The log's verifier key, or a file that holds it.",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(cls=Commands, entry_points="lethe.log.commands")
+def log() -> None:
+    """Verify, mirror, create and check transparency logs."""
+
+
+@log.command()
+@click.argument("url_or_dir")
+@_vkey_option
+@_json_option
+def verify(url_or_dir: str, vkey: str, as_json: bool) -> None:
+    """Verify every entry and tile of a log.
+
+    All are checked against the signed checkpoint. URL_OR_DIR is what `checkpoint` lies
+    under. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be read.
+    """
+    verifier = _read_vkey(vkey)
+    _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier))
+
+
+@log.command()
+@click.argument("url")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@_vkey_option
+@_json_option
+def mirror(url: str, directory: Path, vkey: str, as_json: bool) -> None:
+    """Verify a log and copy it to DIRECTORY.
+
+    Any static web server can serve the copy. A mirror that already holds an earlier
+    checkpoint only accepts a log that extends it. Exits as `verify` does.
+    """
+    verifier = _read_vkey(vkey)
+    _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory))
+
+
+def _read_vkey(file_or_text: str) -> NoteVerifier:
+    """Read a verifier key, given itself or as a file.
+
+    Raises:
+        NoteError: It is neither.
+    """
+    try:
+        text = Path(file_or_text).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, ValueError):  # no such file, too long for a file name, or not text
+        text = file_or_text
+    try:
+        return parse_log_vkey(text)
+    except NoteError as error:
+        raise NoteError(
+            f"--vkey is neither a key nor a file with one: {error.detail}"
+        ) from None
+
+
+def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
+    """Print the verdict; a log that does not verify exits with 1."""
+    try:
+        report = check()
+    except UnreachableError:
+        raise  # no verdict: nothing was seen that could be judged
+    except LogError as error:
+        if as_json:
+            verdict = {"result": "FAIL", "detail": error.detail, **error.members}
+            click.echo(json.dumps(verdict))
+        else:
+            click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    root = format_base64(report.root)
+    if as_json:
+        passed: dict[str, object] = {
+            "result": "PASS",
+            "origin": report.origin,
+            "size": report.size,
+            "root": root,
+            "entries": report.entries,
+            "tiles": report.tiles,
+            "unverified": [f"{line.name}+{line.key_id.hex()}" for line in report.unverified],
+        }
+        click.echo(json.dumps(passed))
+    else:
+        click.echo(f"PASS  {report.origin}")
+        click.echo(f"      size {report.size}, root {root}")
+        told = f"{report.entries} entries and {report.tiles} tiles checked"
+        click.echo(plain(f"      {told}{not_verified(report.unverified)}"))
+        if (old := succeeded(report)) is not None:
+            click.echo(plain(f"      succeeds the log {old.origin} at size {old.size}"))

@@ -1,0 +1,28 @@
+"""The `lethe` command."""
+
+import sys
+
+import click
+
+from lethe import DISTRIBUTION
+from lethe.cli.commands import Commands
+from lethe.errors import LetheError
+
+
+@click.command(cls=Commands, entry_points="lethe.commands")
+@click.version_option(package_name=DISTRIBUTION, prog_name="lethe")
+def lethe() -> None:
+    """Record, execute and prove erasure requests on machine-learning models."""
+
+
+def main() -> None:
+    """Run the command line. Exits with 2 on an error that names its cause and remedy."""
+    try:
+        lethe(prog_name="lethe")
+    except LetheError as error:
+        click.echo(f"error: {error.detail}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

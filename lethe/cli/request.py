@@ -1,0 +1,271 @@
+"""`lethe request`: submit an erasure request, follow it, withdraw it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from lethe.cli.options import service_url
+from lethe.cli.waiting import Waiting
+from lethe.client import Client, ProblemError, Receipt, RequestStatus
+from lethe.client.keyids import derived_keyid
+from lethe.log.note import NoteVerifier, parse_log_vkey
+from lethe.signing.keys import load_private_key
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+_key = click.option(
+    "--key", "key_file", type=_file, required=True, help="Your private key (PEM)."
+)
+_keyid = click.option("--keyid", help="Its keyid. Default: the key's fingerprint.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
+_timeout = click.option(
+    "--timeout", type=click.FloatRange(min=0), help="Seconds to watch. Default: no limit."
+)
+
+
+@click.group()
+def request() -> None:
+    """Submit, follow and withdraw erasure requests."""
+
+
+@request.command()
+@service_url
+@_key
+@_keyid
+@click.option("--model", required=True, help="The model that is to forget.")
+@click.option("--record", "records", multiple=True, help="A record; repeatable.")
+@click.option("--client", help="All records of this client.")
+@click.option("--subject", help="All records of this person.")
+@click.option("--method", help="The unlearning method. Default: the model's own.")
+@click.option(
+    "--regulation",
+    type=click.Choice(["gdpr", "ccpa"]),
+    default="gdpr",
+    show_default=True,
+    help="Which law sets the deadline.",
+)
+@click.option(
+    "--idempotency-key", help="Repeat it to repeat a submission without asking twice."
+)
+@click.option("--log-key", type=_file, help="The log's vkey: the receipt is verified.")
+@_json
+@click.option("--watch", "watching", is_flag=True, help="Follow the request to its end.")
+@_timeout
+def submit(
+    url: str,
+    key_file: Path,
+    keyid: str | None,
+    model: str,
+    records: tuple[str, ...],
+    client: str | None,
+    subject: str | None,
+    method: str | None,
+    regulation: str,
+    idempotency_key: str | None,
+    log_key: Path | None,
+    as_json: bool,
+    watching: bool,
+    timeout: float | None,
+) -> None:
+    """Sign and submit a request to erase records, a client or a subject."""
+    log = None if log_key is None else _read_vkey(log_key)
+    with _signing_client(url, key_file, keyid, log) as service:
+        try:
+            receipt = service.submit_erasure(
+                model,
+                records=records or None,
+                client=client,
+                subject=subject,
+                method=method,
+                regulation=regulation,
+                idempotency_key=idempotency_key,
+            )
+        except ProblemError as error:
+            raise _naming_the_earlier(error) from None
+        for warning in receipt.warnings:
+            click.echo(f"warning: {_plain(warning)}", err=True)
+        if as_json:
+            _print_json(receipt.document)
+        else:
+            _print_receipt(receipt, verified=log is not None)
+        if watching:
+            _watch(service, receipt.id, timeout, as_json)
+
+
+@request.command()
+@click.argument("request_id", metavar="ID")
+@service_url
+@_json
+def status(request_id: str, url: str, as_json: bool) -> None:
+    """Show the state of the request ID."""
+    with Client(url) as service:
+        shown = service.status(request_id)
+    if as_json:
+        _print_json(shown.document)
+    else:
+        _print_status(shown)
+
+
+@request.command()
+@click.argument("request_id", metavar="ID")
+@service_url
+@_json
+@_timeout
+def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> None:
+    """Follow the request ID to its end, with a line for each state.
+
+    Exits with 0 once it is certified, with 1 if it ends otherwise, with 2 if the time is over.
+    """
+    with Client(url) as service:
+        _watch(service, request_id, timeout, as_json)
+
+
+@request.command()
+@click.argument("request_id", metavar="ID")
+@service_url
+@_key
+@_keyid
+@_json
+def withdraw(
+    request_id: str, url: str, key_file: Path, keyid: str | None, as_json: bool
+) -> None:
+    """Withdraw the request ID, which no worker has begun, with the key that signed it."""
+    with _signing_client(url, key_file, keyid, None) as service:
+        shown = service.withdraw(request_id)
+    if as_json:
+        _print_json(shown.document)
+    else:
+        _print_status(shown)
+
+
+@contextmanager
+def _signing_client(
+    url: str, key_file: Path, keyid: str | None, log: NoteVerifier | None
+) -> Iterator[Client]:
+    key = load_private_key(key_file.read_bytes())
+    with derived_keyid(keyid, key) as name, Client(url, name, key, log=log) as service:
+        yield service
+
+
+def _naming_the_earlier(error: ProblemError) -> ProblemError:
+    """Return a refusal with the reference of the earlier request, if it names one."""
+    ref = error.members.get("ref")
+    if not isinstance(ref, str):
+        return error
+    detail = f"{error.detail} (reference {_plain(ref)})"
+    return ProblemError(error.status, error.slug, error.title, detail, error.members)
+
+
+@request.command()
+@click.argument("request_id")
+@service_url
+@click.option(
+    "--token",
+    envvar="LETHE_TOKEN",
+    required=True,
+    help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
+)
+@click.option("--why", required=True, help="For the request's history; name nobody.")
+@click.argument("decision", type=click.Choice(["retry", "abandon"]))
+@_json
+def decide(
+    request_id: str, url: str, token: str, why: str, decision: str, as_json: bool
+) -> None:
+    """Decide on a request in state needs-decision: its reason says what it waits for.
+
+    Where every rung was refuted, retry puts the model back in service and makes it anew of
+    what is retained; where it cannot go on, retry tries again, or makes anew what nobody can
+    judge. abandon ends the request as failed. The log names the token.
+    """
+    with Client(url, token=token) as service:
+        shown = service.decide(request_id, decision, why)
+    if as_json:
+        _print_json(dict(shown))
+    else:
+        _print_rows(("request", request_id), ("state", str(shown["state"])))
+
+
+def _read_vkey(path: Path) -> NoteVerifier:
+    # A byte that is not UTF-8 is not base64 either: parse_log_vkey names the remedy.
+    return parse_log_vkey(path.read_bytes().decode("utf-8", "replace").strip())
+
+
+def _watch(service: Client, request_id: str, timeout: float | None, as_json: bool) -> None:
+    def show(shown: RequestStatus) -> None:
+        waiting.clear()
+        if as_json:
+            _print_json(shown.document)
+        else:
+            at = shown.history[-1].at if shown.history else datetime.now(UTC)
+            click.echo(f"{_format_time(at)}  {_plain(shown.state)}")
+
+    def go_on(shown: RequestStatus) -> None:
+        # In a file the states' lines are enough.
+        if waiting.live and not shown.final:
+            waiting.tell(_plain(shown.state), shown.progress)
+
+    with Waiting("request") as waiting:
+        ended = service.wait(request_id, timeout, show, go_on)
+    if ended.state != "certified":
+        sys.exit(1)
+
+
+def _print_receipt(receipt: Receipt, *, verified: bool) -> None:
+    proof = receipt.receipt
+    proven = "inclusion verified" if verified else "not verified: give --log-key"
+    _print_rows(
+        ("request", receipt.id),
+        ("reference", receipt.ref),
+        ("state", receipt.state),
+        ("due", _format_time(receipt.due_at)),
+        ("log entry", f"{proof.log_index} of {proof.tree_size}, {proven}"),
+    )
+
+
+def _print_status(shown: RequestStatus) -> None:
+    reason = shown.document.get("reason")  # of a refusal or failure
+    _print_rows(
+        ("request", shown.id),
+        ("model", shown.model),
+        ("state", shown.state),
+        ("due", _format_time(shown.due_at)),
+        *([("reason", reason)] if isinstance(reason, str) else []),
+        *_rung(shown.document.get("rung")),
+        *([] if shown.progress is None else [("progress", str(shown.progress))]),
+        ("certificate", shown.certificate or "none yet"),
+        *(
+            ("", f"{_format_time(event.at)}  {event.event}, log entry {event.log_index}")
+            for event in shown.history
+        ),
+    )
+
+
+def _rung(rung: object) -> list[tuple[str, str]]:
+    """Return the line on a climb, none where the method asked for is still the one."""
+    if not isinstance(rung, dict) or not rung.get("number"):
+        return []
+    ahead = [str(name) for name in rung.get("ahead", [])]
+    then = f", then {', then '.join(ahead)}" if ahead else ""
+    return [("rung", f"{rung['number']}: {rung.get('method')}{then}")]
+
+
+def _print_rows(*rows: tuple[str, str]) -> None:
+    for label, text in rows:
+        click.echo(f"{label:12} {_plain(text)}")
+
+
+def _print_json(document: object) -> None:
+    click.echo(json.dumps(document))
+
+
+def _plain(text: str) -> str:
+    """Replace what a terminal would act on: the text is another machine's."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _format_time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,95 @@
+"""A line that is rewritten while somebody waits: what state, how far, for how long."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+if TYPE_CHECKING:
+    from lethe.client.answers import Progress
+
+BAR = 10  # characters; the line fits into 80 columns
+SECONDS = 30.0  # between two lines of the same phase in a file: an hour's training is short
+
+
+def on_terminal() -> bool:
+    """Return whether stderr is shown to a person."""
+    return sys.stderr.isatty()
+
+
+class Waiting:
+    """Progress on stderr; in a file a line for what changes, and now and then for a round.
+
+    live: whether it is shown to a person, on a terminal. Leaving its context clears the
+    line, also when that which is waited for never comes.
+    """
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._clock = what, clock
+        self.live = on_terminal()
+        self._started = clock()
+        self._shown = ""  # what stands on the terminal's line
+        self._said: tuple[str, Progress | None] = "", None  # last in a file
+        self._said_at = self._started
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.clear()
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has been waited."""
+        return self._clock() - self._started
+
+    def tell(self, state: str, progress: "Progress | None" = None) -> None:
+        """Say in what state that which is waited for is, and how much of it is done."""
+        if self.live:
+            spinner = "|/-\\"[int(self.seconds * 4) % 4]
+            how_far = "" if progress is None else f", {_bar(progress)}"
+            text = f"  {spinner} {self._what}: {state}{how_far}, {self.seconds:.0f} s"
+            self._rewrite(text)
+            return
+        if self._is_new(state, progress):
+            how_far = "" if progress is None else f" ({progress})"
+            text = f"  {self._what}: {state}{how_far} after {self.seconds:.1f} s"
+            click.echo(text, err=True)
+            self._said, self._said_at = (state, progress), self._clock()
+
+    def clear(self) -> None:
+        """Take the line away, for others to be written in its place."""
+        if self._shown:
+            self._rewrite("")
+
+    def _is_new(self, state: str, progress: "Progress | None") -> bool:
+        before, how_far = self._said
+        if state != before or progress is None:
+            return state != before  # that a phase ended is said by what follows
+        if how_far is None or progress.phase != how_far.phase:
+            return True
+        return progress != how_far and self._clock() - self._said_at >= SECONDS
+
+    def _rewrite(self, text: str) -> None:
+        # A line that wraps could not be taken back.
+        text = text[: shutil.get_terminal_size().columns - 1]
+        clear = " " * (len(self._shown) - len(text))
+        end = "" if text else "\r"
+        click.echo(f"\r{text}{clear}{end}", err=True, nl=False)
+        self._shown = text
+
+
+def _bar(progress: "Progress") -> str:
+    share = progress.done / progress.total if progress.total > 0 else 0.0
+    filled = round(BAR * min(1.0, max(0.0, share)))
+    bar = "#" * filled + "-" * (BAR - filled)
+    return f"{progress.phase} [{bar}] {progress.done}/{progress.total} {progress.unit}"

@@ -1,0 +1,43 @@
+"""The typed SDK: `Client` and `AsyncClient` for a Lethe service."""
+
+from lethe.client.answers import (
+    HistoryEvent,
+    LogReceipt,
+    Receipt,
+    RequestStatus,
+    RequestSummary,
+)
+from lethe.client.asynchronous import AsyncClient
+from lethe.client.errors import (
+    AnswerError,
+    ClientError,
+    CredentialsError,
+    ProblemError,
+    ReceiptError,
+    ScopeError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+from lethe.client.receipts import verify_receipt
+from lethe.client.retry import RetryPolicy
+from lethe.client.sync import Client
+
+__all__ = [
+    "AnswerError",
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "CredentialsError",
+    "HistoryEvent",
+    "LogReceipt",
+    "ProblemError",
+    "Receipt",
+    "ReceiptError",
+    "RequestStatus",
+    "RequestSummary",
+    "RetryPolicy",
+    "ScopeError",
+    "UnreachableError",
+    "WaitTimeoutError",
+    "verify_receipt",
+]

@@ -1,0 +1,289 @@
+"""The service's answers as values. Unknown fields are kept in `document` and not judged."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import httpx2
+
+from lethe import canonical
+from lethe.client.errors import AnswerError, ProblemError
+
+PROBLEM_PREFIX = "urn:lethe:problem:"
+FINAL_STATES = frozenset({"certified", "refused", "withdrawn", "failed"})
+Document = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogReceipt:
+    """That the log holds the request; leaf is the entry's bytes, hashes its audit path."""
+
+    log_index: int
+    tree_size: int
+    leaf: bytes
+    hashes: tuple[bytes, ...]
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer to a submission. `id` is a secret of its holder, `ref` its public name.
+
+    warnings are sentences to be read; none of them changes the request.
+    """
+
+    id: str
+    ref: str
+    state: str
+    due_at: datetime
+    receipt: LogReceipt
+    warnings: tuple[str, ...]
+    document: Document = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """One transition and the log entry that proves it."""
+
+    event: str
+    at: datetime
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How much of a long computation is finished: `done` of `total` `unit`s."""
+
+    phase: str
+    done: int
+    total: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.phase}, {self.done} of {self.total} {self.unit} done"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStatus:
+    """A request as its holder sees it. `certificate` is a path once there is one.
+
+    progress is None unless a worker is at a long computation, or an older service tells none.
+    """
+
+    id: str
+    state: str
+    model: str
+    method: str | None
+    scope: Document | None  # None: its retention is over
+    due_at: datetime
+    history: tuple[HistoryEvent, ...]
+    certificate: str | None
+    progress: Progress | None
+    document: Document = field(repr=False, compare=False)
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen without a person."""
+        return self.state in FINAL_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """A request as an operator lists it."""
+
+    id: str
+    state: str
+    model: str
+    due_at: datetime
+    document: Document = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A stretch of a list; `next` is the cursor of the following one."""
+
+    items: tuple[Document, ...]
+    next: str | None
+
+
+def parse_receipt(response: httpx2.Response) -> Receipt:
+    """Read the answer to POST /v1/requests.
+
+    Raises:
+        AnswerError: A field is missing or of another type.
+    """
+    document = parse_object(response)
+    receipt = _typed(document, "receipt", dict)
+    return Receipt(
+        id=_typed(document, "id", str),
+        ref=_typed(document, "ref", str),
+        state=_typed(document, "state", str),
+        due_at=_time(document, "due_at"),
+        receipt=LogReceipt(
+            log_index=_typed(receipt, "log_index", int),
+            tree_size=_typed(receipt, "tree_size", int),
+            leaf=_base64(_typed(receipt, "leaf", str)),
+            hashes=tuple(_base64(item) for item in _typed(receipt, "hashes", list)),
+            checkpoint=_typed(receipt, "checkpoint", str),
+        ),
+        warnings=_warnings(document),
+        document=document,
+    )
+
+
+def parse_status(response: httpx2.Response) -> RequestStatus:
+    """Read the answer to GET or DELETE /v1/requests/{id}.
+
+    Raises:
+        AnswerError: A field is missing or of another type.
+    """
+    document = parse_object(response)
+    return RequestStatus(
+        id=_typed(document, "id", str),
+        state=_typed(document, "state", str),
+        model=_typed(document, "model", str),
+        method=_optional(document, "method"),
+        scope=_typed(document, "scope", dict) if document.get("scope") is not None else None,
+        due_at=_time(document, "due_at"),
+        history=tuple(
+            HistoryEvent(
+                event=_typed(item, "event", str),
+                at=_time(item, "at"),
+                log_index=_typed(item, "log_index", int),
+            )
+            for item in _typed(document, "history", list)
+        ),
+        certificate=_optional(document, "certificate"),
+        progress=parse_progress(document),
+        document=document,
+    )
+
+
+def parse_progress(document: Document) -> Progress | None:
+    """Read the progress in a request or a model.
+
+    Raises:
+        AnswerError: A field of it is missing or of another type.
+    """
+    told = document.get("progress")
+    if told is None:
+        return None
+    return Progress(
+        phase=_printable(_typed(told, "phase", str)),
+        done=_typed(told, "done", int),
+        total=_typed(told, "total", int),
+        unit=_printable(_typed(told, "unit", str)),
+    )
+
+
+def parse_summary(document: Document) -> RequestSummary:
+    """Read one item of GET /v1/requests.
+
+    Raises:
+        AnswerError: A field is missing or of another type.
+    """
+    return RequestSummary(
+        id=_typed(document, "id", str),
+        state=_typed(document, "state", str),
+        model=_typed(document, "model", str),
+        due_at=_time(document, "due_at"),
+        document=document,
+    )
+
+
+def parse_page(response: httpx2.Response) -> Page:
+    """Read any list.
+
+    Raises:
+        AnswerError: It is not `{"items": [object…], "next": cursor or null}`.
+    """
+    document = parse_object(response)
+    items = _typed(document, "items", list)
+    if not all(isinstance(item, dict) for item in items):
+        raise AnswerError("the service's list holds something other than objects")
+    return Page(tuple(items), _optional(document, "next"))
+
+
+def parse_object(response: httpx2.Response) -> Document:
+    """Read a JSON object.
+
+    Raises:
+        AnswerError: The body is something else.
+    """
+    try:
+        document = canonical.loads(response.content)
+    except (ValueError, RecursionError):
+        raise AnswerError("the service's answer is not JSON: is the URL right?") from None
+    if not isinstance(document, dict):
+        raise AnswerError("the service's answer is not a JSON object: is the URL right?")
+    return document
+
+
+def parse_problem(response: httpx2.Response) -> ProblemError:
+    """Return what a refusal says, or the plain status if a proxy answered in its own way."""
+    try:
+        document = parse_object(response)
+    except AnswerError:
+        document = {}
+    kind, title, detail = (document.get(name) for name in ("type", "title", "detail"))
+    named = isinstance(kind, str) and kind.startswith(PROBLEM_PREFIX)
+    return ProblemError(
+        response.status_code,
+        str(kind).removeprefix(PROBLEM_PREFIX) if named else "unspecified",
+        _printable(title) if isinstance(title, str) else f"HTTP {response.status_code}",
+        _printable(detail)
+        if isinstance(detail, str) and detail
+        else f"the service answered {response.status_code} and gave no reason",
+        {
+            name: value
+            for name, value in document.items()
+            if name not in ("type", "title", "detail", "status", "instance")
+        },
+    )
+
+
+def _printable(text: str) -> str:
+    # It ends up on terminals, which must not obey it.
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _typed(document: Any, name: str, kind: type[T]) -> T:
+    value = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise AnswerError(f"the service's answer has no proper field {name!r}")
+    return value
+
+
+def _warnings(document: Document) -> tuple[str, ...]:
+    # An older service sends none.
+    found = _typed(document, "warnings", list) if "warnings" in document else []
+    if not all(isinstance(text, str) for text in found):
+        raise AnswerError("the service's answer has no proper field 'warnings'")
+    return tuple(found)
+
+
+def _optional(document: Document, name: str) -> str | None:
+    return None if document.get(name) is None else _typed(document, name, str)
+
+
+def _time(document: Any, name: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(_typed(document, name, str))
+        if at.tzinfo is None:
+            raise ValueError("no zone")
+        return at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise AnswerError(f"the service's answer has no proper time {name!r}") from None
+
+
+def _base64(value: object) -> bytes:
+    try:
+        if not isinstance(value, str):
+            raise ValueError
+        return base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error):
+        raise AnswerError("the service's receipt holds something not base64") from None

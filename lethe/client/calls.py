@@ -1,0 +1,224 @@
+"""Each call as a value: what will be sent, before it is signed."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+from urllib.parse import quote
+
+import http_sf
+import httpx2
+
+from lethe import canonical
+from lethe.client.errors import ScopeError
+from lethe.signing.keys import (
+    PrivateKey,
+    PublicKey,
+    algorithm_of,
+    fingerprint,
+    public_pem,
+)
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+JSON = "application/json"
+NPZ = "application/x-npz"
+ANSWER = 32 * 2**20  # bytes; a page of 1,000 items has about one million
+FILE = 2 * 2**30  # evidence, scores and models, which grow with the training set
+Auth = Literal["none", "signature", "token"]
+Query = Mapping[str, str | int | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """path is below the base URL and percent-encoded; body is sent as it stands.
+
+    Sending a call again sends the same body and Idempotency-Key under a new signature.
+    """
+
+    method: str
+    path: str
+    auth: Auth = "none"
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    most: int = ANSWER  # bytes of a good answer that are read
+
+
+def submit(
+    model: str,
+    scope: Mapping[str, Any],
+    method: str | None,
+    regulation: str,
+    idempotency_key: str | None,
+) -> Call:
+    """POST an erasure request."""
+    wanted: dict[str, Any] = {"model": model, "scope": scope, "regulation": regulation}
+    if method is not None:
+        wanted["method"] = method
+    return _post("/v1/requests", canonical.encode(wanted), JSON, "signature", idempotency_key)
+
+
+def scope_of(
+    records: Sequence[str] | None, client: str | None, subject: str | None
+) -> dict[str, Any]:
+    """Return the scope that names exactly one of records, a client or a subject.
+
+    Raises:
+        ScopeError: None or several are given, or no record.
+    """
+    named = [part is not None for part in (records, client, subject)]
+    if sum(named) != 1:
+        raise ScopeError("name records, a client or a subject: exactly one of them")
+    if isinstance(records, str):
+        raise ScopeError("records is a list of ids: put a single id into a list")
+    if records is not None:
+        if not records:
+            raise ScopeError("name at least one record")
+        return {"level": "sample", "records": list(records)}
+    if client is not None:
+        return {"level": "client", "client": client}
+    return {"level": "subject", "subject": subject}
+
+
+def request(request_id: str, part: str = "", accept: str = JSON) -> Call:
+    """GET a request or a part of it, such as "/certificate"."""
+    path = _path("v1", "requests", request_id) + part
+    return Call("GET", path, headers={"Accept": accept}, most=FILE if part else ANSWER)
+
+
+def withdraw(request_id: str) -> Call:
+    """DELETE a request."""
+    return Call("DELETE", _path("v1", "requests", request_id), "signature")
+
+
+def contribute(model: str, npz: bytes, add_back: bool = False) -> Call:
+    """POST rows to a model; with add_back, erased records may be among them."""
+    path = _path("v1", "models", model) + "/contributions"
+    call = _post(path, npz, NPZ, "signature", None)
+    return replace(call, query=(("add_back", "true"),)) if add_back else call
+
+
+def manifest(model: str) -> Call:
+    """GET, signed by a client, what its statistics for a model are computed with."""
+    return Call("GET", _path("v1", "models", model, "manifest"), "signature")
+
+
+def asked() -> Call:
+    """GET, signed by a client, which records it is asked to release."""
+    return Call("GET", "/v1/releases/asked", "signature")
+
+
+def answer_release(release: str, npz: bytes) -> Call:
+    """POST the statistics of the records asked for."""
+    path = _path("v1", "releases", release) + "/answer"
+    return _post(path, npz, NPZ, "signature", None)
+
+
+def drop_release(release: str) -> Call:
+    """POST an operator's decision to remove the whole block."""
+    path = _path("v1", "releases", release) + "/drop"
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
+def decide(request_id: str, decision: str, why: str) -> Call:
+    """POST an operator's decision on a request whose ladder is spent."""
+    path = _path("v1", "requests", request_id) + "/decision"
+    body = canonical.encode({"decision": decision, "why": why})
+    return _post(path, body, JSON, "token", None)
+
+
+def start_audit(wanted: Mapping[str, Any]) -> Call:
+    """POST an operator's wish to audit a method: the fields of NewAudit."""
+    return _post("/v1/audits", canonical.encode(dict(wanted)), JSON, "token", None)
+
+
+def stop_audit(audit_id: str) -> Call:
+    """POST the end of an audit and of its schedule."""
+    path = _path("v1", "audits", audit_id) + "/stop"
+    return Call("POST", path, "token", headers={"Accept": JSON})
+
+
+def register_model(manifest: Mapping[str, Any], npz: bytes | None) -> Call:
+    """POST a model as a form: a manifest and, unless clients keep theirs, its rows."""
+    files: dict[str, Any] = {
+        # Without a file name it is a form field, as the service expects it.
+        "manifest": (None, canonical.encode(dict(manifest)), JSON),
+    }
+    if npz is not None:
+        files["data"] = ("data.npz", npz, "application/octet-stream")
+    encoder = httpx2.Request("POST", "http://encoder.invalid", files=files)
+    body = encoder.read()
+    return _post("/v1/models", body, encoder.headers["content-type"], "token", None)
+
+
+def register_key(
+    key: PublicKey | PrivateKey,
+    role: str,
+    keyid: str | None,
+    client: str | None,
+    subject: str | None,
+) -> tuple[str, Call]:
+    """POST the public half of a key; returns its keyid too."""
+    chosen = keyid if keyid is not None else fingerprint(key)
+    document = {
+        "keyid": chosen,
+        "algorithm": algorithm_of(key),
+        "public_key": public_pem(key),
+        "role": role,
+    }
+    for name, value in (("client", client), ("subject", subject)):
+        if value is not None:
+            document[name] = value
+    return chosen, _post("/v1/keys", canonical.encode(document), JSON, "token", None)
+
+
+def revoke_key(keyid: str) -> Call:
+    """DELETE a key."""
+    return Call("DELETE", _path("v1", "keys", keyid), "token")
+
+
+def list_requests(
+    state: str | None,
+    model: str | None,
+    method: str | None,
+    overdue: bool | None,
+    since: datetime | None,
+    until: datetime | None,
+    page_size: int,
+) -> Call:
+    """GET requests, narrowed by whatever is not None."""
+    query: Query = {
+        "state": state,
+        "model": model,
+        "method": method,
+        "overdue": overdue,
+        "since": since.isoformat() if since else None,
+        "until": until.isoformat() if until else None,
+        "limit": page_size,
+    }
+    return operator_get("requests", query=query)
+
+
+def operator_get(*segments: str, query: Query | None = None, accept: str = JSON) -> Call:
+    """GET what only an operator or auditor may see. A None in the query is left out."""
+    pairs = tuple(
+        (name, str(value).lower() if isinstance(value, bool) else str(value))
+        for name, value in (query or {}).items()
+        if value is not None
+    )
+    most = ANSWER if accept == JSON else FILE
+    return Call("GET", _path("v1", *segments), "token", pairs, {"Accept": accept}, most=most)
+
+
+def _post(
+    path: str, body: bytes, content_type: str, auth: Auth, idempotency_key: str | None
+) -> Call:
+    # draft-ietf-httpapi-idempotency-key-header section 2.1: a structured-field string.
+    key = http_sf.ser(str(uuid.uuid4()) if idempotency_key is None else idempotency_key)
+    headers = {"Content-Type": content_type, "Accept": JSON, "Idempotency-Key": key}
+    return Call("POST", path, auth, headers=headers, body=body)
+
+
+def _path(*segments: str) -> str:
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)

@@ -1,0 +1,288 @@
+"""The client without input or output: conversations as generators.
+
+A conversation yields what should happen (send this, pause so long), is told the outcome, and
+returns the result. `Client` and `AsyncClient` do what it says, each in its way, so retrying,
+signing and waiting are written, and tested, once.
+"""
+
+import random
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import httpx2
+
+from lethe.client import calls
+from lethe.client.answers import (
+    Page,
+    Receipt,
+    RequestStatus,
+    parse_page,
+    parse_problem,
+    parse_receipt,
+    parse_status,
+)
+from lethe.client.calls import Call
+from lethe.client.causes import cause_of
+from lethe.client.errors import (
+    AnswerError,
+    CredentialsError,
+    ProblemError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+from lethe.client.receipts import verify_receipt
+from lethe.client.retry import RETRYABLE_ERRORS, RetryPolicy
+from lethe.log.note import NoteVerifier
+from lethe.signing.http import new_nonce, sign_request
+from lethe.signing.keys import PrivateKey
+
+T = TypeVar("T")
+FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
+REFUSAL = 2**20  # bytes of a problem document that are read
+POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the time it took
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this; tell the response as `reader` gives it, or throw what it raises."""
+
+    request: httpx2.Request
+    most: int
+
+    def reader(self, response: httpx2.Response) -> "Reader":
+        """Return what reads the body of `response`, which is a stream."""
+        return Reader(response, self.most)
+
+
+class Reader:
+    """Reads an answer within a bound: a hostile service must not fill the caller's memory."""
+
+    def __init__(self, response: httpx2.Response, most: int) -> None:
+        self._response = response
+        self._most = most if response.is_success else min(most, REFUSAL)
+        self._data = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Take a chunk of the body, decoded.
+
+        Raises:
+            AnswerError: It is more than such an answer can have.
+        """
+        self._data += chunk
+        if len(self._data) > self._most:
+            raise AnswerError(f"the service's answer has more than {self._most} bytes")
+
+    def whole(self) -> httpx2.Response:
+        """Return the response with its body in memory."""
+        spent = ("content-encoding", "content-length", "transfer-encoding")
+        headers = [
+            (name, value)
+            for name, value in self._response.headers.multi_items()
+            if name.lower() not in spent
+        ]
+        return httpx2.Response(
+            self._response.status_code,
+            headers=headers,
+            content=bytes(self._data),
+            request=self._response.request,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Do nothing for so long."""
+
+    seconds: float
+
+
+Conversation = Generator[Send | Pause, Any, T]
+
+
+def _utcnow() -> datetime:
+    return datetime.now(UTC)
+
+
+class Core:
+    """Configuration of a client, and its conversations."""
+
+    def __init__(
+        self,
+        base_url: str,
+        keyid: str | None,
+        private_key: PrivateKey | None,
+        token: str | None,
+        log: NoteVerifier | None,
+        retry: RetryPolicy,
+        *,
+        now: Callable[[], datetime] = _utcnow,
+        monotonic: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        try:
+            url = httpx2.URL(base_url)
+        except httpx2.InvalidURL:
+            url = httpx2.URL("")
+        if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
+            raise UnreachableError("the service's URL must look like https://host[:port]")
+        self._base = str(url).rstrip("/")
+        self._keyid, self._private_key, self._token = keyid, private_key, token
+        self._log, self._retry = log, retry
+        self._now, self._monotonic, self._jitter = now, monotonic, jitter
+
+    def build(self, call: Call) -> httpx2.Request:
+        """Return the request to send, signed afresh if the call is a signed one.
+
+        Raises:
+            CredentialsError: The call needs a key or token that was not given.
+        """
+        # httpx2 normalises the URL (case of the host, default port); what is signed must be
+        # what is sent, or the service would verify another target URI.
+        url = httpx2.URL(self._base + call.path, params=call.query or None)
+        # Compressed, a kilobyte could be a megabyte.
+        headers = {
+            "User-Agent": "lethe-client",
+            "Accept-Encoding": "identity",
+            **call.headers,
+        }
+        if call.auth == "signature":
+            headers |= self._sign(call, str(url))
+        elif self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        elif call.auth == "token":
+            raise CredentialsError("this call needs an operator's bearer token")
+        return httpx2.Request(call.method, url, headers=headers, content=call.body)
+
+    def _sign(self, call: Call, url: str) -> dict[str, str]:
+        if self._private_key is None or self._keyid is None:
+            raise CredentialsError("this call is signed: give a keyid and a private key")
+        return sign_request(
+            call.method,
+            url,
+            call.headers,
+            call.body,
+            self._private_key,
+            self._keyid,
+            now=self._now(),
+            nonce=new_nonce(),
+        )
+
+    def exchange(self, call: Call) -> Conversation[httpx2.Response]:
+        """Send until there is an answer or no attempt is left; returns a 2xx response.
+
+        Raises:
+            ProblemError: The service refused, or was still failing at the last attempt.
+            UnreachableError: There was no answer at the last attempt.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            last = attempt >= self._retry.attempts
+            try:
+                response: httpx2.Response = yield Send(self.build(call), call.most)
+            except RETRYABLE_ERRORS as error:
+                if last:
+                    raise self._unreachable(attempt, error) from error
+                pause = self._retry.pause(attempt, self._jitter)
+            except httpx2.HTTPError as error:
+                raise self._unreachable(attempt, error) from error
+            else:
+                if response.is_success:
+                    return response
+                wanted = self._retry.pause_after(response, attempt, self._jitter, self._now())
+                if last or wanted is None:
+                    raise parse_problem(response)
+                pause = wanted
+            yield Pause(pause)
+
+    def _unreachable(self, attempts: int, error: Exception) -> UnreachableError:
+        # Host and port alone: the path may hold a request's id, the rest a password.
+        url = httpx2.URL(self._base)
+        count = f"{attempts} attempt" if attempts == 1 else f"{attempts} attempts"
+        return UnreachableError(
+            f"no answer from {url.scheme}://{url.netloc.decode('ascii')} after {count} "
+            f"({cause_of(error)}): check --url, and that the service runs"
+        )
+
+    def submit(self, call: Call) -> Conversation[Receipt]:
+        """Submit, and verify the receipt if the log's key is known."""
+        response = yield from self.exchange(call)
+        receipt = parse_receipt(response)
+        if self._log is not None:
+            verify_receipt(receipt, self._log)
+        return receipt
+
+    def status(self, request_id: str) -> Conversation[RequestStatus]:
+        """Ask for a request's state."""
+        return parse_status((yield from self.exchange(calls.request(request_id))))
+
+    def withdraw(self, request_id: str) -> Conversation[RequestStatus]:
+        """Withdraw a request."""
+        return parse_status((yield from self.exchange(calls.withdraw(request_id))))
+
+    def content(self, call: Call) -> Conversation[bytes]:
+        """Return the bytes of an answer."""
+        return (yield from self.exchange(call)).content
+
+    def page(self, call: Call) -> Conversation[tuple[Page, Call | None]]:
+        """Return one page of a list and the call for the next, None after the last.
+
+        Raises:
+            AnswerError: It is no list, or its cursor leads back to itself.
+        """
+        page = parse_page((yield from self.exchange(call)))
+        if page.next is None:
+            return page, None
+        if ("after", page.next) in call.query:
+            raise AnswerError("the service's list does not end: its cursor leads to itself")
+        kept = tuple(pair for pair in call.query if pair[0] != "after")
+        return page, replace(call, query=(*kept, ("after", page.next)))
+
+    def wait(
+        self,
+        request_id: str,
+        timeout: float | None,
+        on_change: Callable[[RequestStatus], object] | None,
+        on_answer: Callable[[RequestStatus], object] | None = None,
+    ) -> Conversation[RequestStatus]:
+        """Ask until the request has ended, calling on_change at each new state.
+
+        on_answer is called with every answer, after on_change.
+        A service that restarts meanwhile is waited for as well.
+
+        Raises:
+            WaitTimeoutError: `timeout` seconds have passed, and the service answers.
+            UnreachableError: They have passed, and it does not.
+            ProblemError: The service refused; there may be no such request.
+        """
+        start, state, pause = self._monotonic(), None, FIRST_POLL_S
+        while True:
+            gone: ProblemError | UnreachableError | None = None
+            try:
+                status = yield from self.status(request_id)
+            except UnreachableError as error:
+                gone = error
+            except ProblemError as error:
+                if error.status < 500:
+                    raise
+                gone = error
+            else:
+                if status.state != state:
+                    state, pause = status.state, FIRST_POLL_S
+                    if on_change is not None:
+                        on_change(status)
+                if on_answer is not None:
+                    on_answer(status)
+                if status.final:
+                    return status
+            if timeout is not None:
+                left = start + timeout - self._monotonic()
+                if left <= 0:
+                    raise gone or WaitTimeoutError(
+                        f"after {timeout:g} s the request is still {state}: it goes on"
+                    )
+                pause = min(pause, left)
+            yield Pause(pause)
+            pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)

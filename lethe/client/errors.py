@@ -1,0 +1,80 @@
+"""What can go wrong between a caller and a service, besides what `lethe.signing` refuses."""
+
+from typing import Any
+
+from lethe.errors import LetheError
+
+
+class ClientError(LetheError):
+    """Root of the errors of this package."""
+
+    slug = "client"
+    title = "The call failed"
+
+
+class ProblemError(ClientError):
+    """The service refused, and said why: its problem document (RFC 9457) as an exception.
+
+    Unlike with other errors slug, title and status are the instance's, as the service sent
+    them; `members` holds the extension members.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        title: str,
+        detail: str,
+        members: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        # Into the instance, over the root's class attributes.
+        vars(self).update(status=status, slug=slug, title=title, members=members or {})
+
+
+class UnreachableError(ClientError):
+    """No answer, after all attempts. What was asked may have happened nevertheless."""
+
+    slug = "service-unreachable"
+    title = "The service cannot be reached"
+    status = 502
+
+
+class AnswerError(ClientError):
+    """An answer that is not what the interface promises."""
+
+    slug = "answer-unreadable"
+    title = "The service's answer cannot be read"
+    status = 502
+
+
+class ReceiptError(ClientError):
+    """A receipt that does not prove that the log holds the request."""
+
+    slug = "receipt-invalid"
+    title = "The receipt proves nothing"
+    status = 502
+
+
+class CredentialsError(ClientError):
+    """The call needs a key or a token that the client was not given."""
+
+    slug = "credentials-missing"
+    title = "Credentials are missing"
+    status = 400
+
+
+class ScopeError(ClientError):
+    """Not exactly one of records, client and subject."""
+
+    slug = "scope-invalid"
+    title = "Not a scope"
+    status = 400
+
+
+class WaitTimeoutError(ClientError):
+    """The request had not ended when the caller's patience did. It goes on."""
+
+    slug = "wait-timeout"
+    title = "Still under way"
+    status = 504

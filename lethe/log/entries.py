@@ -1,0 +1,273 @@
+"""What a log entry says: never who.
+
+A leaf stays for ever, so it holds a commitment to the event and not the event. The event
+and the random key of its commitment live in tables that can be erased; once the key is
+destroyed, nothing in the log can be linked to the person. Every field is of a shape that
+a name, an address or an e-mail does not fit.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from hmac import compare_digest, digest
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from rfc8785 import CanonicalizationError
+
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.note import parse_log_vkey, read_note
+from lethe.log.spelling import format_base64, parse_base64
+from lethe.log.tiles import MAX_ENTRY
+
+COMMITMENT_KEY_SIZE = 32  # bytes, fresh for each request
+COMMITMENT_SIZE = 32  # bytes, HMAC-SHA256
+
+ERASURE_EVENT = "erasure-event"
+MODEL_EVENT = "model-event"
+LOG_EVENT, SUCCEEDED = "log-event", "log.succeeded"  # the first entry of a log after another
+HASHEDREKORD = "hashedrekord"  # a certificate; lethe/certificates/bundle.py writes it
+
+MAX_EVENT = 60  # characters, as the tables hold it
+_EVENT = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+")
+_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+_DIGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T00:00:00Z")
+
+
+class EntryError(LetheError):
+    """Fields or bytes that cannot be a log entry."""
+
+    slug = "bad-entry"
+    title = "Not a valid log entry"
+    status = 400
+
+
+class CommitmentError(LetheError):
+    """An event and key that do not open the commitment in the log."""
+
+    slug = "commitment-mismatch"
+    title = "The commitment does not open"
+    status = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A parsed entry. What its kind does not carry is None or empty.
+
+    `digests` maps names to SHA-256 in lower-case hex; a certificate's is "sha256", over the
+    pre-authentication encoding of its envelope. `checkpoint` is the note of the log that a
+    log succeeds.
+    """
+
+    kind: str
+    event: str | None = None
+    ref: str | None = None
+    commitment: bytes | None = None
+    digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    day: date | None = None
+    checkpoint: str | None = None
+
+
+def event_leaf(event: str, ref: str, commitment: bytes, day: date) -> bytes:
+    """Return the entry for an event of the erasure request `ref` (a UUID version 4).
+
+    Of `day` only the date is kept: a time of day would help to find the person.
+
+    Raises:
+        EntryError: A field has not the shape the log allows.
+    """
+    _require_event(event)
+    if not _is_uuid4(ref):
+        raise EntryError("the ref of an erasure event is a UUID version 4 in lower case")
+    if len(commitment) != COMMITMENT_SIZE:
+        raise EntryError(f"a commitment has {COMMITMENT_SIZE} bytes")
+    return _encode(
+        ERASURE_EVENT,
+        {
+            "at": _format_day(day),
+            "commitment": format_base64(commitment),
+            "event": event,
+            "ref": ref,
+        },
+    )
+
+
+def model_leaf(event: str, ref: str, digests: Mapping[str, str], day: date) -> bytes:
+    """Return the entry for an event of model `ref`; `digests` are SHA-256 in hex.
+
+    Raises:
+        EntryError: A field has not the shape the log allows, or the entry is too long.
+    """
+    _require_event(event)
+    if not _MODEL.fullmatch(ref):
+        raise EntryError("a model ref is a-z, 0-9, '.', '_' and '-', at most 80 long")
+    for name, value in digests.items():
+        if not (_DIGEST_NAME.fullmatch(name) and _SHA256.fullmatch(value)):
+            raise EntryError("digests map simple names to SHA-256 in lower-case hex")
+    spec = {"at": _format_day(day), "digests": dict(digests), "event": event, "ref": ref}
+    return _encode(MODEL_EVENT, spec)
+
+
+def succession_leaf(vkey: str, checkpoint: str, day: date) -> bytes:
+    """Return the first entry of a log that succeeds another, which cannot go on.
+
+    `checkpoint` is the last note that the other log's key is known to have signed, with that
+    key's line alone, and `vkey` its verifier key: whoever reads the entry verifies the note.
+
+    Raises:
+        EntryError: The note is not a checkpoint that this key signed, or has other lines.
+    """
+    try:
+        verifier = parse_log_vkey(vkey)
+        open_checkpoint(checkpoint, verifier)
+        opened = read_note(checkpoint, [verifier])
+    except LetheError as error:
+        raise EntryError(f"no log is succeeded by this: {error.detail}") from None
+    if opened.unverified or len(opened.verified) != 1:
+        raise EntryError("the checkpoint of a log that is succeeded has its own line alone")
+    return _encode(
+        LOG_EVENT,
+        {
+            "at": _format_day(day),
+            "checkpoint": checkpoint,
+            "event": SUCCEEDED,
+            "vkey": vkey,
+        },
+    )
+
+
+def commit_event(key: bytes, event: Mapping[str, Any]) -> bytes:
+    """Return HMAC-SHA256(key, JCS(event)), 32 bytes.
+
+    It hides the event while `key` is secret, even if all of it but one bit is known, and
+    binds to it once `key` is shown. Never use a key twice.
+
+    Raises:
+        EntryError: The key has not 32 bytes, or the event is not JSON.
+    """
+    # HMAC pads shorter keys with zeros and hashes longer ones: two keys, one commitment.
+    if len(key) != COMMITMENT_KEY_SIZE:
+        raise EntryError(f"a commitment key has exactly {COMMITMENT_KEY_SIZE} bytes")
+    try:
+        message = canonical.encode(dict(event))
+    except (ValueError, RecursionError, CanonicalizationError):
+        raise EntryError("the event is not a JSON object") from None
+    return digest(key, message, "sha256")
+
+
+def check_commitment(key: bytes, event: Mapping[str, Any], commitment: bytes) -> None:
+    """Return if `commitment` opens to `event` under `key`.
+
+    Raises:
+        CommitmentError: It does not.
+        EntryError: The key has not 32 bytes, or the event is not JSON.
+    """
+    if not compare_digest(commit_event(key, event), commitment):
+        raise CommitmentError("this key and event are not what the log committed to")
+
+
+def parse_leaf(data: bytes) -> Leaf:
+    """Read an entry of any kind that Lethe writes.
+
+    Raises:
+        EntryError: Another kind, another spelling, or a field of the wrong shape.
+    """
+    if len(data) > MAX_ENTRY:
+        raise EntryError(f"an entry has at most {MAX_ENTRY} bytes")
+    try:
+        entry = canonical.decode(data)
+        parse = _PARSERS[entry["kind"]]
+        leaf, again = parse(entry)
+    except (canonical.NotCanonicalError, *_MISSHAPEN):
+        raise EntryError("the bytes are not an entry of a kind this log holds") from None
+    if again != data:
+        raise EntryError("the entry has fields or spellings that its kind does not allow")
+    return leaf
+
+
+def _parse_event(entry: Any) -> tuple[Leaf, bytes]:
+    spec = entry["spec"]
+    commitment, day = parse_base64(spec["commitment"]), _parse_day(spec["at"])
+    leaf = Leaf(ERASURE_EVENT, spec["event"], spec["ref"], commitment, day=day)
+    return leaf, event_leaf(spec["event"], spec["ref"], commitment, day)
+
+
+def _parse_model(entry: Any) -> tuple[Leaf, bytes]:
+    spec = entry["spec"]
+    digests, day = MappingProxyType(dict(spec["digests"])), _parse_day(spec["at"])
+    leaf = Leaf(MODEL_EVENT, spec["event"], spec["ref"], digests=digests, day=day)
+    return leaf, model_leaf(spec["event"], spec["ref"], digests, day)
+
+
+def _parse_log(entry: Any) -> tuple[Leaf, bytes]:
+    spec = entry["spec"]
+    if spec["event"] != SUCCEEDED:
+        raise ValueError("no event of a log")
+    day, note = _parse_day(spec["at"]), spec["checkpoint"]
+    leaf = Leaf(LOG_EVENT, SUCCEEDED, checkpoint=note, day=day)
+    return leaf, succession_leaf(spec["vkey"], note, day)
+
+
+def _parse_hashedrekord(entry: Any) -> tuple[Leaf, bytes]:
+    """Recognise a certificate; whether it matches its envelope is the bundle's to check."""
+    spec = entry["spec"]["hashedRekordV002"]
+    value = parse_base64(spec["data"]["digest"]).hex()
+    if spec["data"]["algorithm"] != "SHA2_256" or not _SHA256.fullmatch(value):
+        raise ValueError("a certificate's digest is SHA-256")
+    again = {
+        "apiVersion": "0.0.2",
+        "kind": HASHEDREKORD,
+        "spec": {"hashedRekordV002": {"data": spec["data"], "signature": spec["signature"]}},
+    }
+    leaf = Leaf(HASHEDREKORD, digests=MappingProxyType({"sha256": value}))
+    return leaf, canonical.encode(again)
+
+
+# What reading a field raises when JSON of another shape stands in its place.
+_MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
+
+_PARSERS = {
+    ERASURE_EVENT: _parse_event,
+    MODEL_EVENT: _parse_model,
+    LOG_EVENT: _parse_log,
+    HASHEDREKORD: _parse_hashedrekord,
+}
+
+
+def _encode(kind: str, spec: Mapping[str, Any]) -> bytes:
+    data = canonical.encode({"apiVersion": "1", "kind": kind, "spec": spec})
+    if len(data) > MAX_ENTRY:
+        raise EntryError(f"an entry has at most {MAX_ENTRY} bytes")
+    return data
+
+
+def _require_event(event: str) -> None:
+    if len(event) > MAX_EVENT or not _EVENT.fullmatch(event):
+        raise EntryError(
+            f"an event's name is lower-case words joined by dots, at most {MAX_EVENT} long"
+        )
+
+
+def _is_uuid4(ref: str) -> bool:
+    try:
+        value = UUID(ref)
+    except ValueError:
+        return False
+    return str(value) == ref and value.version == 4
+
+
+def _format_day(day: date) -> str:
+    return f"{day.year:04}-{day.month:02}-{day.day:02}T00:00:00Z"
+
+
+def _parse_day(text: str) -> date:
+    match = _DAY.fullmatch(text)
+    if match is None:
+        raise ValueError("not a whole day in UTC")
+    return date.fromisoformat(match[1])

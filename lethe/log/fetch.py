@@ -1,0 +1,124 @@
+"""Reading the files of a log, over HTTP or from a directory."""
+
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lethe.errors import LetheError
+from lethe.log.note import MAX_NOTE
+from lethe.log.tiles import MAX_BUNDLE, parse_tile_path
+
+CHECKPOINT = "checkpoint"
+TIMEOUT_S = 30.0  # for each connect, read and write; a bundle is at most 17 MB
+
+Fetch = Callable[[str], bytes]
+
+
+class LogError(LetheError):
+    """A log that is not what its checkpoint signs; `members["path"]` is the file."""
+
+    slug = "bad-log"
+    title = "The log does not verify"
+    status = 422
+
+
+class MissingFileError(LogError):
+    """The log answers, and does not have the file."""
+
+    slug = "log-file-missing"
+
+
+class UnreachableError(LogError):
+    """The log could not be read at all, which says nothing about what it holds."""
+
+    slug = "log-unreachable"
+    title = "The log cannot be read"
+    status = 502
+
+
+def fetch_from(url_or_dir: str | Path) -> Fetch:
+    """Return a reader of the log below an http(s) URL prefix or in a directory.
+
+    The prefix is what `checkpoint` lies under. The reader takes "checkpoint" or a tile's
+    path, and raises MissingFileError or UnreachableError (or TileError for other paths).
+
+    Raises:
+        UnreachableError: Neither such a URL nor a directory.
+    """
+    text = str(url_or_dir)
+    if text.startswith(("http://", "https://")):
+        return _HttpFetch(text)
+    directory = Path(url_or_dir)
+    if not directory.is_dir():
+        raise UnreachableError("a log is an http(s) URL or a directory: this is neither")
+    return _DirectoryFetch(directory)
+
+
+def _limit(path: str) -> int:
+    """Return how many bytes the file may have, after proving that it is one of a log's."""
+    if path == CHECKPOINT:
+        return MAX_NOTE
+    parse_tile_path(path)
+    return MAX_BUNDLE
+
+
+def _require_limit(path: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise LogError(f"{path} is larger than any such file can be", path=path)
+
+
+class _DirectoryFetch:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __call__(self, path: str) -> bytes:
+        limit = _limit(path)
+        try:
+            with (self._directory / path).open("rb") as file:
+                data = file.read(limit + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(f"{path} is missing", path=path) from None
+        except OSError as error:
+            raise UnreachableError(f"{path}: {error.strerror}", path=path) from None
+        _require_limit(path, len(data), limit)
+        return data
+
+
+class _HttpFetch:
+    def __init__(self, url: str) -> None:
+        import httpx2  # 30 ms that reading a directory need not spend
+
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise UnreachableError("the log's URL is malformed") from None
+        if not parts.hostname or parts.query or parts.fragment:
+            raise UnreachableError("a log's URL is a prefix: without query or fragment")
+        self._prefix = url.rstrip("/")
+        self._client = httpx2.Client(timeout=TIMEOUT_S)
+        self._errors = (httpx2.HTTPError, httpx2.InvalidURL)
+        # A Fetch is a plain callable with no close(): its connections go when it goes.
+        weakref.finalize(self, self._client.close)
+
+    def __call__(self, path: str) -> bytes:
+        limit = _limit(path)
+        data = bytearray()
+        try:
+            with self._client.stream("GET", f"{self._prefix}/{path}") as response:
+                if response.status_code in (404, 410):
+                    raise MissingFileError(f"{path} is missing", path=path)
+                if response.status_code != 200:
+                    raise UnreachableError(
+                        f"{path}: the server answered {response.status_code}, not 200",
+                        path=path,
+                    )
+                for chunk in response.iter_bytes():
+                    data += chunk
+                    _require_limit(path, len(data), limit)
+        except self._errors as error:
+            raise UnreachableError(
+                f"{path}: {type(error).__name__}: is the URL right and the server up?",
+                path=path,
+            ) from None
+        return bytes(data)

@@ -1,0 +1,66 @@
+"""Content-Digest (RFC 9530): what ties the body to a signature that covers only headers."""
+
+import hashlib
+import hmac
+
+import http_sf
+
+from lethe.signing.errors import DigestMismatchError
+
+# The two that RFC 9530 section 5 registers as active; it calls all others insecure.
+HASHES = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
+
+
+def format_content_digest(body: bytes) -> str:
+    """Return the field value with the SHA-256 of `body`."""
+    return http_sf.ser({"sha-256": hashlib.sha256(body).digest()})
+
+
+def check_content_digest(value: str, body: bytes) -> None:
+    """Accept `body` only if every digest that can be computed here is its digest.
+
+    Digests by other algorithms are ignored (RFC 9530 section 2), but one of SHA-256 and
+    SHA-512 must be there, or the field would vouch for nothing.
+
+    Raises:
+        DigestMismatchError: The field is malformed, vouches for nothing, or does not match.
+    """
+    supported = 0
+    for name, digest in _parse(value).items():
+        if name not in HASHES:
+            continue
+        supported += 1
+        if not hmac.compare_digest(digest, HASHES[name](body).digest()):
+            raise DigestMismatchError(
+                f"the {name} in Content-Digest is not that of the body received: compute "
+                "it over the very bytes sent"
+            )
+    if not supported:
+        raise DigestMismatchError(
+            "Content-Digest names neither sha-256 nor sha-512: add one of them"
+        )
+
+
+def _parse(value: str) -> dict[str, bytes]:
+    def refuse_duplicate(name: str, context: str) -> None:
+        # The last would win silently (RFC 9651 section 4.2.2), and two readers disagree.
+        raise ValueError("duplicate")
+
+    try:
+        members = http_sf.parse(
+            value.encode("ascii"), tltype="dictionary", on_duplicate_key=refuse_duplicate
+        )
+    except ValueError:
+        raise DigestMismatchError(
+            "Content-Digest is not a dictionary of digests, as in sha-256=:BASE64:"
+        ) from None
+    assert isinstance(members, dict)
+    digests = {}
+    for name, member in members.items():
+        digest = member[0] if isinstance(member, tuple) else member
+        if not isinstance(digest, bytes):
+            raise DigestMismatchError(
+                "a value in Content-Digest is not a byte sequence, as in :BASE64:"
+            )
+        digests[name] = digest
+    return digests

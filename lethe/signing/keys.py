@@ -1,0 +1,122 @@
+"""The two kinds of key that sign requests, in PEM. Others are refused by their name."""
+
+from hashlib import sha256
+from typing import Literal
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from lethe.signing.errors import KeyFormatError
+
+Algorithm = Literal["ed25519", "ecdsa-p256-sha256"]  # names of RFC 9421 section 6.2.2
+PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey
+PublicKey = Ed25519PublicKey | EllipticCurvePublicKey
+
+REMEDY = "make an Ed25519 or ECDSA P-256 key with `lethe key new`"
+
+
+def generate_key(algorithm: Algorithm = "ed25519") -> PrivateKey:
+    """Return a fresh private key."""
+    if algorithm == "ed25519":
+        return Ed25519PrivateKey.generate()
+    return generate_private_key(SECP256R1())
+
+
+def algorithm_of(key: object) -> Algorithm:
+    """Return the one algorithm that a key signs with.
+
+    Raises:
+        KeyFormatError: The key is of another kind or curve; the message names it.
+    """
+    match key:
+        case Ed25519PrivateKey() | Ed25519PublicKey():
+            return "ed25519"
+        case EllipticCurvePrivateKey() | EllipticCurvePublicKey():
+            if isinstance(key.curve, SECP256R1):
+                return "ecdsa-p256-sha256"
+            raise KeyFormatError(
+                f"a key on the curve {key.curve.name} is not accepted: {REMEDY}"
+            )
+    kind = type(key).__name__.removesuffix("PrivateKey").removesuffix("PublicKey")
+    raise KeyFormatError(f"a key of kind {kind} is not accepted: {REMEDY}")
+
+
+def load_private_key(pem: bytes) -> PrivateKey:
+    """Parse an unencrypted private key.
+
+    Raises:
+        KeyFormatError: Not PEM, encrypted, or a kind other than the two.
+    """
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except TypeError:
+        raise KeyFormatError(
+            "the private key is encrypted: decrypt it first, `openssl pkey -in FILE`"
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyFormatError(f"the text is not a private key in PEM: {REMEDY}") from None
+    algorithm_of(key)
+    assert isinstance(key, PrivateKey)
+    return key
+
+
+def load_public_key(pem: bytes) -> PublicKey:
+    """Parse a public key (PEM, SubjectPublicKeyInfo).
+
+    Raises:
+        KeyFormatError: Not such a PEM, a private key, or a kind other than the two.
+    """
+    if b"PRIVATE KEY" in pem:
+        raise KeyFormatError(
+            "the text holds a private key: send the public half, and replace this key, "
+            "since whoever saw it can sign"
+        )
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyFormatError(f"the text is not a public key in PEM: {REMEDY}") from None
+    algorithm_of(key)
+    assert isinstance(key, PublicKey)
+    return key
+
+
+def public_of(key: PrivateKey | PublicKey) -> PublicKey:
+    """Return the public half of a key; of a public key, itself."""
+    return key if isinstance(key, PublicKey) else key.public_key()
+
+
+def private_pem(key: PrivateKey) -> str:
+    """Return unencrypted PKCS #8 PEM: let only its owner read the file that holds it."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def public_pem(key: PrivateKey | PublicKey) -> str:
+    """Return SubjectPublicKeyInfo PEM, always in the same spelling for the same key."""
+    return public_of(key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def fingerprint(key: PrivateKey | PublicKey) -> str:
+    """Return 16 hexadecimal digits of SHA-256(SubjectPublicKeyInfo), the default keyid.
+
+    It names a key and does not authenticate one: 64 bits can be matched on purpose, which
+    gains nothing here because the service keeps the first key registered under a keyid.
+    """
+    spki = public_of(key).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return sha256(spki).hexdigest()[:16]

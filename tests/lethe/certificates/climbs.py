@@ -1,0 +1,37 @@
+"""A climb as a certificate of today tells it: an approximation that no test could judge."""
+
+from lethe.certificates.climb import RungPart
+from lethe.certificates.statement import CheckPart
+
+SAMPLES = CheckPart(
+    number=2,
+    name="samples",
+    value="45 pairs, testing 18.4% of 245 forget rows; 914 retained; power: AUC 0.0000",
+    interval=None,
+    threshold="at least 310 pairs; power 0.8",
+    passed=False,
+)
+ATTACK = CheckPart(
+    number=3,
+    name="yeom:auc",
+    value="0.7012 (45 forget, 45 unseen rows)",
+    interval=("0.61", "0.79"),
+    threshold="between 0.4 and 0.6",
+    passed=False,
+)
+PURGE = CheckPart(1, "purge", "0 of 6 readable", None, "0 readable", passed=True)
+NOT_RUN = CheckPart(
+    number=3,
+    name="attacks",
+    value="not run: the samples do not allow it",
+    interval=None,
+    threshold="samples that check 5 passed",
+    passed=False,
+)
+UNDECIDED = RungPart("puf-special", "INCONCLUSIVE", None, (PURGE, SAMPLES, NOT_RUN))
+SKIPPED = RungPart("hf-kcu", "NONE", "skipped, over the budget", ())
+LINE = (
+    "puf-special: INCONCLUSIVE (samples: 45 pairs, testing 18.4% of 245 forget rows; 914 "
+    "retained; power: AUC 0.0000; attacks: not run: the samples do not allow it) | "
+    "hf-kcu: skipped, over the budget"
+)

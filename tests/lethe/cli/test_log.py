@@ -1,0 +1,165 @@
+"""`lethe log`: a verdict for every log, and 0, 1 or 2 for scripts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lethe.cli.log import log
+from lethe.log.fetch import UnreachableError, fetch_from
+from lethe.log.follow import mirror_log
+from lethe.log.note import NoteError, NoteSigner, sign_note
+from tests.lethe.log import oracle
+from tests.lethe.log.logs import STRANGER, VERIFIER, fetch_files, log_files
+
+FILES = log_files(oracle.entries(300))
+VKEY = VERIFIER.vkey
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(log, args)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    mirror_log(fetch_files(FILES), VERIFIER, tmp_path / "log")
+    return tmp_path / "log"
+
+
+def damage(directory: Path) -> None:
+    path = directory / "tile" / "0" / "001.p" / "44"
+    path.write_bytes(bytes(32) + path.read_bytes()[32:])
+
+
+def test_an_honest_log_passes(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", VKEY)
+    assert result.exit_code == 0
+    assert result.output.startswith("PASS  log.example\n")
+    assert "size 300" in result.output
+    assert "300 entries and 3 tiles checked" in result.output
+
+
+def test_json_tells_what_was_checked(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", VKEY, "--json")
+    assert result.exit_code == 0
+    root = FILES["checkpoint"].decode().splitlines()[2]
+    assert json.loads(result.output) == {
+        "result": "PASS",
+        "origin": "log.example",
+        "size": 300,
+        "root": root,
+        "entries": 300,
+        "tiles": 3,
+        "unverified": [],
+    }
+
+
+def test_a_signature_line_of_an_unknown_key_is_ignored_and_named(directory: Path) -> None:
+    path = directory / "checkpoint"
+    text, _, line = path.read_text().rpartition("\n\n")
+    witness = NoteSigner("witness.example\N{RIGHT-TO-LEFT OVERRIDE}", STRANGER.key)
+    cosigned = sign_note(text + "\n", witness)
+    path.write_text(cosigned + line)
+    result = invoke("verify", str(directory), "--vkey", VKEY)
+    assert result.exit_code == 0
+    told = f"witness.example\ufffd+{witness.verifier.key_id.hex()}"
+    assert f"not verified, their keys were not given: {told}" in result.output
+    as_json = json.loads(invoke("verify", str(directory), "--vkey", VKEY, "--json").output)
+    assert as_json["result"] == "PASS"
+    (name,) = as_json["unverified"]
+    assert name.endswith(f"+{witness.verifier.key_id.hex()}")
+    only = directory.parent / "only"
+    mirror_log(fetch_from(directory), VERIFIER, only)  # a mirror keeps the witness's line
+    assert (only / "checkpoint").read_text() == cosigned + line
+    path.write_text(cosigned)
+    assert invoke("verify", str(directory), "--vkey", VKEY).exit_code == 1
+
+
+def test_a_damaged_log_fails_and_names_the_file(directory: Path) -> None:
+    damage(directory)
+    result = invoke("verify", str(directory), "--vkey", VKEY)
+    assert result.exit_code == 1
+    assert result.output.startswith("FAIL  tile/0/001.p/44: hash 0 is not that of the entry")
+
+
+def test_json_tells_what_failed(directory: Path) -> None:
+    damage(directory)
+    result = invoke("verify", str(directory), "--vkey", VKEY, "--json")
+    assert result.exit_code == 1
+    verdict = json.loads(result.output)
+    assert (verdict["result"], verdict["path"]) == ("FAIL", "tile/0/001.p/44")
+    assert "hash 0" in verdict["detail"]
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_the_key_may_be_a_file(directory: Path, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "log.vkey").write_text(VKEY + ending)
+    result = invoke("verify", str(directory), "--vkey", str(tmp_path / "log.vkey"))
+    assert result.exit_code == 0
+
+
+def test_another_key_fails(directory: Path) -> None:
+    result = invoke("verify", str(directory), "--vkey", STRANGER.verifier.vkey)
+    assert result.exit_code == 1
+    assert "no known key" in result.output
+
+
+@pytest.mark.parametrize("vkey", ["", "no such file", "x" * 5000, "\0", VKEY[:-1]])
+def test_what_is_no_key_is_an_error(directory: Path, vkey: str) -> None:
+    with pytest.raises(NoteError, match="--vkey"):
+        CliRunner().invoke(
+            log, ["verify", str(directory), "--vkey", vkey], catch_exceptions=False
+        )
+
+
+def test_a_binary_key_file_is_an_error(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    error = invoke("verify", str(directory), "--vkey", str(tmp_path / "key")).exception
+    assert isinstance(error, NoteError)
+
+
+def test_no_log_is_an_error_and_not_a_verdict(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nothing"):
+        result = invoke("verify", str(place), "--vkey", VKEY, "--json")
+        assert isinstance(result.exception, UnreachableError)
+        assert result.output == ""
+    told = str(invoke("verify", str(tmp_path), "--vkey", VKEY).exception)
+    assert told.endswith("the prefix that `checkpoint` lies under, such as URL/v1/log")
+
+
+def test_mirror_copies_and_then_refuses_a_fork(directory: Path, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    result = invoke("mirror", str(directory), str(mirror), "--vkey", VKEY)
+    assert (result.exit_code, result.output[:4]) == (0, "PASS")
+    assert (mirror / "checkpoint").read_bytes() == FILES["checkpoint"]
+
+    forked = log_files((b"forked", *oracle.entries(400)[1:]))
+    for path, data in forked.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(data)
+    result = invoke("mirror", str(directory), str(mirror), "--vkey", VKEY)
+    assert result.exit_code == 1
+    assert "forked: its first 300 entries" in result.output
+    assert (mirror / "checkpoint").read_bytes() == FILES["checkpoint"]
+
+
+def test_verifying_needs_the_base_install_only(directory: Path) -> None:
+    program = (
+        "import sys\n"
+        "from lethe.cli.log import log\n"
+        "log(sys.argv[1:], standalone_mode=False)\n"
+        "extra = {'numpy', 'scipy', 'sqlmodel', 'sqlalchemy', 'pydantic', 'fastapi',\n"
+        "         'starlette', 'celery', 'redis', 'models', 'workers', 'httpx2'}\n"
+        "print(sorted(extra & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "verify", str(directory), "--vkey", VKEY],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("PASS")
+    assert done.stdout.splitlines()[-1] == "[]"  # a directory needs no HTTP client either

@@ -1,0 +1,198 @@
+"""Reading a log from a directory and over real HTTP, from servers that misbehave too."""
+
+import gzip
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from lethe.log.fetch import Fetch, LogError, MissingFileError, UnreachableError, fetch_from
+from lethe.log.follow import mirror_log, verify_log
+from lethe.log.note import MAX_NOTE
+from lethe.log.tiles import TileError
+from tests.lethe.log import oracle
+from tests.lethe.log.logs import VERIFIER, fetch_files, log_files
+
+FILES = log_files(oracle.entries(300))
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    """Serve GET requests by `answer` on a free port; yields the URL prefix."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1/log"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def reply(
+    handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str
+) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def honest(handler: BaseHTTPRequestHandler) -> None:
+    body = FILES.get(handler.path.removeprefix("/v1/log/"))
+    reply(handler, 404) if body is None else reply(handler, 200, body)
+
+
+def compressed(handler: BaseHTTPRequestHandler) -> None:
+    body = gzip.compress(FILES[handler.path.removeprefix("/v1/log/")])
+    reply(handler, 200, body, Content_Encoding="gzip")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    mirror_log(fetch_files(FILES), VERIFIER, tmp_path / "log")
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("answer", [honest, compressed])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_log_over_http_verifies(answer: Answer, slash: str) -> None:
+    with serving(answer) as url:
+        assert verify_log(fetch_from(url + slash), VERIFIER).size == 300
+
+
+def test_a_log_in_a_directory_verifies(directory: Path) -> None:
+    assert verify_log(fetch_from(directory), VERIFIER).size == 300
+    assert verify_log(fetch_from(str(directory)), VERIFIER).size == 300
+
+
+def test_a_missing_file_is_missing_either_way(directory: Path) -> None:
+    with serving(honest) as url:
+        for fetch in (fetch_from(url), fetch_from(directory)):
+            with pytest.raises(MissingFileError) as caught:
+                fetch("tile/0/999")
+            assert caught.value.members["path"] == "tile/0/999"
+
+
+def gone(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 410)
+
+
+def test_a_file_that_is_gone_is_missing() -> None:
+    with serving(gone) as url, pytest.raises(MissingFileError):
+        fetch_from(url)("tile/0/000.p/1")
+
+
+@pytest.mark.parametrize("path", ["", "../secret", "tile/0/../1/000", "tile/0/0", "notes"])
+def test_nothing_but_a_logs_files_is_read(path: str, directory: Path) -> None:
+    (directory.parent / "secret").write_bytes(b"secret")
+    (directory / "notes").write_bytes(b"secret")
+    with serving(honest) as url:
+        for fetch in (fetch_from(url), fetch_from(directory)):
+            with pytest.raises(TileError):
+                fetch(path)
+
+
+def failing(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 500)
+
+
+def refusing(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 403, FILES["checkpoint"])
+
+
+def redirecting(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 302, Location="http://127.0.0.1:1/")
+
+
+def hanging_up(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"log.example\n")
+
+
+def not_gzip(handler: BaseHTTPRequestHandler) -> None:
+    reply(handler, 200, FILES["checkpoint"], Content_Encoding="gzip")
+
+
+def not_http(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"log.example\n\n")
+
+
+@pytest.mark.parametrize(
+    "answer", [failing, refusing, redirecting, hanging_up, not_gzip, not_http]
+)
+def test_a_server_that_fails_gives_no_verdict(answer: Answer) -> None:
+    with serving(answer) as url, pytest.raises(UnreachableError) as caught:
+        verify_log(fetch_from(url), VERIFIER)
+    assert caught.value.members["path"] == "checkpoint"
+
+
+def test_nobody_listening_gives_no_verdict() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # taken and never listened on: a connect is refused
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        with pytest.raises(UnreachableError, match="is the URL right and the server up"):
+            fetch_from(url)("checkpoint")
+
+
+def test_a_file_larger_than_any_is_not_read_to_its_end(directory: Path) -> None:
+    (directory / "checkpoint").write_bytes(bytes(MAX_NOTE + 1))
+
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        try:
+            for _ in range(10_000):
+                handler.wfile.write(bytes(1 << 16))
+        except OSError:
+            gave_up.set()  # the reader hung up
+
+    def fetched(fetch: Fetch) -> None:
+        with pytest.raises(LogError, match="larger than any such file"):
+            fetch("checkpoint")
+
+    gave_up = threading.Event()
+    fetched(fetch_from(directory))
+    with serving(endless) as url:
+        fetched(fetch_from(url))
+        assert gave_up.wait(30)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "no such directory",
+        "ftp://log.example",
+        "http://",
+        "http://[",
+        "http://log.example/?a",
+        "https://log.example/#a",
+    ],
+)
+def test_what_is_no_place_of_a_log_is_an_error(place: str) -> None:
+    with pytest.raises(UnreachableError):
+        fetch_from(place)
+
+
+def test_a_directory_in_place_of_a_file_gives_no_verdict(directory: Path) -> None:
+    (directory / "checkpoint").unlink()
+    (directory / "checkpoint").mkdir()
+    with pytest.raises(UnreachableError):
+        fetch_from(directory)("checkpoint")

@@ -1,0 +1,355 @@
+"""A log is believed only if every file of it follows from its entries and its signature."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.log.checkpoint import Checkpoint, sign_checkpoint
+from lethe.log.fetch import LogError, MissingFileError, UnreachableError, fetch_from
+from lethe.log.follow import mirror_log, verify_log
+from lethe.log.tiles import encode_bundle, entries_path, tile_bytes, tile_level
+from lethe.log.tree import EMPTY_ROOT, leaf_hash, new_nodes, tree_root
+from tests.lethe.log import oracle
+from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files
+
+Files = dict[str, bytes]
+
+
+def read_files(directory: Path) -> Files:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 255, 256, 257, 512, 700])
+def test_an_honest_log_verifies(size: int) -> None:
+    entries = oracle.entries(size)
+    files = log_files(entries)
+    asked: set[str] = set()
+
+    def fetch(path: str) -> bytes:
+        asked.add(path)
+        return files[path]
+
+    report = verify_log(fetch, VERIFIER)
+    assert (report.origin, report.size, report.entries) == ("log.example", size, size)
+    assert report.root == oracle.mth(entries)
+    assert report.tiles == sum(not path.startswith("tile/entries") for path in files) - 1
+    assert asked == set(files)  # nothing a client could be served is left unread
+
+
+def test_an_honest_log_of_three_tile_levels_verifies() -> None:
+    size = 65_536 + 256 + 3  # a full tile at level 1, and every kind of partial one
+    entries = [index.to_bytes(4, "big") for index in range(size)]
+    nodes = {(level, index): digest for level, index, digest in _all_nodes(entries)}
+    files = _files_of_nodes(entries, nodes)
+    report = verify_log(fetch_files(files), VERIFIER)
+    assert report.size == size
+    assert report.tiles == (256 + 1 + 1) + (1 + 1) + 1
+    damaged = bytearray(files["tile/2/000.p/1"])
+    damaged[0] ^= 1
+    with pytest.raises(LogError, match=r"tile/2/000\.p/1: hash 0 is not that of the tile"):
+        verify_log(fetch_files(files | {"tile/2/000.p/1": bytes(damaged)}), VERIFIER)
+
+
+def _all_nodes(entries: list[bytes]) -> list[tuple[int, int, bytes]]:
+    def read(level: int, index: int) -> bytes:
+        raise AssertionError("a tree begun empty reads nothing")
+
+    return new_nodes(0, [leaf_hash(entry) for entry in entries], read)
+
+
+def _files_of_nodes(entries: list[bytes], nodes: dict[tuple[int, int], bytes]) -> Files:
+    def read(level: int, index: int) -> bytes:
+        return nodes[level, index]
+
+    size = len(entries)
+    files = {"checkpoint": signed(size, tree_root(size, read))}
+    for level in range(3):
+        for ref in tile_level(level, size):
+            files[ref.path] = tile_bytes(level, ref.index, ref.width, read)
+    for ref in tile_level(0, size):
+        start = ref.index * 256
+        bundle = encode_bundle(entries[start : start + ref.width])
+        files[entries_path(ref.index, ref.width)] = bundle
+    return files
+
+
+def signed(size: int, root: bytes, origin: str = "log.example") -> bytes:
+    return sign_checkpoint(Checkpoint(origin, size, root), SIGNER).encode()
+
+
+SIZE = 257  # has full and partial tiles on level 0, and a partial one on level 1
+HONEST = log_files(oracle.entries(SIZE))
+LONGER = log_files(oracle.entries(SIZE + 300))
+FORKED = log_files((b"forked", *oracle.entries(SIZE)[1:]))
+
+
+def flip(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@given(st.sampled_from(sorted(HONEST)), st.data())
+@settings(deadline=None, max_examples=200)
+def test_a_flipped_bit_in_any_file_is_found(path: str, data: st.DataObject) -> None:
+    bit = data.draw(st.integers(0, 8 * len(HONEST[path]) - 1))
+    files = HONEST | {path: flip(HONEST[path], bit)}
+    with pytest.raises(LogError):
+        verify_log(fetch_files(files), VERIFIER)
+
+
+@pytest.mark.parametrize("path", sorted(HONEST))
+def test_a_truncated_file_is_found(path: str) -> None:
+    for data in (b"", HONEST[path][:-1], HONEST[path][:-32], HONEST[path] + b"\0" * 32):
+        with pytest.raises(LogError) as caught:
+            verify_log(fetch_files(HONEST | {path: data}), VERIFIER)
+        assert not isinstance(caught.value, UnreachableError)
+
+
+@pytest.mark.parametrize("path", sorted(set(HONEST) - {"checkpoint"}))
+def test_a_missing_file_is_named(path: str) -> None:
+    files = {name: data for name, data in HONEST.items() if name != path}
+    with pytest.raises(MissingFileError) as caught:
+        verify_log(fetch_files(files), VERIFIER)
+    assert caught.value.members["path"] == path
+    assert path in caught.value.detail
+
+
+def entry_replaced(files: Files) -> None:
+    entries = [b"forged", *oracle.entries(256)[1:]]
+    files["tile/entries/000"] = encode_bundle(entries)
+
+
+def entry_and_leaf_replaced(files: Files) -> None:
+    entry_replaced(files)
+    files["tile/0/000"] = leaf_hash(b"forged") + files["tile/0/000"][32:]
+
+
+def whole_tree_replaced(files: Files) -> None:
+    files |= {path: data for path, data in FORKED.items() if path != "checkpoint"}
+
+
+def entries_swapped(files: Files) -> None:
+    first, second, *rest = oracle.entries(256)
+    files["tile/entries/000"] = encode_bundle([second, first, *rest])
+
+
+def root_of_another_tree_signed(files: Files) -> None:
+    files["checkpoint"] = signed(SIZE, oracle.mth(oracle.entries(SIZE, seed=1)))
+
+
+def size_signed_too_small(files: Files) -> None:
+    files["checkpoint"] = signed(SIZE - 1, oracle.mth(oracle.entries(SIZE)))
+
+
+def size_signed_too_large(files: Files) -> None:
+    files["checkpoint"] = signed(SIZE + 1, oracle.mth(oracle.entries(SIZE)))
+
+
+def size_changed_after_signing(files: Files) -> None:
+    files["checkpoint"] = files["checkpoint"].replace(b"\n257\n", b"\n256\n")
+
+
+def signed_by_a_stranger(files: Files) -> None:
+    files["checkpoint"] = log_files(oracle.entries(SIZE), STRANGER)["checkpoint"]
+
+
+def origin_of_another_log(files: Files) -> None:
+    files["checkpoint"] = signed(SIZE, oracle.mth(oracle.entries(SIZE)), "other.example")
+
+
+def checkpoint_not_text(files: Files) -> None:
+    files["checkpoint"] = b"\xff\xfe"
+
+
+def partial_tile_too_wide(files: Files) -> None:
+    files["tile/0/001.p/1"] += leaf_hash(b"unsigned")
+
+
+def partial_bundle_too_wide(files: Files) -> None:
+    files["tile/entries/001.p/1"] += encode_bundle([b"unsigned"])
+
+
+Damage = Callable[[Files], None]
+DAMAGES: list[tuple[Damage, str, str]] = [
+    (entry_replaced, "tile/0/000", "hash 0 is not that of the entry"),
+    (entry_and_leaf_replaced, "tile/1/000.p/1", "hash 0 is not that of the tile below it"),
+    (whole_tree_replaced, "checkpoint", "root is not that of the 257 entries"),
+    (entries_swapped, "tile/0/000", "hash 0 is not that of the entry"),
+    (root_of_another_tree_signed, "checkpoint", "root is not that of the 257 entries"),
+    (size_signed_too_small, "checkpoint", "root is not that of the 256 entries"),
+    (size_signed_too_large, "tile/entries/001.p/2", "missing"),
+    (size_changed_after_signing, "checkpoint", "wrong signature"),
+    (signed_by_a_stranger, "checkpoint", "no known key"),
+    (origin_of_another_log, "checkpoint", "origin differs"),
+    (checkpoint_not_text, "checkpoint", "not UTF-8"),
+    (partial_tile_too_wide, "tile/0/001.p/1", "holds 2 items, not 1"),
+    (partial_bundle_too_wide, "tile/entries/001.p/1", "holds 2 items, not 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("damage", "path", "message"), DAMAGES, ids=[case[0].__name__ for case in DAMAGES]
+)
+def test_a_damaged_log_is_refused_with_the_file_at_fault(
+    damage: Damage, path: str, message: str
+) -> None:
+    files = dict(HONEST)
+    damage(files)
+    with pytest.raises(LogError, match=message) as caught:
+        verify_log(fetch_files(files), VERIFIER)
+    assert caught.value.members["path"] == path
+    assert path in caught.value.detail
+
+
+@pytest.mark.parametrize("deleted", ["tile/0", "tile/entries", "tile/"])
+def test_a_deleted_partial_tile_is_read_from_the_full_one(deleted: str, tmp_path: Path) -> None:
+    # tlog-tiles lets a log delete a partial tile once the full tile exists: here at size
+    # 557, when a client still asks for the checkpoint of 300 that it read before.
+    wanted = log_files(oracle.entries(300))
+    gone = {path for path in ("tile/0/001.p/44", "tile/entries/001.p/44") if deleted in path}
+    assert gone <= set(wanted)
+    served = LONGER | {path: data for path, data in wanted.items() if path not in gone}
+    report = mirror_log(fetch_files(served), VERIFIER, tmp_path)
+    assert report.root == oracle.mth(oracle.entries(300))
+    # The mirror holds what the checkpoint covers and nothing that came along unsigned.
+    assert read_files(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("size", [0, 1, 257, 512])
+def test_a_mirror_is_the_log_byte_for_byte(size: int, tmp_path: Path) -> None:
+    files = log_files(oracle.entries(size))
+    report = mirror_log(fetch_files(files), VERIFIER, tmp_path / "new" / "mirror")
+    assert read_files(tmp_path / "new" / "mirror") == files
+    assert verify_log(fetch_from(tmp_path / "new" / "mirror"), VERIFIER) == report
+
+
+@given(st.lists(st.integers(0, 300), min_size=2, max_size=4))
+@settings(deadline=None, max_examples=15)
+def test_a_mirror_follows_a_growing_log(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int]
+) -> None:
+    directory = tmp_path_factory.mktemp("mirror")
+    size = 0
+    for step in steps:
+        size += step
+        mirror_log(fetch_files(log_files(oracle.entries(size))), VERIFIER, directory)
+        assert verify_log(fetch_from(directory), VERIFIER).size == size
+
+
+@pytest.mark.parametrize(
+    ("served", "message"),
+    [
+        (FORKED, "forked: its first 257 entries"),
+        (log_files((b"forked", *oracle.entries(600)[1:])), "forked: its first 257 entries"),
+        (log_files(oracle.entries(256)), "256 entries and the mirror 257"),
+        (log_files(()), "0 entries and the mirror 257"),
+        (log_files(oracle.entries(SIZE), STRANGER), "no known key"),
+        (HONEST | {"tile/0/000": bytes(8192)}, "tile/0/000: hash 0"),
+    ],
+    ids=["fork", "fork and growth", "rollback", "emptied", "other key", "damaged"],
+)
+def test_a_mirror_keeps_what_it_holds_when_the_log_is_refused(
+    served: Files, message: str, tmp_path: Path
+) -> None:
+    mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    with pytest.raises(LogError, match=message):
+        mirror_log(fetch_files(served), VERIFIER, tmp_path)
+    assert read_files(tmp_path) == HONEST
+
+
+@pytest.mark.parametrize(
+    "held",
+    [log_files((b"a",), STRANGER)["checkpoint"], b"", b"\xff", HONEST["checkpoint"] + b"\n"],
+    ids=["other key", "empty", "not UTF-8", "malformed"],
+)
+def test_a_mirror_of_something_else_is_left_alone(held: bytes, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(held)
+    with pytest.raises(LogError, match="another log's checkpoint"):
+        mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    assert read_files(tmp_path) == {"checkpoint": held}
+
+
+def test_a_refused_log_leaves_an_empty_mirror(tmp_path: Path) -> None:
+    with pytest.raises(LogError):
+        mirror_log(fetch_files(HONEST | {"tile/1/000.p/1": bytes(32)}), VERIFIER, tmp_path)
+    assert read_files(tmp_path) == {}
+
+
+class PlantedFaultError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("persisted", [False, True], ids=["failed", "failed but persisted"])
+@pytest.mark.parametrize("fault_at", range(len(LONGER)))
+def test_a_mirror_is_whole_whenever_publishing_stops(
+    fault_at: int, persisted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    moved = 0
+    replace = Path.replace
+
+    def faulty(self: Path, target: Any) -> Path:
+        nonlocal moved
+        moved += 1
+        if moved == fault_at + 1:
+            if persisted:
+                replace(self, target)
+            raise PlantedFaultError
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", faulty)
+    with pytest.raises(PlantedFaultError):
+        mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
+    monkeypatch.undo()
+    # Only the very last move, of the checkpoint, may have made the mirror the longer one.
+    last = persisted and fault_at == len(LONGER) - 1
+    assert verify_log(fetch_from(tmp_path), VERIFIER).size == (SIZE + 300 if last else SIZE)
+    mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
+    assert read_files(tmp_path) == HONEST | LONGER
+
+
+def test_a_mirror_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UnreachableError, match="cannot be written"):
+        mirror_log(fetch_files(HONEST), VERIFIER, tmp_path / "file")
+
+
+def test_files_are_on_disk_before_the_checkpoint_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    replace, fsync = Path.replace, os.fsync
+
+    def spy_replace(self: Path, target: Any) -> Path:
+        calls.append(Path(target).name)
+        return replace(self, target)
+
+    def spy_fsync(descriptor: int) -> None:
+        calls.append("sync")
+        fsync(descriptor)
+
+    monkeypatch.setattr(Path, "replace", spy_replace)
+    monkeypatch.setattr(os, "fsync", spy_fsync)
+    mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    assert calls[: len(HONEST)] == ["sync"] * len(HONEST)  # each file's bytes
+    assert calls[-2:] == ["checkpoint", "sync"]
+    assert calls[-3] == "sync"  # the directories that the tiles were moved to
+
+
+def test_no_checkpoint_is_no_verdict() -> None:
+    with pytest.raises(UnreachableError, match="no log here"):
+        verify_log(fetch_files({}), VERIFIER)
+
+
+def test_the_empty_log_verifies() -> None:
+    assert verify_log(fetch_files(log_files(())), VERIFIER).root == EMPTY_ROOT
