@@ -14,6 +14,7 @@ from app.cli.token import mint
 from app.ledger.fsck import fsck
 from app.main import create_app
 from app.service.context import Services, open_services
+from app.service.fsck_journal import fsck_journal
 from app.service.fsck_vault import fsck_vault
 from app.settings import Settings
 from models import Job
@@ -57,6 +58,7 @@ class Installation:
         """Run fsck and insist on a clean log."""
         report = fsck(self.services.ledger)
         fsck_vault(self.services.engine, self.services.artifacts, self.services.master, report)
+        fsck_journal(self.services.engine, self.services.journal, report)
         assert report.ok, report.findings
 
 

@@ -3,16 +3,21 @@
 from pathlib import Path
 
 import click
+from sqlmodel import Session
 
+from app.ledger.model_events import require_signed
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
-from app.service.backup import BackupError, write_backup
+from app.service.backup import ARTIFACTS, BackupError, write_backup
 from app.service.reapply import Reapplied, log_quarantines, reapply
 from app.service.restore import restore as restore_backup
+from app.service.vouched import Gap, Voucher
 from app.settings import Settings
+from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from models.session import make_engine
+from models.session import make_engine, reading
 
 _New = click.Path(path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -49,15 +54,21 @@ def backup(directory: Path, keys: Path | None) -> None:
 @click.option(
     "--journal-only",
     is_flag=True,
-    help="Restore nothing: erase again what the journal says, in the database as it is.",
+    help=(
+        "Restore nothing: erase again what the journal says, in the database as it is, and "
+        "add to the journal the tombstones that it lacks and the log vouches for."
+    ),
 )
-def restore(directory: Path | None, keys: Path | None, journal_only: bool) -> None:
+@click.option("--yes", is_flag=True, help="With --journal-only: add them without asking.")
+def restore(directory: Path | None, keys: Path | None, journal_only: bool, yes: bool) -> None:
     """Restore the backup in DIRECTORY into an empty database.
 
     Nothing is overwritten. What was erased after the backup is erased again.
     """
     if journal_only == (directory is not None) or (journal_only and keys is not None):
         raise click.UsageError("give the backup's DIRECTORY, or --journal-only alone")
+    if yes and not journal_only:
+        raise click.UsageError("--yes goes with --journal-only: a restore asks nothing")
     settings = Settings()
     engine = make_engine(settings.resolved_database_url)
     try:
@@ -65,11 +76,14 @@ def restore(directory: Path | None, keys: Path | None, journal_only: bool) -> No
             ledger = load_ledger(settings, engine)
             master = MasterKey.load(settings)
             journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+            require_signed(ledger)  # it says which of the journal's lines count
             with ledger.repairing() as session:
                 done = reapply(session, master, journal)
                 session.commit()
             log_quarantines(ledger, done.models)
             print_reapplied(done)
+            artifacts = ArtifactStore(settings.data_dir / ARTIFACTS, master)
+            _complete(ledger, Voucher(ledger, artifacts, master, journal), yes)
             return
         restored = restore_backup(settings, engine, directory, keys)
         made = restored.backup
@@ -94,6 +108,39 @@ def restore(directory: Path | None, keys: Path | None, journal_only: bool) -> No
         ) from None
     finally:
         engine.dispose()
+
+
+def _complete(ledger: Ledger, voucher: Voucher, yes: bool) -> None:
+    """Show which tombstones the journal lacks, and add those that the log vouches for."""
+    with Session(reading(ledger.engine)) as session:
+        gaps = voucher.gaps(session)
+    if not gaps:
+        click.echo("the erasure journal has all tombstones of the database")
+        return
+    click.echo(f"the erasure journal lacks {_tombstones(gaps)} of the database")
+    for gap in gaps:
+        of = "" if gap.ref is None else f", request {gap.ref}"
+        said = "the log vouches for them" if gap.why is None else f"not added: {gap.why}"
+        click.echo(f"      model {gap.model}{of}: {_tombstones([gap])}; {said}")
+    vouched = [gap for gap in gaps if gap.why is None]
+    if not vouched:
+        click.echo("nothing was added to the erasure journal")
+        return
+    if not yes and not click.confirm(f"add {_tombstones(vouched)} to the erasure journal?"):
+        click.echo("nothing was added to the erasure journal")
+        return
+    with ledger.repairing() as session:
+        lines, tags = voucher.complete(session, vouched)
+    click.echo(f"added to the erasure journal: {lines} lines with {tags} tombstones")
+    click.echo(
+        "      which keys these erasures destroyed is not known any more: destroy backups "
+        "from before them"
+    )
+
+
+def _tombstones(gaps: list[Gap]) -> str:
+    count = sum(len(gap.tags) for gap in gaps)
+    return "1 tombstone" if count == 1 else f"{count} tombstones"
 
 
 def print_reapplied(done: Reapplied) -> None:

@@ -13,6 +13,7 @@ from app.ledger.findings import NOT_CHECKED, NOT_OPENED, FsckReport
 from app.ledger.fsck import fsck as check_log
 from app.ledger.recover import recover as recover_log
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
+from app.service.fsck_journal import fsck_journal
 from app.service.fsck_vault import fsck_vault
 from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
 from app.settings import Settings
@@ -109,6 +110,7 @@ def fsck(as_json: bool) -> None:
             master = MasterKey.load(settings)
             artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
             fsck_vault(engine, artifacts, master, report)
+            fsck_journal(engine, ErasureJournal(settings.keys_dir / JOURNAL, master), report)
     finally:
         engine.dispose()
     if as_json:

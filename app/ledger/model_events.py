@@ -8,6 +8,7 @@ lies beside the key. 100,000 entries in SQLite took 1.8 s of a processor at the 
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
@@ -16,6 +17,7 @@ from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
+from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from lethe.log.tree import leaf_hash
 from models.session import reading
@@ -83,29 +85,53 @@ def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
     return [(index, parse_leaf(data)) for index, data in found]
 
 
+def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[int, bytes]]:
+    """Return (index, leaf as stored) of every signed entry that `kept` says, in their order.
+
+    All leaves are read and hashed, one by one; nothing is remembered between calls.
+
+    Raises:
+        ForkedError, LogDamagedError, GuardError: As `model_events`.
+    """
+    return _hashed(ledger, ledger.guard.read(), Peaks(), kept)
+
+
+def require_signed(ledger: Ledger) -> None:
+    """Return if all stored leaves are those that were signed. Raises as `signed_leaves`."""
+    signed_leaves(ledger, lambda _: False)
+
+
+def _hashed(
+    ledger: Ledger, signed: Checkpoint, peaks: Peaks, kept: Callable[[bytes], bool]
+) -> list[tuple[int, bytes]]:
+    """Extend `peaks` to what was signed, and return what is kept of the leaves on the way."""
+    found = []
+    with Session(reading(ledger.engine)) as session:
+        for begin in range(peaks.size, signed.size, PAGE):
+            leaves = read_leaves(session, begin, min(begin + PAGE, signed.size))
+            for index, data in enumerate(leaves, begin):
+                for _ in peaks.append(leaf_hash(data)):
+                    pass  # the nodes are not compared here: the root tells of all leaves
+                if kept(data):
+                    found.append((index, data))
+    if peaks.root() != signed.root:
+        raise ForkedError(
+            f"the first {signed.size} log entries in the database are not those that were "
+            "signed: restore its newest backup, then run `lethe log fsck`"
+        )
+    return found
+
+
 def _read_on(ledger: Ledger, read: _Read) -> None:
     signed = ledger.guard.read()  # first: what was signed before a snapshot is within it
     if signed.size < read.peaks.size:  # log and guard were restored: what was read is no more
         read.peaks = Peaks()
         read.found.clear()
         read.open.clear()
-    size, start = signed.size, read.peaks.size
-    if size == start:
+    if signed.size == read.peaks.size:
         return
-    peaks, found = read.peaks.copy(), []
-    with Session(reading(ledger.engine)) as session:
-        for begin in range(start, size, PAGE):
-            leaves = read_leaves(session, begin, min(begin + PAGE, size))
-            for index, data in enumerate(leaves, begin):
-                for _ in peaks.append(leaf_hash(data)):
-                    pass  # the nodes are not compared here: the root tells of all leaves
-                if KIND in data or REQUEST in data:
-                    found.append((index, data))
-    if peaks.root() != signed.root:
-        raise ForkedError(
-            f"the first {size} log entries in the database are not those that were signed: "
-            "restore its newest backup, then run `lethe log fsck`"
-        )
+    peaks = read.peaks.copy()
+    found = _hashed(ledger, signed, peaks, lambda data: KIND in data or REQUEST in data)
     requests = [(index, data) for index, data in found if REQUEST in data]
     models = [(index, parse_leaf(data)) for index, data in found if KIND in data]
     for index, leaf in models:

@@ -6,6 +6,7 @@ would need the rows that stay, and where one ciphertext holds an erased row too,
 whole. What was lost with it is counted, and may be contributed again.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,9 +16,18 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
+from app.service.journaled import (
+    CLOSED,
+    ENDS,
+    EXECUTED,
+    committed,
+    of_models,
+    read_beside,
+    unjournaled,
+)
 from app.service.queue import PARKED
 from app.service.scope import chunks, open_tombstone_key, record_tag
-from app.vault.journal import Erased, ErasureJournal, JournalError, Line
+from app.vault.journal import ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
 from models import (
@@ -35,10 +45,9 @@ from models import (
 from models.session import reading
 from models.types import utcnow
 
+log = logging.getLogger(__name__)
+
 WHY = "restored from a backup: what was erased after it was erased again, with what held it"
-CLOSED = ("certified", "failed", "refused", "withdrawn")  # no job will execute these again
-ENDS = tuple(f"request.{end}" for end in CLOSED)
-EXECUTED = "request.executed"
 RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
 ENDED = "erased after the backup that was restored: the log and its certificate stand"
 
@@ -62,51 +71,35 @@ class Reapplied:
 def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) -> None:
     """Return if no record is stored that the journal has as erased.
 
-    Tombstones that the journal lacks are added to it: it came from an older backup than the
-    database. Of lines whose requests the log does not have as executed nothing is believed:
-    their transaction did not commit.
+    Of tombstones that the journal lacks a warning is logged: it may have come from an older
+    backup than the database, or who can write the database put them there. Nothing is added
+    to it here. Of lines that the log does not bear out nothing is believed: their transaction
+    did not commit.
 
     Raises:
         JournalError: Such a record is stored, or the journal is missing or damaged.
     """
-    erased = journal.read()
     if (journal.path.parent / RESTORED).exists():
         raise JournalError(
             "the keys came from a backup, and nothing here tells what was signed since: run "
             "`lethe log recover` with a mirror of the log, or with --no-mirror if there is none"
         )
     with Session(reading(engine)) as session:
-        _complete(session, journal, erased)
-        for model, tags in _of_models(session, _committed(session, erased)):
+        erased = read_beside(session, journal)
+        for model, tags in of_models(session, erased):
             if any(_stored(session, master, model, tags)):
                 raise JournalError(
                     f"the database holds records of model {model.ref} that were erased: it "
                     "was restored from a backup; run `lethe restore --journal-only`"
                 )
-
-
-def _committed(
-    session: Session,
-    erased: Erased,
-    leaves: Sequence[Leaf] = (),
-    *,
-    complete: bool = True,
-) -> Erased:
-    """Return what the lines come to whose transaction committed.
-
-    It did where the log, with `leaves`, has all requests of the line as executed: each is
-    executed once, in one transaction with its line. A log that is not `complete` may lack that
-    entry. Then only a line is left out of which a request was closed and never executed.
-    """
-    said = {(leaf.ref, leaf.event) for leaf in leaves}
-    for chunk in chunks(sorted(erased.requests)):
-        query = select(LogEntry.ref, LogEntry.event).where(col(LogEntry.ref).in_(chunk))
-        said.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
-    executed = {ref for ref, event in said if event == EXECUTED}
-    never = {ref for ref, event in said if event in ENDS} - executed
-    if complete:
-        return erased.having(lambda line: executed.issuperset(line.requests))
-    return erased.having(lambda line: never.isdisjoint(line.requests))
+        if missing := sum(len(stones) for _, stones in unjournaled(session, erased)):
+            log.warning(
+                "the erasure journal lacks %d tombstones of the database: a restore would "
+                "bring these records back. Restore the newest copy of %s; without one, `lethe "
+                "restore --journal-only` adds those that the log vouches for",
+                missing,
+                journal.path.name,
+            )
 
 
 def reapply(
@@ -125,8 +118,8 @@ def reapply(
     Raises:
         JournalError: The journal is missing or damaged.
     """
-    erased, done = _committed(session, journal.read(), leaves, complete=complete), Reapplied()
-    for model, tags in _of_models(session, erased):
+    erased, done = committed(session, journal.read(), leaves, complete=complete), Reapplied()
+    for model, tags in of_models(session, erased):
         gone = [row for row, _ in _stored(session, master, model, tags)]
         subjects = {row.subject_id for row in gone}
         done.records += len(gone)
@@ -219,12 +212,6 @@ def unlogged(engine: Engine) -> list[str]:
         return found
 
 
-def _of_models(session: Session, erased: Erased) -> Iterator[tuple[Model, dict[bytes, Line]]]:
-    for model in session.exec(select(Model).order_by(col(Model.id))).all():
-        if tags := erased.records.get(model.ref):
-            yield model, tags
-
-
 def _stored(
     session: Session, master: MasterKey, model: Model, tags: dict[bytes, Line]
 ) -> Iterator[tuple[Record, Line]]:
@@ -232,17 +219,6 @@ def _stored(
     for row in session.exec(select(Record).where(Record.model_id == model.id)).all():
         if (line := tags.get(record_tag(key, row.record))) is not None:
             yield row, line
-
-
-def _complete(session: Session, journal: ErasureJournal, erased: Erased) -> None:
-    lines = []
-    for model in session.exec(select(Model)).all():
-        known = erased.records.get(model.ref, {})
-        stones = session.exec(select(Tombstone).where(Tombstone.model_id == model.id))
-        if missing := [bytes(stone.tag) for stone in stones if bytes(stone.tag) not in known]:
-            lines += [Line(model.ref, erased=tuple(chunk)) for chunk in chunks(sorted(missing))]
-    if lines:
-        journal.append(lines)
 
 
 def _remove(session: Session, ids: list[int | None]) -> None:

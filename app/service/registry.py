@@ -45,6 +45,13 @@ SINGLE = (
     "This message is of a single record: its statistics are the record, for whoever reads "
     "them. Send several together, or register the model as masked."
 )
+# One text for all of it, so that nobody learns whose a record was. Of a tombstone that only the
+# erasure journal brought back after a restore nobody knows whose it was: it stays.
+KNOWN = (
+    "a record id is in the training set or was erased from it. What was erased comes back only "
+    "to its client, if that asks for it with add_back=true, and not at all where only the "
+    "erasure journal knows of it since the database was restored: use new ids"
+)
 
 
 def contribute(
@@ -196,10 +203,7 @@ def _refuse_known(
         else:
             erased = has_tombstone(session, model.id, key, chunk)
         if erased or session.exec(held).first() is not None:
-            raise ConflictError(
-                "a record id is in the training set or was erased from it: what was erased "
-                "comes back only to its client, if that asks for it with add_back=true"
-            )
+            raise ConflictError(KNOWN)
 
 
 def find(session: Session, ref: str) -> Model:

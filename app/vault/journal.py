@@ -9,8 +9,9 @@ restore applies it (`app.service.reapply`). It holds keyed tags and no ids:
 
 One line of JSON for each update, numbered, with the SHA-256 of the line before it, only ever
 appended. A line that a crash cut short belongs to a transaction that never committed: it is
-ignored and overwritten. A whole line whose transaction did not commit after all is there too:
-a line counts only where the log has all of its requests as executed (`Erased.having`).
+ignored and overwritten. A whole line whose transaction did not commit after all is there too.
+A line counts only where the log has the entry of that transaction: all of its requests as
+executed, or its records as added back (`app.service.journaled`).
 """
 
 import fcntl
@@ -57,7 +58,9 @@ class Line:
     """What one transaction did: `erased` and `returned` are tags of records of `model`.
 
     `requests`: erased tags name the one request that erases them; keys of an update name all
-    of its requests, because these are executed together or not at all.
+    of its requests, because these are executed together or not at all. `entry`: log index of
+    the `contribution.learned` with which returned tags come back; `digest`: what that entry
+    says of them, the hex SHA-256 of all tags of that contribution.
     """
 
     model: str | None = None
@@ -65,6 +68,8 @@ class Line:
     returned: tuple[bytes, ...] = ()
     keys: tuple[bytes, ...] = ()
     requests: tuple[str, ...] = ()  # public refs
+    entry: int | None = None
+    digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -186,10 +191,18 @@ class ErasureJournal:
             line = Line(model, erased=chunk, requests=(request,))
             self._noted(session).lines.append(line)
 
-    def returned(self, session: Session, model: str, tags: Iterable[bytes]) -> None:
-        """Note that erased records come back with the transaction, on a later wish."""
+    def returned(
+        self, session: Session, model: str, tags: Iterable[bytes], entry: int, digest: str
+    ) -> None:
+        """Note that erased records come back with the transaction, on a later wish.
+
+        `entry` is the log index that the transaction gives to its `contribution.learned`, and
+        `digest` the hex SHA-256 of the tags that this entry holds. If it does not commit,
+        another entry takes that index, and the line counts for nothing.
+        """
         for chunk in _split(sorted(tags)):
-            self._noted(session).lines.append(Line(model, returned=chunk))
+            line = Line(model, returned=chunk, entry=entry, digest=digest)
+            self._noted(session).lines.append(line)
 
     def shredded(self, session: Session, artifact: Artifact) -> None:
         """Note that the transaction destroys an artifact's key; call it before that."""
@@ -217,6 +230,7 @@ class ErasureJournal:
         if session.in_nested_transaction():
             return
         erasing = any(line.erased for line in noted.lines)
+        changing = bool(noted.lines)
         keys = sorted(self._gone(session, noted, erasing))
         refs = tuple(sorted({ref for line in noted.lines for ref in line.requests}))
         gone = (Line(keys=chunk, requests=refs) for chunk in _split(keys))
@@ -224,7 +238,7 @@ class ErasureJournal:
         session.info[NOTED] = _Noted()
         if lines:
             self.append(lines)
-            if erasing:
+            if changing:
                 reached("execute.journaled")
 
     def _gone(self, session: Session, noted: _Noted, erasing: bool) -> Iterable[bytes]:
@@ -280,6 +294,8 @@ def _format(line: Line, number: int, before: str) -> bytes:
             value[name] = [format_base64(tag) for tag in tags]
     if line.requests:
         value["requests"] = list(line.requests)
+    if line.entry is not None:
+        value["entry"], value["digest"] = line.entry, line.digest
     return canonical.encode(value) + b"\n"
 
 
@@ -289,4 +305,7 @@ def _read(encoded: bytes) -> Line:
         tuple(parse_base64(tag) for tag in value.get(name, ()))
         for name in ("erased", "returned", "keys")
     )
-    return Line(value.get("model"), erased, returned, keys, tuple(value.get("requests", ())))
+    requests, entry = tuple(value.get("requests", ())), value.get("entry")
+    return Line(
+        value.get("model"), erased, returned, keys, requests, entry, value.get("digest")
+    )

@@ -29,6 +29,18 @@ from workers.tasks.lease import Lease, LeaseLostError, advance
 from workers.tasks.lesson import Owner
 from workers.tasks.versions import RetainedSet
 
+# A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
+# the record was: it never comes back.
+ERASED = (
+    "a record id was erased: use new ids. It comes back only to its client, with "
+    "add_back=true, and not at all where only the erasure journal knows of it since the "
+    "database was restored"
+)
+NOT_BACK = (
+    "a record id was erased from another client, or only the erasure journal knows of it since "
+    "the database was restored: use new ids"
+)
+
 
 def run(services: Services, lease: Lease) -> None:
     """Fold a contribution into its model's next version.
@@ -90,13 +102,15 @@ def run(services: Services, lease: Lease) -> None:
         versions.shred(services, tx.session, contribution.upload_id)
         contribution.state = "learned"
         contribution.saturated = lesson.saturated
-        digests = {}
+        lifted: list[bytes] = []
         if add_back:
             tags = [record_tag(tombstone_key, record) for record in lesson.records]
-            if lifted := _lift(tx.session, lease.model_id, tags):
-                services.journal.returned(tx.session, model.ref, lifted)
-                digests[ADD_BACK] = tags_digest(lifted)
-        record_model_event(tx, model.ref, "contribution.learned", digests)
+            lifted = _lift(tx.session, lease.model_id, tags)
+        digests = {ADD_BACK: tags_digest(lifted)} if lifted else {}
+        index = record_model_event(tx, model.ref, "contribution.learned", digests)
+        if lifted:
+            said = digests[ADD_BACK]
+            services.journal.returned(tx.session, model.ref, lifted, index, said)
         tx.session.flush()
         reached("execute.written")
         checkpoints.let_go(services, tx, lease)
@@ -141,10 +155,10 @@ def _refuse_known(
         if session.exec(known).first() is not None:
             raise RefusedError("a record id is already in the training set: use new ids")
         if not add_back and has_tombstone(session, model_id, tombstone_key, chunk):
-            raise RefusedError("a record id was erased: it comes back only with add_back")
+            raise RefusedError(ERASED)
         returning = {record: clients[record] for record in chunk}
         if add_back and not may_return(session, model_id, tombstone_key, returning):
-            raise RefusedError("a record id was erased from another client: use new ids")
+            raise RefusedError(NOT_BACK)
 
 
 def _lift(session: Session, model_id: int, tags: list[bytes]) -> list[bytes]:

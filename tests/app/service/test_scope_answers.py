@@ -9,10 +9,13 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.service import requests
+from app.service.scope import open_tombstone_key
 from lethe.signing.keys import generate_key
-from models import ErasureRequest, LogEntry, Record, Tombstone
+from models import ErasureRequest, LogEntry, Model, Record, Tombstone
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
+from workers.errors import RefusedError
+from workers.tasks import learn
 
 
 def caller(ready: Installation, name: str, role: str, **bound: str) -> Caller:
@@ -216,3 +219,36 @@ def test_what_a_restore_knows_as_erased_stays_erased_without_a_request(
     assert (again.status_code, slug(again)) == (409, "already-erased")
     assert "ref" not in again.json()
     assert slug(erased.caller.erase_records("nobody")) == "record-unknown"
+
+
+def test_a_contribution_is_refused_in_words_that_are_right_for_what_a_restore_knows(
+    erased: Installation,
+) -> None:
+    """Who it was erased from is asked to send the wish, unless nobody knows who that was."""
+    own = caller(erased, "own", "client", client="c1")
+    here = own.signed(
+        "POST",
+        f"/v1/models/{MODEL}/contributions",
+        pack({name: values[[1]] for name, values in rows().items()}),
+        content_type="application/x-npz",
+    ).json()["detail"]
+    assert "add_back=true" in here
+    with Session(erased.services.engine) as session:
+        for stone in session.exec(select(Tombstone)):
+            stone.request_id = stone.subject_id = None
+        session.commit()
+    answer = add_back(own, [1], "c1")
+    assert (answer.status_code, slug(answer)) == (409, "conflict")
+    # It was sent with the wish, by whom it was erased from: another remedy must be named.
+    assert (
+        "only the erasure journal knows of it since the database was restored"
+        in (answer.json()["detail"])
+    )
+    assert answer.json()["detail"] == here  # and nobody learns which of both it is
+    with erased.services.reading() as session:
+        model = session.exec(select(Model)).one()
+        assert model.id is not None
+        key = open_tombstone_key(erased.services.master, model)
+        for wish in (False, True):
+            with pytest.raises(RefusedError, match="erasure journal knows of it since"):
+                learn._refuse_known(session, model.id, {"r1": "c1"}, key, wish)

@@ -6,14 +6,19 @@ import pytest
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Ledger, Transaction
 from app.service.context import open_services
+from app.service.journaled import committed
 from app.service.reapply import require_applied
+from app.service.scope import tags_digest
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
 from lethe.signing.keys import PrivateKey
-from models import Artifact, ErasureRequest, Tombstone
+from models import Artifact, ErasureRequest
+from models.session import reading
 from tests.installation import Installation, install
 
 TAGS = (b"a" * 32, b"b" * 32)
@@ -112,21 +117,53 @@ def installed(settings: Settings, fitted: PrivateKey) -> Installation:
         return made
 
 
-def test_a_journal_behind_the_database_is_completed(
-    installed: Installation, settings: Settings
+def test_of_a_journal_behind_the_database_a_start_warns_and_adds_nothing(
+    installed: Installation, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = settings.keys_dir / FILE
+    whole = path.read_bytes()
     path.write_bytes(b"")
-    services = open_services(settings)
-    with services.reading() as session:
-        tags = {bytes(tag) for tag in session.exec(select(Tombstone.tag))}
-    (known,) = services.journal.read().records.values()
-    services.close()
-    assert set(known) == tags
-    assert len(tags) == 2
-    written = path.read_bytes()
     open_services(settings).close()
-    assert path.read_bytes() == written  # once
+    assert path.read_bytes() == b""
+    (said,) = [one.getMessage() for one in caplog.records if "journal" in one.getMessage()]
+    assert "lacks 2 tombstones" in said
+    assert "lethe restore --journal-only" in said
+    assert "r1" not in said
+    caplog.clear()
+    path.write_bytes(whole)
+    open_services(settings).close()
+    assert [one for one in caplog.records if "journal" in one.getMessage()] == []
+
+
+def test_what_came_back_counts_only_where_the_log_has_its_entry(
+    engine: Engine, ledger: Ledger, journal: ErasureJournal
+) -> None:
+    """A crash leaves the line; another entry takes its index, or none does."""
+    digest, other = tags_digest(TAGS), "0" * 64
+
+    def learned(digests: dict[str, str]) -> int:
+        def effect(tx: Transaction) -> int:
+            return record_model_event(tx, "small", "contribution.learned", digests)
+
+        return ledger.transact(effect)
+
+    plain, back = learned({}), learned({"addBack": digest})
+    beyond = back + 1
+    for model, entry, said, counts, might in (
+        ("small", back, digest, True, True),
+        ("small", back, other, False, False),
+        ("other", back, digest, False, False),
+        ("small", plain, digest, False, False),
+        ("small", beyond, digest, False, True),  # what a backup lacks may have come after it
+    ):
+        journal.path.write_bytes(b"")
+        journal.append([Line(model, erased=TAGS)])
+        journal.append([Line(model, returned=TAGS, entry=entry, digest=said)])
+        assert journal.read().lines[-1].entry == entry
+        with Session(reading(engine)) as session:
+            for complete, back_again in ((True, counts), (False, might)):
+                found = committed(session, journal.read(), complete=complete)
+                assert set(found.records[model]) == (set() if back_again else set(TAGS))
 
 
 def test_a_missing_or_damaged_journal_stops_the_service(

@@ -9,6 +9,7 @@ from sqlmodel import Session, select
 
 from app.ledger.findings import FsckReport
 from app.ledger.fsck import fsck
+from app.service.fsck_journal import fsck_journal
 from app.service.fsck_vault import fsck_vault
 from models import Artifact, Certificate
 from tests.app.ledger.samples import tamper
@@ -37,6 +38,7 @@ def found(installation: Installation) -> list[str]:
     services = installation.services
     report: FsckReport = fsck(services.ledger)
     fsck_vault(services.engine, services.artifacts, services.master, report)
+    fsck_journal(services.engine, services.journal, report)
     with Session(services.engine) as session:
         secret = [*session.exec(select(Certificate.request_id)), "r1", "r2", "r3"]
     words = {word for finding in report.findings for word in finding.detail.split()}
@@ -156,7 +158,11 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a tombstone removed": (
         ["delete from tombstones where tag = (select min(tag) from tombstones)"],
-        ["tombstone"],
+        ["journal", "tombstone"],
+    ),
+    "a tombstone added": (
+        ["insert into tombstones (model_id, tag) select id, zeroblob(32) from models"],
+        ["journal"],
     ),
 }
 

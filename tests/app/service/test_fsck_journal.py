@@ -1,0 +1,105 @@
+"""fsck of the erasure journal against tombstones and the log's contributions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import delete
+from sqlmodel import Session, select
+
+from app.ledger.findings import Finding, FsckReport
+from app.service.fsck_journal import BACK, fsck_journal
+from app.vault.journal import FILE, Line
+from models import LogEntry, Tombstone
+from tests.installation import Installation
+from tests.small import MODEL, Caller, pack, rows
+
+
+def found(ready: Installation) -> list[Finding]:
+    report = FsckReport()
+    fsck_journal(ready.services.engine, ready.services.journal, report)
+    assert {finding.check for finding in report.findings} <= {"journal"}
+    return report.findings
+
+
+@pytest.fixture
+def returned(ready: Installation) -> Installation:
+    """r1 and r2 were erased, and r1 came back."""
+    assert ready.caller.erase_records("r1", "r2").status_code == 202
+    ready.drain()
+    client = Caller(ready.caller.http, ready.caller.token, keyid="client")
+    assert client.register_key(role="client", client="c1").status_code == 201
+    arrays: dict[str, Any] = {name: values[[1]] for name, values in rows().items()}
+    arrays["clients"] = np.array(["c1"])
+    path = f"/v1/models/{MODEL}/contributions?add_back=true"
+    sent = client.signed("POST", path, pack(arrays), content_type="application/x-npz")
+    assert sent.status_code == 202
+    ready.drain()
+    assert found(ready) == []
+    ready.check()
+    return ready
+
+
+def plant(ready: Installation) -> None:
+    with Session(ready.services.engine) as session:
+        (model,) = session.exec(select(Tombstone.model_id)).all()
+        session.add_all(Tombstone(model_id=model, tag=bytes([n]) * 32) for n in (1, 2))
+        session.commit()
+
+
+def bury(ready: Installation) -> None:
+    with Session(ready.services.engine) as session:
+        session.connection().execute(delete(Tombstone))
+        session.commit()
+
+
+def lose(ready: Installation) -> None:
+    (ready.settings.keys_dir / FILE).write_bytes(b"")
+
+
+def remove(ready: Installation) -> None:
+    (ready.settings.keys_dir / FILE).unlink()
+
+
+def damage(ready: Installation) -> None:
+    path = ready.settings.keys_dir / FILE
+    path.write_bytes(path.read_bytes().replace(b"erased", b"erasee", 1))
+
+
+def rewrite(ready: Installation) -> None:
+    """As it was, but that another record came back than the log says."""
+    journal = ready.services.journal
+    lines = journal.read().lines
+    (back,) = (line for line in lines if line.returned)
+    other = Line(back.model, returned=(b"x" * 32,), entry=back.entry, digest=back.digest)
+    lose(ready)
+    journal.append([other if line is back else line for line in lines])
+
+
+LACKS, STONES = "the erasure journal lacks", "have no tombstone"
+PLANTED: dict[str, tuple[Callable[[Installation], None], list[str]]] = {
+    "tombstones that are not in it": (plant, [f"{LACKS} 2 tombstones of model {MODEL}"]),
+    "lines without a tombstone": (bury, [f"1 records of model {MODEL}", STONES]),
+    "an empty journal": (lose, [f"{LACKS} 1 tombstones of model {MODEL}", BACK]),
+    "no journal": (remove, ["is missing"]),
+    "a damaged journal": (damage, ["is damaged at line"]),
+    "another return": (rewrite, [STONES, BACK]),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_each_difference_is_found(returned: Installation, case: str) -> None:
+    change, wanted = PLANTED[case]
+    change(returned)
+    said = "\n".join(finding.detail for finding in found(returned))
+    assert all(one in said for one in wanted), said
+    assert "r1" not in said.split()
+
+
+def test_a_return_that_the_journal_lacks_is_named_by_its_entry(returned: Installation) -> None:
+    lose(returned)
+    with Session(returned.services.engine) as session:
+        query = select(LogEntry.index).where(LogEntry.event == "contribution.learned")
+        last = max(session.exec(query).all())
+    assert [one.log_index for one in found(returned) if one.detail == BACK] == [last]
