@@ -14,9 +14,9 @@ from datetime import timedelta
 from celery import Celery, group
 
 from app import broker
-from app.files import keep_private
 from app.nudges import SILO_PREFIX
 from app.settings import Settings
+from lethe.files import keep_private
 
 log = logging.getLogger(__name__)
 

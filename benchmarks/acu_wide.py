@@ -23,12 +23,12 @@ import click
 import numpy as np
 
 from workers.arrays import Rows
-from workers.extractors.random_relu import RandomRelu
-from workers.methods.acu import METHOD, recur
-from workers.methods.base import Outcome, RidgeConfig
-from workers.methods.tracked_inverse import empty_inverse
-from workers.methods.upkeep import Tracked
-from workers.statistics.quantiser import calibrate
+from workers.data.extractors.random_relu import RandomRelu
+from workers.methods.ridge.acu import METHOD, recur
+from workers.methods.ridge.base import Outcome, RidgeConfig
+from workers.methods.ridge.statistics.quantiser import calibrate
+from workers.methods.ridge.tracked_inverse import empty_inverse
+from workers.methods.ridge.upkeep import Tracked
 
 INPUTS, CLASSES, ROWS, PENALTY, SEED = 64, 10, 1000, 100.0, 0
 WIDTHS = (1000, 2000, 5000, 10000)

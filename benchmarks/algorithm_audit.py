@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.audit.draw import Plan, StoredRows
-from workers.audit.pair import Pair, run_pair
-from workers.datasets.digits import load_digits
-from workers.fedavg.base import ClientData, Work
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.fedavg.held_out import is_held_out
-from workers.networks.registry import network
-from workers.unlearning.base import Case, Hooks, Need, Unlearned, UnlearningMethod
-from workers.unlearning.registry import make
-from workers.verifier.algorithm_audit import Finding, judge
+from workers.data.digits import load_digits
+from workers.judge.algorithm_audit import Finding, judge
+from workers.method_audits.draw import Plan, StoredRows
+from workers.method_audits.pair import Pair, run_pair
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, UnlearningMethod
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import ClientData, Work
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.held_out import is_held_out
+from workers.training.networks.registry import network
 
 METHODS = ("do-nothing", "finetune", "natural", "puf-special", "hf-kcu", "retrain")
 CLIENTS, HELD_OUT, SEED = 2, 0.2, 0

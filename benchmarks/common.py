@@ -19,8 +19,8 @@ from sklearn.linear_model import Ridge
 
 from workers.arrays import Labels, Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.methods.base import RidgeConfig
-from workers.statistics.quantiser import calibrate
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.statistics.quantiser import calibrate
 
 T = TypeVar("T")
 PAUSE = 0.05  # BLAS threads spin for a while after a call and would slow the next contender

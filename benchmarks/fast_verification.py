@@ -19,14 +19,14 @@ import click
 from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
 from benchmarks.ridge_head import FULL, QUICK
 from workers.arrays import Matrix, Rows
-from workers.methods.ridge_system import solve_float
-from workers.statistics.encoding import statistics_digest
-from workers.statistics.gram import RidgeStatistics, accumulate, subtract
-from workers.verifier.base import ClaimedStatistics, Judgement, RidgeClaim
-from workers.verifier.freivalds import check_claimed
-from workers.verifier.head_bound import check_head
-from workers.verifier.posterior import check_posterior
-from workers.verifier.statistics import check_statistics
+from workers.judge.base import ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.ridge.freivalds import check_claimed
+from workers.judge.ridge.head_bound import check_head
+from workers.judge.ridge.posterior import check_posterior
+from workers.judge.ridge.statistics import check_statistics
+from workers.methods.ridge.ridge_system import solve_float
+from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
 
 
 def measure(problem: Problem, size: Size) -> tuple[list[Line], dict[str, float]]:

@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.common import Line, Size, seconds, tell
 from workers.arrays import Rows
 from workers.devices import open_device
-from workers.statistics.backend import Backend, DeviceError, using
-from workers.statistics.encoding import statistics_digest
-from workers.statistics.gram import RidgeStatistics, accumulate, subtract
-from workers.statistics.quantiser import largest_code
+from workers.methods.ridge.statistics.backend import Backend, DeviceError, using
+from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
+from workers.methods.ridge.statistics.quantiser import largest_code
 
 FULL = Size(50_000, 768, 100, 7)
 QUICK = Size(5_000, 256, 10, 3)

@@ -31,10 +31,10 @@ import numpy as np
 from lethe.client import Client
 from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey, generate_key
-from workers.datasets.digits import load_digits
+from workers.data.digits import load_digits
+from workers.data.extractors.random_relu import RandomRelu
 from workers.demo.service import LocalService
-from workers.extractors.random_relu import RandomRelu
-from workers.registration import prepare
+from workers.families.ridge.registration import prepare
 
 COLUMNS = 256
 UNPACKED = 1_000_000_000  # bytes, below the default of LETHE_MAX_UPLOAD_BYTES

@@ -19,16 +19,16 @@ import numpy as np
 import torch
 
 from workers.arrays import Labels
-from workers.fedavg.base import ClientData
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.networks.files import decode_weights, encode_weights
-from workers.networks.registry import network
-from workers.replay.models import ScoredRows, answers, reference_clients, train_file
-from workers.verifier.attacks.attack import References, Setting
-from workers.verifier.attacks.outputs import Outputs, log_odds
-from workers.verifier.attacks.registry import ATTACKS, NEED_REFERENCES
-from workers.verifier.attacks.roc import delong
-from workers.verifier.halves import halves
+from workers.judge.attacks.attack import References, Setting
+from workers.judge.attacks.outputs import Outputs, log_odds
+from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
+from workers.judge.attacks.roc import delong
+from workers.judge.samples.halves import halves
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.networks.files import decode_weights, encode_weights
+from workers.training.networks.registry import network
+from workers.training.replay.models import ScoredRows, answers, reference_clients, train_file
 
 FEATURES, CLIENTS = 300, 2
 RETAINED, FORGET, UNSEEN, OTHERS = 300, 180, 180, 140

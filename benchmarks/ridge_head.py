@@ -19,14 +19,14 @@ import numpy as np
 from benchmarks.common import Line, Problem, Size, make_problem, peak, seconds, tell
 from workers.arrays import Rows
 from workers.artifacts import encode_head
-from workers.methods.canonical_head import canonical_head
-from workers.methods.ridge_exact import METHOD
-from workers.methods.ridge_system import solve_float
-from workers.statistics.encoding import statistics_digest
-from workers.statistics.gram import RidgeStatistics, accumulate, subtract
-from workers.verifier.base import RidgeClaim
-from workers.verifier.head import check_head
-from workers.verifier.statistics import check_statistics
+from workers.judge.base import RidgeClaim
+from workers.judge.ridge.head import check_head
+from workers.judge.ridge.statistics import check_statistics
+from workers.methods.ridge.canonical_head import canonical_head
+from workers.methods.ridge.ridge_exact import METHOD
+from workers.methods.ridge.ridge_system import solve_float
+from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
 
 SHORT_CALLS = 5
 FULL, QUICK = Size(50_000, 768, 100, 7), Size(5_000, 256, 20, 5)

@@ -17,27 +17,27 @@ import click
 import numpy as np
 
 from workers.arrays import Matrix, Rows
-from workers.datasets.digits import load_digits
-from workers.datasets.npz import load_npz
+from workers.data.digits import load_digits
+from workers.data.extractors.random_relu import RandomRelu
+from workers.data.npz import load_npz
 from workers.errors import PenaltyError
-from workers.extractors.random_relu import RandomRelu
-from workers.methods.base import RidgeConfig
-from workers.methods.proven_head import prove_head
-from workers.methods.ridge_sketched import TOLERANCE
-from workers.methods.ridge_system import solve_float
-from workers.methods.sketch_bounds import (
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.proven_head import prove_head
+from workers.methods.ridge.ridge_sketched import TOLERANCE
+from workers.methods.ridge.ridge_system import solve_float
+from workers.methods.ridge.sketch_bounds import (
     least_eigenvalue,
     moment_norm,
     norm_above,
     prior_bound,
     resolvent_bound,
 )
-from workers.methods.upkeep import restart
-from workers.sketches.kinds import known, sketch
-from workers.sketches.sketch import expand
-from workers.statistics.gram import RidgeStatistics, accumulate
-from workers.statistics.message import subtract_statistics
-from workers.statistics.quantiser import calibrate
+from workers.methods.ridge.sketches.kinds import known, sketch
+from workers.methods.ridge.sketches.sketch import expand
+from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate
+from workers.methods.ridge.statistics.message import subtract_statistics
+from workers.methods.ridge.statistics.quantiser import calibrate
+from workers.methods.ridge.upkeep import restart
 
 RANKS = (8, 16, 32, 64, 128)
 

@@ -18,12 +18,16 @@ import numpy as np
 
 from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
 from workers.arrays import Rows
-from workers.methods import acu, ridge_exact, ridge_woodbury
-from workers.methods.acu import recur
-from workers.methods.base import Method, RidgeConfig, RidgeState
-from workers.methods.ridge_woodbury import woodbury
-from workers.methods.upkeep import Tracked
-from workers.statistics.gram import subtract
+from workers.methods.ridge import (
+    acu,
+    ridge_exact,
+    ridge_woodbury,
+)
+from workers.methods.ridge.acu import recur
+from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
+from workers.methods.ridge.ridge_woodbury import woodbury
+from workers.methods.ridge.statistics.gram import subtract
+from workers.methods.ridge.upkeep import Tracked
 
 CALLS = 10  # of what takes milliseconds, for one refit
 FULL, QUICK = Size(50_000, 768, 100, 5), Size(5_000, 256, 20, 3)

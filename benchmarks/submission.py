@@ -18,10 +18,10 @@ from pathlib import Path
 
 from lethe.client import Client
 from lethe.signing.keys import generate_key
-from workers.datasets.digits import load_digits
+from workers.data.digits import load_digits
+from workers.data.extractors.random_relu import RandomRelu
 from workers.demo.service import LocalService
-from workers.extractors.random_relu import RandomRelu
-from workers.registration import prepare
+from workers.families.ridge.registration import prepare
 
 POLL = 0.01  # seconds
 

@@ -17,7 +17,7 @@ from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from models.session import make_engine
 from tests.installation import Installation, install
-from tests.workers.rounds.federation import Masked
+from tests.workers.secure_sum.client.federation import Masked
 
 
 def fit(installation: Installation) -> PrivateKey:

@@ -30,7 +30,7 @@ from models.sealed import seal_columns
 from models.session import make_engine
 from tests.beginnings import Originals, beginning
 from tests.servers import in_memory, postgres_server, redis_server
-from tests.workers.rounds.federation import Masked
+from tests.workers.secure_sum.client.federation import Masked
 
 ORIGIN = "ledger.test/lethe"
 
@@ -41,7 +41,7 @@ if (memory := in_memory(TEMPORARY_NEEDED, programs=True)) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 # A test trains if its module uses torch, or a helper that registers a network.
-TRAINERS = {"torch", "tests.small_network", "tests.workers.tasks.networks"}
+TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.networks"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,9 +10,9 @@ from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import CLASSES, CLIENTS, MODEL, Caller, manifest, rows
 from workers.artifacts import encode_head
-from workers.federation.local import LocalRows, message_of, quantise
-from workers.methods.base import RidgeConfig
-from workers.methods.ridge_exact import METHOD
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.ridge_exact import METHOD
+from workers.secure_sum.local import LocalRows, message_of, quantise
 
 NPZ = "application/x-npz"
 

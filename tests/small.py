@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey, generate_key, public_pem
-from workers.extractors.identity import Identity
+from workers.data.extractors.identity import Identity
 
 MODEL = "small"
 DIMENSION, CLASSES, ROWS, CLIENTS = 6, 3, 40, 5

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.verifier.policy import default, to_document
+from workers.judge.policy.policy import default, to_document
 
 MODEL = "small-network"
 FEATURES, CLASSES, CLIENTS = 6, 3, 4

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from workers.arrays import Head, Matrix
 from workers.errors import ArtifactError, RefusedError
-from workers.methods.base import RidgeConfig, RidgeState
-from workers.statistics.gram import RidgeStatistics
+from workers.methods.ridge.base import RidgeConfig, RidgeState
+from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.tensor_file import MALFORMED, dtype_name, encode_tensors, parse_tensors
 
 # A correctly rounded float32 head is a pure function of the retained rows; a float64 head

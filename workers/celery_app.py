@@ -8,7 +8,12 @@ from celery import Celery
 from app.dispatch import make_celery
 from app.settings import Settings
 from workers import runtime
-from workers.tasks import certify, execute, sweep, verify
+from workers.jobs import (
+    certify,
+    execute,
+    sweep,
+    verify,
+)
 
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
@@ -48,9 +53,9 @@ def certify_task(job_id: str) -> None:
 def answer_task(silo_task_id: str) -> None:
     """Answer one client's part of a federated round, or a judge's question for scores."""
     # Here, because it needs torch, which only the workers of silos must have.
+    from workers.families.network.rows import client_rows
+    from workers.families.network.scores import score
     from workers.silos import answer
-    from workers.tasks.network_rows import client_rows
-    from workers.tasks.network_scores import score
 
     silos = runtime.silos()
     quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows, score, silos))
@@ -59,7 +64,7 @@ def answer_task(silo_task_id: str) -> None:
 @app.task(name="lethe.audit")
 def audit_task(audit_id: str) -> None:
     """Compute one pair of an audit, whichever is next."""
-    from workers.tasks import audit  # needs torch, as above
+    from workers.method_audits import run as audit  # needs torch, as above
 
     quietly(lambda: audit.run(runtime.services(), audit_id))
 

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Literal
 
 from workers import install
-from workers.statistics import backend
-from workers.statistics.backend import Backend, DeviceError
+from workers.methods.ridge.statistics import backend
+from workers.methods.ridge.statistics.backend import Backend, DeviceError
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,11 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     try:
         import torch
 
-        from workers.statistics.device_self_test import check_device
-        from workers.statistics.torch_backend import TorchBackend, forbid_reduced_precision
+        from workers.methods.ridge.statistics.device_self_test import check_device
+        from workers.methods.ridge.statistics.torch_backend import (
+            TorchBackend,
+            forbid_reduced_precision,
+        )
 
         forbid_reduced_precision()
         if kind == "cuda" and not torch.cuda.is_available():

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from lethe import DISTRIBUTION
-from workers.statistics import backend
+from workers.methods.ridge.statistics import backend
 
 PACKAGE = Path(__file__).parent
 
@@ -24,7 +24,9 @@ def code_digest(*rooms: str) -> str:
     different trees cannot spell the same input.
     """
     digest = hashlib.sha256()
-    files = [path for room in rooms for path in (PACKAGE / room).rglob("*.py")]
+    found = {room: list((PACKAGE / room).rglob("*.py")) for room in rooms}
+    assert all(found.values()), rooms  # a room that was renamed would be left out
+    files = [path for paths in found.values() for path in paths]
     for path in sorted([*files, *(PACKAGE / name for name in SHARED)]):
         data = path.read_bytes()
         name = path.relative_to(PACKAGE).as_posix()

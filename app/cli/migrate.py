@@ -3,10 +3,10 @@
 import click
 from sqlalchemy.exc import OperationalError
 
-from app.files import keep_private
 from app.ledger.startup import UnreachableDatabaseError
 from app.settings import Settings
 from lethe.errors import LetheError
+from lethe.files import keep_private
 from migrations import HEAD
 from migrations.grants import GrantError, grant
 from migrations.runner import upgrade

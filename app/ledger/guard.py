@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.files import write_durably
 from lethe import canonical
 from lethe.errors import LetheError
+from lethe.files import write_durably
 from lethe.log.checkpoint import (
     Checkpoint,
     CheckpointError,

@@ -20,10 +20,10 @@ from sqlalchemy import Dialect, inspect
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
-from app.files import write_durably
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from lethe import canonical
 from lethe.errors import LetheError
+from lethe.files import write_durably
 from models import BearerToken, RequesterKey
 from models.sealed import UnsealedError
 

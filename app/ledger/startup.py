@@ -19,7 +19,6 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from app.files import write_durably
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key, parse_entry_key
 from app.ledger.guard import SigningGuard
@@ -33,6 +32,7 @@ from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from lethe.errors import LetheError
+from lethe.files import write_durably
 from lethe.log.checkpoint import sign_checkpoint
 from lethe.log.note import NoteSigner
 from lethe.signing.errors import KeyFormatError

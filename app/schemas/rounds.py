@@ -1,6 +1,6 @@
 """Masked rounds on the wire: how one is opened, what a member sees, what it sends.
 
-The messages are those of `workers.federation.messages`, which members write; here is their
+The messages are those of `workers.secure_sum.messages`, which members write; here is their
 shape alone.
 """
 

@@ -22,7 +22,6 @@ from typing import Any, BinaryIO
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
-from app.files import PARTIAL, sync_directory, write_durably
 from app.ledger import storage
 from app.ledger.guard import SigningGuard
 from app.ledger.startup import GUARD, require_schema
@@ -32,6 +31,7 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from lethe import canonical
 from lethe.errors import LetheError
+from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.spelling import format_base64
 from lethe.log.tree import tree_root
 from migrations import HEAD

@@ -10,7 +10,6 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.dispatch import Dispatcher, make_celery
-from app.files import keep_private, warn_if_shared
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import UnreachableDatabaseError, load_ledger
@@ -22,6 +21,7 @@ from app.vault.features import FeatureVault
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from lethe.files import keep_private, warn_if_shared
 from models.session import make_engine, reading
 
 log = logging.getLogger(__name__)

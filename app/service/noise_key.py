@@ -18,7 +18,7 @@ METHOD = "certified-newton"
 DIGEST = "noise"  # its name in the entry `model.registered`
 # Tags are HMACs of record ids under the same key. No id is this message: it is not UTF-8.
 _MESSAGE = b"\xfflethe certified noise key 1"
-# workers/verifier/certified_logistic_noise.py computes the commitment by itself.
+# workers/judge/certified/logistic_noise.py computes the commitment by itself.
 _COMMITMENT = b"lethe certified noise key 1\x00"
 
 

@@ -12,7 +12,6 @@ from shutil import copyfile
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
-from app.files import sync_directory, write_durably
 from app.ledger import storage
 from app.ledger.guard import SigningGuard
 from app.ledger.startup import GUARD, LOG_VKEY
@@ -24,6 +23,7 @@ from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from lethe.files import sync_directory, write_durably
 from lethe.log.checkpoint import Checkpoint, open_checkpoint
 from lethe.log.note import parse_log_vkey
 from lethe.log.spelling import format_base64

@@ -29,7 +29,7 @@ from lethe.canonical import NotCanonicalError
 from lethe.signing.keys import PublicKey
 
 BESIDE = 1 << 24  # bytes of a message beside its vector: 50,000 records of long names
-DOMAIN = b"lethe/masked-round/message/v1\0"  # as in workers.federation.signing
+DOMAIN = b"lethe/masked-round/message/v1\0"  # as in workers.secure_sum.signing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from sqlmodel import Session, col, select
 
-from app.files import PARTIAL, sync_directory, write_durably
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
+from lethe.files import PARTIAL, sync_directory, write_durably
 from models import Artifact
 from models.clock import clock
 from models.session import reading

@@ -27,11 +27,11 @@ from sqlalchemy import event, select
 from sqlalchemy.orm import SessionTransaction
 from sqlmodel import Session, col
 
-from app.files import write_durably
 from app.steps import reached
 from app.vault.master import MasterKey
 from lethe import canonical
 from lethe.errors import LetheError
+from lethe.files import write_durably
 from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, Subject
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from app.files import write_durably
 from app.settings import Settings
 from app.vault.errors import MasterKeyError, SealError
 from app.vault.seal import KEY_SIZE, new_key, open_sealed, seal
+from lethe.files import write_durably
 
 FILE = "master.key"
 

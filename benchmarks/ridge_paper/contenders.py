@@ -11,8 +11,12 @@ from benchmarks.ridge_paper.ledgers import Acu, Ledger, VariantA, VariantB, pool
 from benchmarks.ridge_paper.partition import members
 from benchmarks.ridge_paper.task import Task
 from workers.arrays import Matrix
-from workers.methods import acu, ridge_exact, ridge_woodbury
-from workers.methods.base import Method, RidgeState
+from workers.methods.ridge import (
+    acu,
+    ridge_exact,
+    ridge_woodbury,
+)
+from workers.methods.ridge.base import Method, RidgeState
 
 Positions = NDArray[np.int64]
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from benchmarks.ridge_paper.task import Task, make_task
 from workers.arrays import Labels
-from workers.datasets.digits import load_digits
-from workers.datasets.federation import Federation
-from workers.datasets.npz import load_npz
-from workers.extractors.random_relu import RandomRelu
-from workers.statistics.quantiser import Features
+from workers.data.digits import load_digits
+from workers.data.extractors.random_relu import RandomRelu
+from workers.data.federation import Federation
+from workers.data.npz import load_npz
+from workers.methods.ridge.statistics.quantiser import Features
 
 IMAGES = {"train_images", "train_labels", "test_images", "test_labels"}
 WIDTH = 768  # of random features: the width of the ridge paper's backbones

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from benchmarks.ridge_paper.task import Task
 from workers.arrays import Matrix, Rows
 from workers.artifacts import encode_head
-from workers.methods.base import RidgeConfig, RidgeState
-from workers.methods.canonical_head import canonical_head
-from workers.methods.ridge_exact import METHOD
-from workers.statistics.encoding import encode_statistics
-from workers.statistics.gram import RidgeStatistics, accumulate, merge
+from workers.methods.ridge.base import RidgeConfig, RidgeState
+from workers.methods.ridge.canonical_head import canonical_head
+from workers.methods.ridge.ridge_exact import METHOD
+from workers.methods.ridge.statistics.encoding import encode_statistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, merge
 
 BLOCK = 997  # rows; unlike any block size of the service
 

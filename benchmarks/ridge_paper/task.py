@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels, Matrix, Rows
-from workers.datasets.partition import dirichlet
-from workers.methods.base import RidgeConfig
-from workers.statistics.quantiser import Features, calibrate
+from workers.data.partition import dirichlet
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.statistics.quantiser import Features, calibrate
 
 # Fixed before any data was seen, and never tuned: a penalty that was chosen on rows that
 # are erased later would remember them.

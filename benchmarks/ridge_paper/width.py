@@ -21,9 +21,9 @@ import numpy as np
 from benchmarks.ridge_paper.ledgers import ACU_ROWS, Acu, deviation
 from benchmarks.ridge_paper.task import Task, make_task
 from workers.arrays import Matrix, Rows
-from workers.extractors.random_relu import RandomRelu
-from workers.methods import acu
-from workers.methods.ridge_system import solve_float
+from workers.data.extractors.random_relu import RandomRelu
+from workers.methods.ridge import acu
+from workers.methods.ridge.ridge_system import solve_float
 
 WIDTHS, QUICK_WIDTHS = (1_000, 2_000, 5_000, 10_000), (200, 400)
 KINDS = ("float64", "integers")

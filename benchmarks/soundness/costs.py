@@ -12,14 +12,14 @@ from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
 from workers.arrays import Rows
 from workers.blas_threads import threads_for
-from workers.methods.ridge_exact import METHOD
-from workers.statistics.encoding import statistics_digest
-from workers.tasks import versions
-from workers.tasks.blocks import Block
-from workers.tasks.ridge_rows import row_digests, rows_digest
-from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
-from workers.verifier.exact import VERIFIER
-from workers.verifier.row_digests import check_rows
+from workers.families.ridge.blocks import Block
+from workers.families.ridge.rows import row_digests, rows_digest
+from workers.jobs import versions
+from workers.judge.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
+from workers.judge.ridge.exact import VERIFIER
+from workers.judge.ridge.row_digests import check_rows
+from workers.methods.ridge.ridge_exact import METHOD
+from workers.methods.ridge.statistics.encoding import statistics_digest
 
 FULL = (Size(20_000, 96, 10, 15), Size(20_000, 256, 10, 15), Size(20_000, 768, 10, 9))
 QUICK = (Size(4_000, 96, 10, 3), Size(4_000, 384, 10, 3))

@@ -21,11 +21,11 @@ from benchmarks.soundness.rates import Tally
 from benchmarks.soundness.updates import UPDATES, Provider, Update
 from benchmarks.soundness.worlds import Places, Setting, World, make_world
 from workers.arrays import Matrix
-from workers.verifier.base import PurgeClaim, RetainedSetClaim, UpdateClaim
-from workers.verifier.empirical import VERIFIER
-from workers.verifier.empirical_claim import EmpiricalClaim
-from workers.verifier.merkle import merkle_root
-from workers.verifier.policy import Policy, default, digest
+from workers.judge.base import PurgeClaim, RetainedSetClaim, UpdateClaim
+from workers.judge.merkle import merkle_root
+from workers.judge.policy.policy import Policy, default, digest
+from workers.judge.samples.empirical import VERIFIER
+from workers.judge.samples.empirical_claim import EmpiricalClaim
 
 SAMPLED = 1500  # retained rows offered to a run
 TIMED = 3  # verdicts

@@ -4,8 +4,8 @@ from benchmarks.soundness.judging import tally
 from benchmarks.soundness.rates import Tally
 from benchmarks.soundness.ridge_cheats import PROVIDERS
 from benchmarks.soundness.ridge_problem import make_problem
-from workers.verifier.base import Report
-from workers.verifier.exact import VERIFIER
+from workers.judge.base import Report
+from workers.judge.ridge.exact import VERIFIER
 
 SETTING = "ridge problems"
 BLOCK = 50  # problems measured at a time

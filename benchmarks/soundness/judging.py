@@ -8,11 +8,11 @@ import numpy as np
 from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.rates import VERDICTS, Tally
 from workers.arrays import Rows
-from workers.tasks.blocks import SALT, Block
-from workers.tasks.ridge_rows import grown_digest, row_digests, rows_digest
-from workers.verifier.base import Probe, PurgeClaim, Report, RetainedSetClaim
-from workers.verifier.merkle import merkle_root
-from workers.verifier.row_claim import BlockClaim, RowsClaim
+from workers.families.ridge.blocks import SALT, Block
+from workers.families.ridge.rows import grown_digest, row_digests, rows_digest
+from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.merkle import merkle_root
+from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
 
 OWNER = ("client", "subject")
 

@@ -4,8 +4,8 @@ from benchmarks.soundness.judging import tally
 from benchmarks.soundness.rates import Tally
 from benchmarks.soundness.training_cheats import PROVIDERS
 from benchmarks.soundness.training_problem import make_problem
-from workers.verifier.base import Report
-from workers.verifier.exact_retrained import VERIFIER
+from workers.judge.base import Report
+from workers.judge.exact_retrained import VERIFIER
 
 SETTING = "tiny trainings"
 BLOCK = 10  # problems measured at a time

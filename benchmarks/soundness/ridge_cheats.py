@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.soundness.ridge_problem import LARGEST, Problem, claim, only, without
 from workers.arrays import Head, Matrix, Rows
-from workers.methods.base import RidgeState
-from workers.methods.ridge_exact import METHOD
-from workers.verifier.base import ExactClaim
+from workers.judge.base import ExactClaim
+from workers.methods.ridge.base import RidgeState
+from workers.methods.ridge.ridge_exact import METHOD
 
 STEPS = 20  # of gradient descent, for whoever tunes the old head further
 NOISE = 1e-4  # of the head's root mean square

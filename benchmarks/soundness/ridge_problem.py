@@ -6,10 +6,10 @@ import numpy as np
 
 from benchmarks.soundness import judging
 from workers.arrays import Rows
-from workers.methods.base import RidgeConfig, RidgeState
-from workers.methods.ridge_exact import METHOD
-from workers.statistics.encoding import statistics_digest
-from workers.verifier.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
+from workers.judge.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
+from workers.methods.ridge.base import RidgeConfig, RidgeState
+from workers.methods.ridge.ridge_exact import METHOD
+from workers.methods.ridge.statistics.encoding import statistics_digest
 
 BITS = 16
 LARGEST = 2 ** (BITS - 1) - 1

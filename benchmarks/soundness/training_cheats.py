@@ -16,9 +16,9 @@ from benchmarks.soundness.training_problem import (
     rows_digest,
     trained,
 )
-from workers.networks.weights import Weights, weights_of, with_weights
-from workers.replay.retraining import reexecute
-from workers.verifier.exact_retrained import RetrainedClaim
+from workers.judge.exact_retrained import RetrainedClaim
+from workers.training.networks.weights import Weights, weights_of, with_weights
+from workers.training.replay.retraining import reexecute
 
 STEPS, RATE, NOISE = 10, 0.1, 1e-3
 

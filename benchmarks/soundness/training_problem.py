@@ -7,15 +7,15 @@ import numpy as np
 import torch
 
 from benchmarks.soundness import judging
-from workers.fedavg.base import ClientData
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.networks.files import digest_of, encode_weights
-from workers.networks.registry import Network, network
-from workers.networks.weights import Weights
-from workers.replay.retraining import reexecute, start_digest
-from workers.verifier.exact_retrained import RetrainedClaim
+from workers.judge.exact_retrained import RetrainedClaim
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes, train
+from workers.training.networks.files import digest_of, encode_weights
+from workers.training.networks.registry import Network, network
+from workers.training.networks.weights import Weights
+from workers.training.replay.retraining import reexecute, start_digest
 
 ROWS, FEATURES, CLASSES, CLIENTS = 48, 6, 3, 2
 NETWORK: Network = network("logistic", {"features": FEATURES, "classes": CLASSES})

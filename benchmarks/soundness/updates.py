@@ -14,8 +14,8 @@ from torch import nn
 
 from benchmarks.soundness.networks import BATCH, accuracy, answers, clone, fitted, train
 from benchmarks.soundness.worlds import Places, World
-from workers.verifier.attacks.outputs import Outputs, log_odds, losses
-from workers.verifier.attacks.roc import auc
+from workers.judge.attacks.outputs import Outputs, log_odds, losses
+from workers.judge.attacks.roc import auc
 
 LOST = 0.04  # of retained accuracy: the most that noise may cost, a point below the policy's
 BISECTIONS = 12

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from workers.errors import RefusedError
-from workers.networks.registry import network
+from workers.training.networks.registry import network
 
 Places = NDArray[np.int64]
 Draw = Callable[[np.random.Generator, int], tuple[torch.Tensor, torch.Tensor]]

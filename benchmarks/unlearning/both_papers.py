@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from benchmarks.unlearning import kcu_ablations, kcu_tables, puf_tables
 from benchmarks.unlearning.settings import FULL, SETTINGS
 from benchmarks.unlearning.summary import Seeds
-from workers.networks.registry import network
-from workers.networks.weights import count
+from workers.training.networks.registry import network
+from workers.training.networks.weights import count
 
 TABLE3 = (*FULL, "iid", "resnet-full", "resnet")
 TABLE4 = (

@@ -21,19 +21,19 @@ from benchmarks.unlearning.records import Record, Records, append, pin_of
 from benchmarks.unlearning.task import Task
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
-from workers.fedavg.base import Work
-from workers.fedavg.checkpoint import RoundRecord
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.fedavg.seeds import derive
-from workers.fedavg.server import ServerState
-from workers.networks.files import decode_weights, encode_weights
-from workers.networks.weights import Weights
-from workers.unlearning.base import Case, Hooks, PastRound, Tick
-from workers.unlearning.baselines.history import Recorder, size_of
-from workers.unlearning.judges import held_out
-from workers.unlearning.local_case import local_case
-from workers.unlearning.registry import make
+from workers.methods.network.base import Case, Hooks, PastRound, Tick
+from workers.methods.network.baselines.history import Recorder, size_of
+from workers.methods.network.judges import held_out
+from workers.methods.network.local_case import local_case
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import Work
+from workers.training.fedavg.checkpoint import RoundRecord
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes, train
+from workers.training.fedavg.seeds import derive
+from workers.training.fedavg.server import ServerState
+from workers.training.networks.files import decode_weights, encode_weights
+from workers.training.networks.weights import Weights
 
 HISTORY = ("fed-eraser", "pga")  # of the FedAvg training; the others have their own
 KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.residual")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.unlearning.settings import Plan
-from workers.unlearning.registry import known
+from workers.methods.network.registry import known
 
 ORIGINAL, RETRAIN, AGAIN = "original", "retrain", "retrain-again"
 OWN_TRAINING = ("exact-fun", "fats", "sisa")  # of a training of their own, not of FedAvg's

@@ -12,21 +12,21 @@ from math import prod
 from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN, Contender
 from benchmarks.unlearning.task import Task
 from workers.errors import RefusedError
-from workers.fedavg import accounting
-from workers.fedavg.accounting import Cost, Setting
-from workers.fedavg.flops import forward_flops
-from workers.networks.weights import count
-from workers.unlearning.base import UnlearningMethod
-from workers.unlearning.baselines.fed_au import FedAU
-from workers.unlearning.baselines.fed_eraser import FedEraser
-from workers.unlearning.baselines.layers import classifier
-from workers.unlearning.baselines.mode import MoDe
-from workers.unlearning.baselines.no_t import NoT
-from workers.unlearning.baselines.pga import Pga
-from workers.unlearning.hf_kcu import HfKcu
-from workers.unlearning.natural import Natural
-from workers.unlearning.puf import Puf
-from workers.unlearning.registry import make
+from workers.methods.network.base import UnlearningMethod
+from workers.methods.network.baselines.fed_au import FedAU
+from workers.methods.network.baselines.fed_eraser import FedEraser
+from workers.methods.network.baselines.layers import classifier
+from workers.methods.network.baselines.mode import MoDe
+from workers.methods.network.baselines.no_t import NoT
+from workers.methods.network.baselines.pga import Pga
+from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.natural import Natural
+from workers.methods.network.puf import Puf
+from workers.methods.network.registry import make
+from workers.training.fedavg import accounting
+from workers.training.fedavg.accounting import Cost, Setting
+from workers.training.fedavg.flops import forward_flops
+from workers.training.networks.weights import count
 
 
 def formula_setting(task: Task) -> Setting:

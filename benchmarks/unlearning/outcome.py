@@ -7,14 +7,14 @@ from torch.nn import functional
 
 from benchmarks.unlearning.own_training import answers
 from benchmarks.unlearning.task import POISON, Task
-from workers.fedavg.base import ClientData
-from workers.fedavg.evaluate import evaluate
-from workers.fedavg.losses import row_losses
-from workers.networks.weights import Weights, difference, norm
-from workers.verifier.attacks.attack import Setting as Attacked
-from workers.verifier.attacks.outputs import Outputs
-from workers.verifier.attacks.song import song_confidence
-from workers.verifier.attacks.yeom import yeom
+from workers.judge.attacks.attack import Setting as Attacked
+from workers.judge.attacks.outputs import Outputs
+from workers.judge.attacks.song import song_confidence
+from workers.judge.attacks.yeom import yeom
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.evaluate import evaluate
+from workers.training.fedavg.losses import row_losses
+from workers.training.networks.weights import Weights, difference, norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,21 +12,21 @@ import torch
 
 from benchmarks.unlearning.contenders import Contender
 from benchmarks.unlearning.task import Task
-from workers.fedavg.base import ClientData
-from workers.fedavg.evaluate import logits_of
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes
-from workers.networks.weights import Weights
-from workers.unlearning.base import Case, Hooks, PastRound, Side, Unlearned
-from workers.unlearning.baselines.exact_fun import ExactFun
-from workers.unlearning.baselines.fats import Fats
-from workers.unlearning.baselines.sisa import (
+from workers.methods.network.base import Case, Hooks, PastRound, Side, Unlearned
+from workers.methods.network.baselines.exact_fun import ExactFun
+from workers.methods.network.baselines.fats import Fats
+from workers.methods.network.baselines.sisa import (
     ShardedCase,
     Sisa,
     ensemble_probabilities,
 )
-from workers.unlearning.local_case import local_case
-from workers.unlearning.registry import make
+from workers.methods.network.local_case import local_case
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.evaluate import logits_of
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes
+from workers.training.networks.weights import Weights
 
 LEAST = 1e-300  # a probability, before its logarithm
 FATS_ROUNDS, FATS_STEPS = 3, 5  # times the training's rounds: 60 for 20, ridge paper, A1

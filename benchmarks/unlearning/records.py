@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.unlearning.contenders import FIRST, ORIGINAL, Contender, planned
 from benchmarks.unlearning.settings import SETTINGS, Setting
-from workers.unlearning.registry import make
+from workers.methods.network.registry import make
 
 DIGITS = 5  # significant ones that a line keeps
 FORMAT = 1  # of what is measured and how; raise it and all lines are stale

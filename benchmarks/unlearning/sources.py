@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from workers.datasets.digit_images import load_digit_images
-from workers.datasets.idx import load_idx
-from workers.datasets.image_npz import load_image_npz
-from workers.datasets.images import LabelledImages
+from workers.data.digit_images import load_digit_images
+from workers.data.idx import load_idx
+from workers.data.image_npz import load_image_npz
+from workers.data.images import LabelledImages
 from workers.errors import DatasetError
 
 IDX = (

@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 
 from benchmarks.unlearning.settings import Setting
 from workers.arrays import Labels
-from workers.datasets.images import LabelledImages
-from workers.datasets.partition import dirichlet, iid
+from workers.data.images import LabelledImages
+from workers.data.partition import dirichlet, iid
 from workers.demo.forgetting import joined
-from workers.fedavg.base import ClientData
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.fedavg.data import image_data, split
-from workers.fedavg.seeds import stream
-from workers.networks.registry import Network, get, network
-from workers.unlearning.base import UnlearningRequest
-from workers.unlearning.local_case import divide
+from workers.methods.network.base import UnlearningRequest
+from workers.methods.network.local_case import divide
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.data import image_data, split
+from workers.training.fedavg.seeds import stream
+from workers.training.networks.registry import Network, get, network
 
 VALIDATION = 3  # every third held-out row may guard steps, the others are the test set
 GUARDING = 100  # rows at most: every trial of a step costs a forward pass of each

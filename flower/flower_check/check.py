@@ -12,14 +12,14 @@ from flower_check.deployment import START, CheckError, Deployment, until
 from lethe_flower.answers import THREADS
 from lethe_flower.job import read_job
 from lethe_flower.rows import load_rows
-from workers.fedavg.base import Answers, Clients, RoundTask
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.networks.files import decode_weights, encode_weights
-from workers.networks.weights import Weights
-from workers.unlearning.base import UnlearningRequest
-from workers.unlearning.local_case import local_case
-from workers.unlearning.registry import make
+from workers.methods.network.base import UnlearningRequest
+from workers.methods.network.local_case import local_case
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import Answers, Clients, RoundTask
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes, train
+from workers.training.networks.files import decode_weights, encode_weights
+from workers.training.networks.weights import Weights
 
 NAMES = ("north", "east", "south")
 GONE = "south"

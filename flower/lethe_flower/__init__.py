@@ -1,1 +1,1 @@
-"""Flower carries the round messages of `workers.fedavg`: engine, client, server, trial keys."""
+"""Flower carries the messages of federated rounds: engine, client, server, trial keys."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from lethe_flower.exchange import Exchange
 from workers.errors import RefusedError
-from workers.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
-from workers.fedavg.errors import MessageError
-from workers.fedavg.messages import decode_update, encode_task
+from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.errors import MessageError
+from workers.training.fedavg.messages import decode_update, encode_task
 
 
 class FlowerEngine:

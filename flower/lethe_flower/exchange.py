@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from workers.fedavg.base import Reason
+from workers.training.fedavg.base import Reason
 
 Kind = Literal["query", "train"]  # Flower's message types: describe yourself, do a task
 

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from lethe_flower.exchange import Kind, Reply
-from workers.fedavg.base import Reason
+from workers.training.fedavg.base import Reason
 
 # An Array and no ConfigRecord for the bytes: Flower cuts arrays into chunks of 5 MiB and sends
 # any other record as one request.

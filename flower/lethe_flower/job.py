@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.errors import RefusedError
-from workers.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
-from workers.networks.registry import Network, network
+from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
+from workers.training.networks.registry import Network, network
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from workers.errors import DatasetError
-from workers.fedavg.base import ClientData
+from workers.training.fedavg.base import ClientData
 
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 _DTYPES = {"inputs": np.float32, "targets": np.int64}

@@ -17,15 +17,15 @@ from lethe_flower.exchange import Exchange
 from lethe_flower.job import Job, Unlearning
 from lethe_flower.members import Members, meet
 from workers.errors import RefusedError
-from workers.fedavg.checkpoint import RoundRecord
-from workers.fedavg.config import to_json
-from workers.fedavg.rounds import train
-from workers.networks.files import decode_weights, digest_of, encode_weights
-from workers.networks.registry import Network
-from workers.networks.weights import Weights
-from workers.unlearning.base import Case, Hooks, Side, UnlearningRequest
-from workers.unlearning.judges import by_clients
-from workers.unlearning.registry import make
+from workers.methods.network.base import Case, Hooks, Side, UnlearningRequest
+from workers.methods.network.judges import by_clients
+from workers.methods.network.registry import make
+from workers.training.fedavg.checkpoint import RoundRecord
+from workers.training.fedavg.config import to_json
+from workers.training.fedavg.rounds import train
+from workers.training.networks.files import decode_weights, digest_of, encode_weights
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights
 
 MODEL, NOTES, CHECKPOINT = "model.safetensors", "notes.json", "checkpoint"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import references
-from workers.replay.models import train_file
+from workers.training.replay.models import train_file
 
 
 def test_a_world_has_the_rows_that_it_says_and_nothing_is_both_scored_and_retained() -> None:

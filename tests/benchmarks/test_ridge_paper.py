@@ -21,7 +21,7 @@ from benchmarks.ridge_paper.ledgers import Acu, VariantA, VariantB, deviation, p
 from benchmarks.ridge_paper.partition import members
 from benchmarks.ridge_paper.results import Results, format_results, parse_results
 from benchmarks.ridge_paper.task import Task, make_task
-from workers.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
 @pytest.fixture(scope="module")

@@ -34,10 +34,10 @@ from benchmarks.unlearning.settings import SETTINGS, Setting
 from benchmarks.unlearning.sources import MissingDataError, load
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
-from workers.fedavg.flops import forward_flops
-from workers.networks.weights import initial_weights
-from workers.unlearning.registry import known
-from workers.verifier.attacks.outputs import Outputs
+from workers.judge.attacks.outputs import Outputs
+from workers.methods.network.registry import known
+from workers.training.fedavg.flops import forward_flops
+from workers.training.networks.weights import initial_weights
 
 torch.set_num_threads(1)
 

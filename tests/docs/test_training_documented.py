@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined
 from app.schemas.networks import Training
 from tests.docs.markdown import read
 from workers.cli import network_data
-from workers.datasets.formats import FORMATS
+from workers.data.formats import FORMATS
 
 
 def members(wire: type[BaseModel], before: str = "") -> dict[str, Any]:

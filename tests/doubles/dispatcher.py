@@ -4,7 +4,13 @@ from collections import deque
 
 from app.dispatch import Dispatcher
 from app.service.context import Services
-from workers.tasks import audit, certify, execute, sweep, verify
+from workers.jobs import (
+    certify,
+    execute,
+    sweep,
+    verify,
+)
+from workers.method_audits import run as audit
 
 STAGES = {
     "execute": execute.run,

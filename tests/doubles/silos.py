@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 
 from app.dispatch import Dispatcher
 from app.service.context import Services
+from workers.families.network.scores import score
 from workers.silos import answer
 from workers.silos.answer import Load, Score
-from workers.tasks.network_scores import score
 
 
 class InlineSilos(Dispatcher):

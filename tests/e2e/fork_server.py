@@ -41,10 +41,10 @@ MODULES = [
     "workers.cli.round",
     "workers.cli.worker",
     "workers.runtime",
-    "workers.tasks.certify",
-    "workers.tasks.execute",
-    "workers.tasks.sweep",
-    "workers.tasks.verify",
+    "workers.jobs.certify",
+    "workers.jobs.execute",
+    "workers.jobs.sweep",
+    "workers.jobs.verify",
 ]
 PART_BYTES = 1 << 16
 

@@ -24,12 +24,12 @@ from lethe.log.note import parse_vkey
 from lethe.signing.keys import load_private_key, load_public_key
 from workers.arrays import Rows
 from workers.artifacts import decode_head, encode_head
-from workers.datasets.digits import load_digits
+from workers.data.digits import load_digits
+from workers.data.extractors.random_relu import RandomRelu
 from workers.demo.directory import make_directory
 from workers.demo.measure import compare
-from workers.extractors.random_relu import RandomRelu
-from workers.methods.ridge_exact import METHOD
-from workers.registration import prepare
+from workers.families.ridge.registration import prepare
+from workers.methods.ridge.ridge_exact import METHOD
 
 LETHE = [sys.executable, "-m", "lethe.cli.main"]
 STRIDE = 7  # bytes; every certificate gets another phase

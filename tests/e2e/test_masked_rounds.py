@@ -15,10 +15,10 @@ from tests.e2e.harness import Process, Processes, until
 from tests.small import CLIENTS, MODEL, manifest, rows
 from workers.artifacts import encode_head
 from workers.demo.masked import DataHolders
-from workers.federation.local import LocalRows, load_rows, quantise
-from workers.methods.base import RidgeConfig
-from workers.methods.ridge_exact import METHOD
-from workers.rounds.service import RoundClient
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.ridge_exact import METHOD
+from workers.secure_sum.client.service import RoundClient
+from workers.secure_sum.local import LocalRows, load_rows, quantise
 
 ALONE = {"contributors": 1, "rows": 1}  # or no erasure of one client could be completed
 MEMBERS = [f"c{number}" for number in range(4)]

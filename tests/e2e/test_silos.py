@@ -19,14 +19,14 @@ from app.settings import Settings
 from models import Model, Subject
 from models.session import make_engine
 from tests.e2e.harness import LETHE, ORIGIN
-from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
-from workers.fedavg.errors import RoundFailedError
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import run_round, train
+from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
+from workers.families.ridge.blocks import encode_block
+from workers.families.ridge.input_blocks import InputBlock
 from workers.silos import table
 from workers.silos.engine import SiloEngine
-from workers.tasks.blocks import encode_block
-from workers.tasks.input_blocks import InputBlock
+from workers.training.fedavg.errors import RoundFailedError
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import run_round, train
 
 
 @pytest.fixture

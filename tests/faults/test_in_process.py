@@ -18,8 +18,8 @@ from models import Certificate, ErasureRequest, ModelVersion, Record
 from tests.faults.conftest import all_certified_once, certified_once
 from tests.installation import Installation
 from tests.small import ROWS
-from workers.methods.base import Outcome
-from workers.methods.ridge_exact import METHOD
+from workers.methods.ridge.base import Outcome
+from workers.methods.ridge.ridge_exact import METHOD
 
 OF_WORKERS = [
     name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")

@@ -9,9 +9,12 @@ from app import steps
 from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
-from tests.workers.tasks import logistic, networks
-from tests.workers.tasks.planted import plant
-from workers.fedavg.in_process import InProcess
+from tests.workers.jobs import (
+    logistic,
+    networks,
+)
+from tests.workers.jobs.planted import plant
+from workers.training.fedavg.in_process import InProcess
 
 OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify", "certify")]
 # The method's version, which no test has the power to certify, and the retraining after it.

@@ -15,11 +15,11 @@ from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
 from app.dispatch import Dispatcher, make_celery
-from app.files import PARTIAL
 from app.ledger.guard import SigningGuard
 from app.ledger.receipt import UnpublishedError
 from app.main import create_app
 from app.vault.artifacts import ArtifactStore
+from lethe.files import PARTIAL
 from models import Artifact, ErasureRequest
 from tests.faults.conftest import certified_once
 from tests.installation import Installation

@@ -7,8 +7,8 @@ import numpy as np
 
 from lethe_flower.answers import answer
 from lethe_flower.exchange import Kind, Reply
-from tests.workers.fedavg.small import CLIENTS
-from workers.fedavg.base import Clients
+from tests.workers.training.fedavg.small import CLIENTS
+from workers.training.fedavg.base import Clients
 
 Trouble = Callable[[Kind, bytes], Reply | None]
 FIRST = 100  # the node ids are 100, 101, ... in the order of the clients' names

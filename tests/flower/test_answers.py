@@ -9,12 +9,12 @@ from lethe_flower.answers import answer
 from lethe_flower.members import parse_member
 from lethe_flower.rows import load_rows
 from tests.flower.nodes import FIRST, write
-from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK
+from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK
 from workers.errors import DatasetError, RefusedError
-from workers.fedavg.data import data_digest
-from workers.fedavg.messages import encode_task
-from workers.fedavg.rounds import make_tasks
-from workers.networks.weights import initial_weights
+from workers.training.fedavg.data import data_digest
+from workers.training.fedavg.messages import encode_task
+from workers.training.fedavg.rounds import make_tasks
+from workers.training.networks.weights import initial_weights
 
 SECRET = "anna-4711"
 

@@ -10,14 +10,14 @@ from lethe_flower.answers import THREADS, work
 from lethe_flower.engine import FlowerEngine
 from lethe_flower.exchange import Reply
 from tests.flower.nodes import FIRST, Nodes, Trouble, write
-from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
+from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.fedavg.base import Fault, RoundTask
-from workers.fedavg.checkpoint import RoundRecord
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.messages import encode_task
-from workers.fedavg.rounds import Trained, collect, make_tasks, train
-from workers.networks.weights import initial_weights
+from workers.training.fedavg.base import Fault, RoundTask
+from workers.training.fedavg.checkpoint import RoundRecord
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.messages import encode_task
+from workers.training.fedavg.rounds import Trained, collect, make_tasks, train
+from workers.training.networks.weights import initial_weights
 
 NAMES = sorted(CLIENTS)
 NODES = {name: FIRST + place for place, name in enumerate(NAMES)}

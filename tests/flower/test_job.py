@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lethe_flower.job import read_job
-from tests.workers.fedavg.small import NETWORK
+from tests.workers.training.fedavg.small import NETWORK
 from workers.errors import RefusedError
-from workers.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
 
 SECRET = "anna-4711"
 JOB: dict[str, Any] = {

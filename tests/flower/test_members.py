@@ -8,7 +8,7 @@ import pytest
 from lethe_flower.exchange import Reply
 from lethe_flower.members import PAUSE, Member, format_member, meet, parse_member
 from tests.flower.nodes import FIRST, Nodes, write
-from tests.workers.fedavg.small import ROWS
+from tests.workers.training.fedavg.small import ROWS
 from workers.errors import RefusedError
 
 MEMBER = Member("anna", 7, "0" * 64, "{}")

@@ -38,9 +38,9 @@ def test_only_the_edge_knows_flower(path: Path) -> None:
     rooms = {".".join(name.split(".")[:2]) for name in names if name.startswith("workers")}
     assert rooms <= {
         "workers.errors",
-        "workers.fedavg",
-        "workers.networks",
-        "workers.unlearning",
+        "workers.training.fedavg",
+        "workers.training.networks",
+        "workers.methods.network",
     }
     assert not _first(names) & {"app", "models", "migrations"}
 

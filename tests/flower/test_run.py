@@ -13,18 +13,18 @@ from lethe_flower.job import Job, Unlearning
 from lethe_flower.members import meet
 from lethe_flower.run import run
 from tests.flower.nodes import FIRST, Nodes, write
-from tests.workers.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
+from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.fedavg.errors import CheckpointError, RoundFailedError
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.networks.files import decode_weights, digest_of, encode_weights
-from workers.networks.registry import network
-from workers.networks.weights import Weights
-from workers.unlearning.base import UnlearningRequest, UnmetNeedError
-from workers.unlearning.judges import by_clients
-from workers.unlearning.local_case import local_case
-from workers.unlearning.registry import make
+from workers.methods.network.base import UnlearningRequest, UnmetNeedError
+from workers.methods.network.judges import by_clients
+from workers.methods.network.local_case import local_case
+from workers.methods.network.registry import make
+from workers.training.fedavg.errors import CheckpointError, RoundFailedError
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes, train
+from workers.training.networks.files import decode_weights, digest_of, encode_weights
+from workers.training.networks.registry import network
+from workers.training.networks.weights import Weights
 
 TRAINING = replace(CONFIG, rounds=3)
 JOB = Job(NETWORK, TRAINING, clients=3, wait=0)

@@ -10,8 +10,8 @@ from benchmarks.soundness.providers import CHEATS, STORAGE
 from benchmarks.soundness.updates import UPDATES, Provider
 from benchmarks.soundness.worlds import Setting, digits, make_world
 from tests.redteam.small import SMALL
-from workers.verifier.base import Report
-from workers.verifier.empirical import VERIFIER
+from workers.judge.base import Report
+from workers.judge.samples.empirical import VERIFIER
 
 torch.set_num_threads(1)
 

@@ -6,7 +6,7 @@ import torch
 from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.training_cheats import PROVIDERS
 from benchmarks.soundness.training_problem import Problem, make_problem
-from workers.verifier.exact_retrained import VERIFIER
+from workers.judge.exact_retrained import VERIFIER
 
 torch.set_num_threads(1)
 

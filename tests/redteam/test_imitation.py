@@ -17,7 +17,7 @@ from benchmarks.soundness.networks import fitted
 from benchmarks.soundness.updates import Provider, overfit_all
 from benchmarks.soundness.worlds import make_world
 from tests.redteam.small import SMALL
-from workers.verifier.empirical import VERIFIER
+from workers.judge.samples.empirical import VERIFIER
 
 torch.set_num_threads(1)
 

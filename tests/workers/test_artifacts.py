@@ -12,12 +12,12 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.methods import oracle
+from tests.workers.methods.ridge import oracle
 from workers.artifacts import decode_head, decode_state, encode_head, encode_state
 from workers.errors import ArtifactError
-from workers.methods import ridge_woodbury
-from workers.methods.base import RidgeConfig, RidgeState
-from workers.methods.ridge_exact import METHOD
+from workers.methods.ridge import ridge_woodbury
+from workers.methods.ridge.base import RidgeConfig, RidgeState
+from workers.methods.ridge.ridge_exact import METHOD
 from workers.tensor_file import encode_tensors, parse_tensors
 
 CONFIG = RidgeConfig(3, 2, (-4, 0, 9), 12, 10.1)

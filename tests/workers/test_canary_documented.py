@@ -10,11 +10,11 @@ import torch
 
 from app.schemas.networks import NewNetwork
 from tests.docs.markdown import read
-from workers.fedavg.base import ClientData
-from workers.network_registration import NetworkOptions
-from workers.network_source import Source, prepare
-from workers.replay.canary import read_canary
-from workers.verifier.policy import Policy
+from workers.families.network.registration import NetworkOptions
+from workers.families.network.source import Source, prepare
+from workers.judge.policy.policy import Policy
+from workers.training.fedavg.base import ClientData
+from workers.training.replay.canary import read_canary
 
 CLASSES = ["clear", "shadow"]
 

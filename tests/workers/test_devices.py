@@ -14,8 +14,11 @@ import torch
 from app.settings import Settings
 from workers import devices, provenance
 from workers.cli.worker import DEVICES
-from workers.statistics import backend, device_self_test
-from workers.statistics.backend import DeviceError
+from workers.methods.ridge.statistics import (
+    backend,
+    device_self_test,
+)
+from workers.methods.ridge.statistics.backend import DeviceError
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +116,7 @@ def test_the_settings_and_the_command_offer_the_same_devices() -> None:
 
 def test_the_processor_alone_never_imports_torch() -> None:
     script = (
-        "import sys; from workers import devices; from workers.methods import registry;"
+        "import sys; from workers import devices; from workers.methods.ridge import registry;"
         "devices._has_driver = lambda: False;"
         "devices.choose('cpu'); devices.choose('auto'); sys.exit('torch' in sys.modules)"
     )

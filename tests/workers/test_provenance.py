@@ -19,19 +19,19 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def digest() -> str:
     provenance.code_digest.cache_clear()
-    return provenance.code_digest("methods", "statistics")
+    return provenance.code_digest("methods/ridge", "judge/ridge")
 
 
 def test_a_change_anywhere_it_covers_shows(tree: Path) -> None:
     seen = {digest()}
-    (tree / "methods" / "base.py").write_text("#")
+    (tree / "methods/ridge" / "base.py").write_text("#")
     seen.add(digest())
-    (tree / "statistics" / "new.py").write_text("")
+    (tree / "judge/ridge" / "new.py").write_text("")
     seen.add(digest())
-    (tree / "statistics" / "new.py").rename(tree / "statistics" / "newer.py")
+    (tree / "judge/ridge" / "new.py").rename(tree / "judge/ridge" / "newer.py")
     seen.add(digest())
     (tree / "arrays.py").write_text("#")
     seen.add(digest())
     assert len(seen) == 5
-    (tree / "verifier" / "base.py").write_text("#")  # not among the rooms asked for
+    (tree / "judge/policy" / "form.py").write_text("#")  # not among the rooms asked for
     assert digest() in seen

@@ -14,7 +14,7 @@ from lethe.cli.options import service_url
 
 if TYPE_CHECKING:
     from lethe.client import Client
-    from workers.federation.wire import Form
+    from workers.secure_sum.wire import Form
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 FORMS = ("gram", "factor", "sketch")
@@ -77,8 +77,8 @@ def contribute(
 ) -> None:
     """Send rows, or one message of statistics for each client and subject in DATA."""
     from workers.cli.errors import shown
-    from workers.datasets.raw import load_extractor
-    from workers.federation.local import load_rows, message_of, with_features
+    from workers.data.raw import load_extractor
+    from workers.secure_sum.local import load_rows, message_of, with_features
 
     with shown(), _client(url, key_file, keyid) as service:
         manifest = service.manifest(ref)
@@ -129,9 +129,9 @@ def release(
     """Answer every release that waits for you with statistics of its records in DATA."""
     from lethe.client.errors import ProblemError
     from workers.cli.errors import shown
-    from workers.datasets.raw import load_extractor
+    from workers.data.raw import load_extractor
     from workers.errors import ModelError
-    from workers.federation.local import load_rows, message_of, with_features
+    from workers.secure_sum.local import load_rows, message_of, with_features
 
     with shown(), _client(url, key_file, keyid) as service:
         inputs, named = load_rows(data), load_extractor(data)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-# As in workers.extractors.registry, which would load the numerics before they are needed.
+# As in workers.data.extractors.registry, which would load the numerics before they are needed.
 EXTRACTORS = ("identity", "random-relu", "sentence-transformers", "timm", "torch-module")
 
 
@@ -105,11 +105,11 @@ def extract(
     import numpy as np
 
     from workers.cli.errors import shown
-    from workers.datasets.owners import Ownership
-    from workers.datasets.raw import load_raw, load_tweets
+    from workers.data.extractors import registry
+    from workers.data.extractors.described import format_description
+    from workers.data.owners import Ownership
+    from workers.data.raw import load_raw, load_tweets
     from workers.errors import RefusedError
-    from workers.extractors import registry
-    from workers.extractors.described import format_description
 
     with shown():
         tweets = form == "sentiment140" or (form is None and data.suffix == ".csv")
@@ -149,7 +149,7 @@ def digest(
 ) -> None:
     """Print the digest of an extractor, to pin it by."""
     from workers.cli.errors import shown
-    from workers.extractors import registry
+    from workers.data.extractors import registry
 
     with shown():
         opened = registry.open_extractor(extractor, parameters, path=path, digest=digest)

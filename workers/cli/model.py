@@ -15,8 +15,8 @@ from workers.cli.model_network import register_network
 
 if TYPE_CHECKING:
     from lethe.client import Client
-    from workers.datasets.federation import Federation
-    from workers.extractors.base import Extractor
+    from workers.data.extractors.base import Extractor
+    from workers.data.federation import Federation
 
 FIT_SECONDS = 600
 ROWS = ("rows", "statistics", "masked")
@@ -106,9 +106,9 @@ def register(
     The extractor that DATA names, or --extractor, or none is registered by its digest.
     """
     from workers.cli.errors import shown
-    from workers.datasets.npz import load_npz, names_held_out
-    from workers.extractors import registry
-    from workers.registration import prepare
+    from workers.data.extractors import registry
+    from workers.data.npz import load_npz, names_held_out
+    from workers.families.ridge.registration import prepare
 
     with shown():
         federation = load_npz(data)
@@ -174,9 +174,9 @@ def list_models(url: str, as_json: bool) -> None:
 
 def _named_in(data: Path, federation: "Federation", digest: str | None) -> "Extractor":
     """Return the extractor that DATA's features came from, the identity if it names none."""
-    from workers.datasets.raw import load_extractor
-    from workers.extractors.identity import Identity
-    from workers.extractors.registry import check_digest
+    from workers.data.extractors.identity import Identity
+    from workers.data.extractors.registry import check_digest
+    from workers.data.raw import load_extractor
 
     named = load_extractor(data) or Identity(federation.features.shape[1])
     check_digest(named, digest)

@@ -71,8 +71,8 @@ def register_network(
     from workers.cli.errors import shown
     from workers.cli.model import connect, wait_until_ready
     from workers.cli.policy_file import load
-    from workers.network_registration import NetworkOptions
-    from workers.network_source import prepare
+    from workers.families.network.registration import NetworkOptions
+    from workers.families.network.source import prepare
 
     trained = training_of(context, training, network, rest)
     with shown():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from workers.network_source import Source
+    from workers.families.network.source import Source
 
-# As in workers.datasets.formats, which would load the numerics before they are needed.
+# As in workers.data.formats, which would load the numerics before they are needed.
 FORMATS = ("npz", "idx", "cifar", "leaf", "masks")
 PATH = click.Path(exists=True, path_type=Path)
 
@@ -80,8 +80,8 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def source_of(options: Mapping[str, Any], seed: int) -> "Source":
     """Return where the rows are by the options' values; clients are dealt and drawn by seed."""
-    from workers.datasets.owners import Ownership
-    from workers.network_source import Source
+    from workers.data.owners import Ownership
+    from workers.families.network.source import Source
 
     return Source(
         path=options["data"],

@@ -81,7 +81,7 @@ def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
 
     from app.schemas.networks import Training
     from workers.errors import RefusedError
-    from workers.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
+    from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
 
     where = "training" if file is None else str(file)
     try:

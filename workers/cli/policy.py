@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from workers.verifier.policy_ladder import Rung
+    from workers.judge.policy.ladder import Rung
 
-PARTNERS = 0.75  # of held-out rows, as workers.verifier.policy.default reckons
+PARTNERS = 0.75  # of held-out rows, as workers.judge.policy.policy.default reckons
 
 
 @click.group()
@@ -52,8 +52,8 @@ def default(rows: int, requests: int, method: str, references: int | None) -> No
     INCONCLUSIVE, and erasures climb to retraining.
     """
     from workers.cli.errors import shown
-    from workers.verifier.policy import default as choose
-    from workers.verifier.policy import to_document
+    from workers.judge.policy.policy import default as choose
+    from workers.judge.policy.policy import to_document
 
     with shown():
         _known(method)
@@ -75,9 +75,9 @@ def check(file: Path) -> None:
     from app.service.ladder import spelled
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
-    from workers.verifier.policy import digest
-    from workers.verifier.policy_ladder import write_ladder
-    from workers.verifier.sizes import minimum_pairs
+    from workers.judge.policy.ladder import write_ladder
+    from workers.judge.policy.policy import digest
+    from workers.judge.samples.sizes import minimum_pairs
 
     with shown():
         read = load(file)
@@ -106,7 +106,7 @@ def check(file: Path) -> None:
 @policy.command()
 def schema() -> None:
     """Print the JSON schema of policies."""
-    from workers.verifier.policy_schema import policy_schema
+    from workers.judge.policy.schema import policy_schema
 
     click.echo(json.dumps(policy_schema(), indent=2))
 
@@ -126,6 +126,6 @@ def _check_rung(rung: "Rung") -> None:
     """Raise RefusedError unless a rung's method is known and, with torch, its settings are."""
     _known(rung.method)
     if find_spec("torch") is not None:
-        from workers.unlearning.registry import make
+        from workers.methods.network.registry import make
 
         make(rung.method, rung.settings)

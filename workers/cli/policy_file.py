@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lethe import canonical
 
 if TYPE_CHECKING:
-    from workers.verifier.policy import Policy
+    from workers.judge.policy.policy import Policy
 
 
 def load(file: Path, *, or_model: bool = False) -> "Policy":
@@ -15,7 +15,7 @@ def load(file: Path, *, or_model: bool = False) -> "Policy":
     or_model: the file may be what `GET /v1/models/{ref}` answers, which has it in `config`.
     """
     from workers.errors import RefusedError
-    from workers.verifier.policy import from_document
+    from workers.judge.policy.policy import from_document
 
     try:
         document = canonical.loads(file.read_text(encoding="utf-8"))

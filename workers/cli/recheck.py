@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from workers.recheck.lines import MEANING, Recheck
+from workers.judge.recheck.lines import MEANING, Recheck
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -42,8 +42,8 @@ def recheck(
     """
     from lethe.certificates.bundle import MAX_BUNDLE, parse_bundle
     from lethe.certificates.statement import parse_statement
-    from workers.recheck.files import Given, named_scores
-    from workers.recheck.run import recheck as compute
+    from workers.judge.recheck.files import Given, named_scores
+    from workers.judge.recheck.run import recheck as compute
 
     with file.open("rb") as opened:
         bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
@@ -77,7 +77,7 @@ def _scores(path: Path, named: Sequence[tuple[str, str]]) -> bytes:
 def _digest(policy: Path) -> str:
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
-    from workers.verifier.policy import digest
+    from workers.judge.policy.policy import digest
 
     with shown():
         return digest(load(policy, or_model=True))

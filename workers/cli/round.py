@@ -11,7 +11,7 @@ from lethe import canonical
 from lethe.cli.options import service_url
 
 if TYPE_CHECKING:
-    from workers.rounds.service import RoundClient
+    from workers.secure_sum.client.service import RoundClient
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _token = click.option(
@@ -160,11 +160,11 @@ def join(
     from lethe.client.keyids import derived_keyid
     from lethe.signing.keys import load_private_key
     from workers.cli.errors import shown
-    from workers.federation.local import load_rows
-    from workers.federation.signing import parse_roster
-    from workers.rounds.join import Joining, find_round
-    from workers.rounds.record import Least, open_record
-    from workers.rounds.service import RoundClient
+    from workers.secure_sum.client.join import Joining, find_round
+    from workers.secure_sum.client.record import Least, open_record
+    from workers.secure_sum.client.service import RoundClient
+    from workers.secure_sum.local import load_rows
+    from workers.secure_sum.signing import parse_roster
 
     with shown():
         key = load_private_key(key_file.read_bytes())
@@ -203,7 +203,7 @@ def _show(document: Mapping[str, Any]) -> None:
 
 
 def _json(path: Path) -> Any:
-    from workers.federation.errors import PlanError
+    from workers.secure_sum.errors import PlanError
 
     try:
         return canonical.loads(path.read_text())
@@ -214,6 +214,6 @@ def _json(path: Path) -> Any:
 
 
 def _operator(url: str, token: str) -> "RoundClient":
-    from workers.rounds.service import RoundClient
+    from workers.secure_sum.client.service import RoundClient
 
     return RoundClient(url, token=token)

@@ -74,8 +74,6 @@ def _prepare(silos: tuple[int, ...], settings: "Settings", device: str | None) -
             "it out"
         )
     # Now: torch takes seconds to load, which would be the first round's.
-    import workers.silos.answer
-    import workers.tasks.network_scores  # noqa: F401
     from workers.silos import keys
 
     for silo in sorted(set(silos)):

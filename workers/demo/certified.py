@@ -3,8 +3,8 @@
 from math import ceil, sqrt
 from typing import Any
 
-from workers.datasets.images import LabelledImages
-from workers.network_registration import NetworkOptions
+from workers.data.images import LabelledImages
+from workers.families.network.registration import NetworkOptions
 
 METHOD = "certified-newton"
 # With less weight decay the optimum is known less closely and needs more noise to hide that.

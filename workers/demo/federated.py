@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from workers.datasets.digit_images import load_digit_images
-from workers.datasets.image_npz import load_image_npz
+from workers.data.digit_images import load_digit_images
+from workers.data.image_npz import load_image_npz
 from workers.demo.forgetting import (
     ALPHA,
     CLIENTS,
@@ -22,12 +22,12 @@ from workers.demo.forgetting import (
     measure,
     unlearn,
 )
-from workers.fedavg.base import Work
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.fedavg.rounds import sizes
-from workers.networks.weights import count
-from workers.unlearning.base import Hooks, Tick
-from workers.unlearning.registry import make
+from workers.methods.network.base import Hooks, Tick
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import Work
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.rounds import sizes
+from workers.training.networks.weights import count
 
 METHODS = ("natural", "puf-special", "puf-regular", "hf-kcu")
 RECOVERY = {"rounds": 2, "epochs": 1.0}

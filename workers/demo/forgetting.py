@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.datasets.images import LabelledImages
-from workers.datasets.partition import dirichlet
+from workers.data.images import LabelledImages
+from workers.data.partition import dirichlet
 from workers.errors import RefusedError
-from workers.fedavg.base import ClientData, Work
-from workers.fedavg.checkpoint import RoundRecord
-from workers.fedavg.config import TrainingConfig
-from workers.fedavg.data import image_data, split
-from workers.fedavg.evaluate import evaluate
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.fedavg.server import ServerState
-from workers.networks.registry import Network, network
-from workers.networks.weights import Weights
-from workers.unlearning.base import Case, Hooks, Tick, UnlearningRequest
-from workers.unlearning.judges import held_out
-from workers.unlearning.local_case import local_case
-from workers.unlearning.registry import make
+from workers.methods.network.base import Case, Hooks, Tick, UnlearningRequest
+from workers.methods.network.judges import held_out
+from workers.methods.network.local_case import local_case
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import ClientData, Work
+from workers.training.fedavg.checkpoint import RoundRecord
+from workers.training.fedavg.config import TrainingConfig
+from workers.training.fedavg.data import image_data, split
+from workers.training.fedavg.evaluate import evaluate
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes, train
+from workers.training.fedavg.server import ServerState
+from workers.training.networks.registry import Network, network
+from workers.training.networks.weights import Weights
 
 CLIENTS = 10
 VALIDATION = 3  # every third held-out row guards steps, the others are the test set

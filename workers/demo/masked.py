@@ -13,12 +13,12 @@ import numpy as np
 
 from lethe.client.answers import Document
 from lethe.signing.keys import PrivateKey, generate_key, public_of
-from workers.datasets.federation import Federation
+from workers.data.federation import Federation
 from workers.demo.service import DemoError
-from workers.federation.local import LocalRows
-from workers.rounds.join import ENDED, Joining
-from workers.rounds.record import Least, Record
-from workers.rounds.service import RoundClient
+from workers.secure_sum.client.join import ENDED, Joining
+from workers.secure_sum.client.record import Least, Record
+from workers.secure_sum.client.service import RoundClient
+from workers.secure_sum.local import LocalRows
 
 HOLDERS = 10
 ROUND_SECONDS = 300

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import parse_statement
 from workers.artifacts import decode_head
-from workers.registration import Prepared
+from workers.families.ridge.registration import Prepared
 
 
 def accuracy(head: bytes, features: NDArray[np.floating], labels: NDArray[np.int64]) -> float:

@@ -19,9 +19,9 @@ from lethe.log.fetch import fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
-from workers.datasets.digit_images import load_digit_images
-from workers.datasets.image_npz import load_image_npz
-from workers.datasets.images import LabelledImages
+from workers.data.digit_images import load_digit_images
+from workers.data.image_npz import load_image_npz
+from workers.data.images import LabelledImages
 from workers.demo import certified
 from workers.demo.directory import (
     SERVICE_LOG,
@@ -35,7 +35,7 @@ from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import Outcome, print_table, verify_all
-from workers.network_registration import (
+from workers.families.network.registration import (
     NetworkOptions,
     PreparedNetwork,
     deal_out,

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.datasets.images import LabelledImages
-from workers.fedavg.base import ClientData
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.fedavg.data import image_data
-from workers.fedavg.evaluate import evaluate
-from workers.fedavg.held_out import is_held_out
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import sizes, train
-from workers.network_registration import PreparedNetwork
-from workers.networks.files import decode_weights, encode_weights
-from workers.networks.registry import Network, network
+from workers.data.images import LabelledImages
+from workers.families.network.registration import PreparedNetwork
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.data import image_data
+from workers.training.fedavg.evaluate import evaluate
+from workers.training.fedavg.held_out import is_held_out
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes, train
+from workers.training.networks.files import decode_weights, encode_weights
+from workers.training.networks.registry import Network, network
 
 
 @dataclass(frozen=True, slots=True)

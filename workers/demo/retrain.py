@@ -13,7 +13,7 @@ import numpy as np
 
 from workers.arrays import Rows
 from workers.artifacts import decode_head, encode_head
-from workers.methods import registry
+from workers.methods.ridge import registry
 
 BLOCK = 97  # rows; unlike any block size of the service
 

@@ -15,8 +15,11 @@ from lethe.log.follow import mirror_log
 from lethe.log.note import parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
 from workers.cli.demo import MASKED
-from workers.datasets.digits import load_digits
-from workers.datasets.npz import load_npz
+from workers.data.digits import load_digits
+from workers.data.extractors.base import Extractor
+from workers.data.extractors.identity import Identity
+from workers.data.extractors.random_relu import RandomRelu
+from workers.data.npz import load_npz
 from workers.demo.directory import (
     SERVICE,
     SERVICE_LOG,
@@ -31,12 +34,9 @@ from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import Outcome, print_table, verify_all
-from workers.extractors.base import Extractor
-from workers.extractors.identity import Identity
-from workers.extractors.random_relu import RandomRelu
-from workers.federation.local import parse_rows
-from workers.registration import Prepared, prepare
-from workers.rounds.service import RoundClient
+from workers.families.ridge.registration import Prepared, prepare
+from workers.secure_sum.client.service import RoundClient
+from workers.secure_sum.local import parse_rows
 
 MODEL = "demo"
 FIT_SECONDS, REQUEST_SECONDS = 300, 120

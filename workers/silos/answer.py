@@ -9,15 +9,15 @@ from sqlmodel import Session
 
 from app.dispatch import silo_queue
 from app.service.context import Services
-from workers.fedavg.base import ClientData
-from workers.fedavg.determinism import deterministic
-from workers.fedavg.errors import MessageError
-from workers.fedavg.messages import encode_update
-from workers.fedavg.respond import respond
 from workers.silos import keys, table
 from workers.silos.message import Positions, decode_message
 from workers.silos.score_task import ScoreTask, decode_task, is_score_task
 from workers.silos.scores import SiloScores, encode_scores
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.determinism import deterministic
+from workers.training.fedavg.errors import MessageError
+from workers.training.fedavg.messages import encode_update
+from workers.training.fedavg.respond import respond
 
 log = logging.getLogger(__name__)
 

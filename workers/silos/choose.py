@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from app.service.context import Services
 from workers import devices
-from workers.fedavg.base import ClientData, Engine
-from workers.fedavg.in_process import InProcess
 from workers.silos.answer import THREADS
 from workers.silos.engine import SiloEngine
 from workers.silos.message import Positions
+from workers.training.fedavg.base import ClientData, Engine
+from workers.training.fedavg.in_process import InProcess
 
 
 def engine_for(

@@ -13,12 +13,12 @@ from app.service.context import Services
 from app.service.silo_keys import digest_of, public_key
 from lethe.errors import LetheError
 from models import SiloTask
-from workers.fedavg.errors import MessageError
-from workers.networks.registry import Network
 from workers.silos import keys, table
 from workers.silos.score_task import ScoreTask, encode_task
 from workers.silos.scores import SiloScores, decode_scores
 from workers.silos.waiting import Waiting, over
+from workers.training.fedavg.errors import MessageError
+from workers.training.networks.registry import Network
 
 # Why a silo's answer does not count. None of it says anything about the model.
 LATE = "no answer in time"

@@ -17,16 +17,16 @@ from app.service import silo_keys
 from app.service.context import Services
 from lethe.errors import LetheError
 from models import Model, SiloTask
-from workers.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
-from workers.fedavg.determinism import deterministic
-from workers.fedavg.device import facts
-from workers.fedavg.errors import MessageError
-from workers.fedavg.messages import decode_update, encode_task
 from workers.silos import keys, table
 from workers.silos.answer import DEVICE, THREADS
 from workers.silos.collect import UNSIGNED, SilentError, trusted_key
 from workers.silos.message import Positions, encode_message
 from workers.silos.waiting import Waiting, over
+from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.determinism import deterministic
+from workers.training.fedavg.device import facts
+from workers.training.fedavg.errors import MessageError
+from workers.training.fedavg.messages import decode_update, encode_task
 
 DIGEST = 32  # bytes of the task's SHA-256, before the update
 
@@ -71,7 +71,7 @@ class SiloEngine:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the clients compute, as `workers.fedavg.device.facts` says it."""
+        """Where the clients compute, as `workers.training.fedavg.device.facts` says it."""
         with deterministic(THREADS):
             return facts(DEVICE, "float32")
 

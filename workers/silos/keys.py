@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from app.files import write_durably
 from app.service.silo_keys import public_key, public_path
 from app.settings import Settings
 from lethe.errors import LetheError
+from lethe.files import write_durably
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import generate_key, load_private_key
 from lethe.signing.keys import private_pem as pem_of

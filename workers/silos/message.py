@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from lethe import canonical
 from lethe.errors import LetheError
-from workers.fedavg.base import RoundTask
-from workers.fedavg.errors import MessageError
-from workers.fedavg.messages import decode_task
+from workers.training.fedavg.base import RoundTask
+from workers.training.fedavg.errors import MessageError
+from workers.training.fedavg.messages import decode_task
 
 KIND = "silo-task/2"
 Positions = tuple[int, ...] | None  # of a client's training rows; None: all of them
@@ -41,7 +41,7 @@ def encode_message(
     positions: Sequence[int] | None,
     task: bytes,
 ) -> bytes:
-    """Return the message around the bytes of `workers.fedavg.messages.encode_task`."""
+    """Return the message around the bytes of `workers.training.fedavg.messages.encode_task`."""
     header = {
         "job": job_id,
         "kind": KIND,

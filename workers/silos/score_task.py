@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 
 from lethe import canonical
 from lethe.errors import LetheError
-from workers.fedavg.errors import MessageError
+from workers.training.fedavg.errors import MessageError
 
 KIND = "silo-score-task/1"
 MOST_RETAINED = 2000  # rows of a sample: it tells an accuracy to two points

@@ -20,7 +20,7 @@ TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
 FAULT_LENGTH = 80  # characters, as wide as the column
 LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are nobody's
-# Their digests are of no use. Later than the last scrub: `workers.tasks.cleanup` finds what
+# Their digests are of no use. Later than the last scrub: `workers.jobs.cleanup` finds what
 # was shredded lately by these very rows.
 FORGET = timedelta(hours=1)
 

@@ -14,11 +14,11 @@ from app.service import round_messages
 from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import MODEL
-from tests.workers.rounds.federation import Masked
-from workers.federation import signing
-from workers.federation.messages import seen_digest
-from workers.federation.spelling import spell, to_text
-from workers.rounds.join import Joining
+from tests.workers.secure_sum.client.federation import Masked
+from workers.secure_sum import signing
+from workers.secure_sum.client.join import Joining
+from workers.secure_sum.messages import seen_digest
+from workers.secure_sum.spelling import spell, to_text
 
 FOUR = ("c0", "c1", "c2", "c3")
 

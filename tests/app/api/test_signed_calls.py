@@ -17,7 +17,7 @@ from models.clock import clock
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
-from workers.tasks import sweep
+from workers.jobs import sweep
 
 NONCE = "n" * 24
 ERASE = json.dumps({"model": MODEL, "scope": {"level": "sample", "records": ["r1"]}}).encode()

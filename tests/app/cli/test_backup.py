@@ -35,8 +35,8 @@ from tests.conftest import _fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
 from workers.errors import RefusedError
-from workers.tasks import erase as erasing
-from workers.tasks.lease import Lease
+from workers.jobs import erase as erasing
+from workers.jobs.lease import Lease
 
 
 @dataclass

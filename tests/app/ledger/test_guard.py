@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from app import files
 from app.ledger.guard import (
     ForkedError,
     GuardDamagedError,
@@ -16,6 +15,7 @@ from app.ledger.guard import (
     RolledBackError,
     SigningGuard,
 )
+from lethe import files
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.tree import EMPTY_ROOT
 

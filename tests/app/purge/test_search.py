@@ -20,8 +20,8 @@ from app.service.retention import end_retention
 from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
-from workers.tasks import sweep
-from workers.tasks.cleanup import clean
+from workers.jobs import sweep
+from workers.jobs.cleanup import clean
 
 CLIENT, SUBJECT = "klinik-zwölf-7731", "jane.doe-4711@example.org"
 RECORDS = ("record-of-jane-0001", "record-of-jane-0002")

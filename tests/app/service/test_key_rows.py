@@ -17,7 +17,7 @@ from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
 from workers.errors import RefusedError
-from workers.tasks.round_case import _public_key
+from workers.families.masked.case import _public_key
 
 GUESSED = "lethe_operator_chosen-by-the-attacker"
 DIGEST = hashlib.sha256(GUESSED.encode()).hexdigest()

@@ -9,8 +9,8 @@ from app.service.noise_key import commitment, has_noise, noise_key
 from app.service.scope import open_tombstone_key, record_tag
 from app.vault.master import MasterKey
 from models import Model
-from workers.unlearning.certified import noise
-from workers.unlearning.certified.method import METHODS
+from workers.methods.certified import noise
+from workers.methods.certified.method import METHODS
 
 MASTER = MasterKey(bytes(range(32)))
 NOISY = {"settings": {"certified-newton": {"row_norm": 8.0, "sigma": 0.1}}}

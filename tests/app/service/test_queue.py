@@ -17,7 +17,10 @@ from app.service.queue import (
 from models import ErasureRequest, Job
 from models.types import utcnow
 from tests.installation import Installation
-from workers.tasks import execute, sweep
+from workers.jobs import (
+    execute,
+    sweep,
+)
 
 
 def jobs(installation: Installation) -> list[Job]:

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
-from app.files import PARTIAL
 from app.vault.artifacts import ArtifactStore
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.master import MasterKey
+from lethe.files import PARTIAL
 from models import Artifact
 
 DATA = b"weights that still hold the person " * 50

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from workers.verifier.attacks.outputs import Outputs
+from workers.judge.attacks.outputs import Outputs
 
 CLASSES = 5
 Flags = np.ndarray[tuple[int, int], np.dtype[np.bool_]]

@@ -11,15 +11,15 @@ import numpy as np
 
 from tests.interop.attacks.answers import CLASSES, side
 from tests.interop.attacks.published import data_structures, threshold_attacks
-from workers.verifier.attacks.attack import Attack, Setting
-from workers.verifier.attacks.outputs import Outputs
-from workers.verifier.attacks.roc import auc
-from workers.verifier.attacks.song import (
+from workers.judge.attacks.attack import Attack, Setting
+from workers.judge.attacks.outputs import Outputs
+from workers.judge.attacks.roc import auc
+from workers.judge.attacks.song import (
     modified_entropy,
     song_confidence,
     song_modified_entropy,
 )
-from workers.verifier.attacks.yeom import yeom
+from workers.judge.attacks.yeom import yeom
 
 ROWS, GAIN = 600, 1.0
 # Confidence falls where the loss rises: on rows of one class their attack by loss is ours.

@@ -20,11 +20,11 @@ import pandas as pd  # type: ignore[import-untyped]
 from tests.interop.attacks.answers import Flags, halves, references, side
 from tests.interop.attacks.published import advanced_mia, aggregation, privacy_guard_rmia
 from workers.arrays import Matrix
-from workers.verifier.attacks.attack import References, Setting
-from workers.verifier.attacks.lira import ENOUGH, lira
-from workers.verifier.attacks.outputs import Outputs, log_odds
-from workers.verifier.attacks.rmia import rmia
-from workers.verifier.intervals import Vector
+from workers.judge.attacks.attack import References, Setting
+from workers.judge.attacks.lira import ENOUGH, lira
+from workers.judge.attacks.outputs import Outputs, log_odds
+from workers.judge.attacks.rmia import rmia
+from workers.judge.samples.intervals import Vector
 
 TESTED, OTHERS, GAIN = 150, 200, 1.0  # tested rows on each side, known non-members
 GAMMA, OFFLINE = 2.0, 0.3  # γ and a of RMIA's paper

@@ -30,12 +30,12 @@ from statsmodels.stats.proportion import proportion_confint  # type: ignore[impo
 
 from tests.interop.attacks import by_logits, by_references
 from tests.interop.attacks.answers import CLASSES, side
-from workers.verifier.attacks.attack import Setting
-from workers.verifier.attacks.outputs import Outputs, log_softmax
-from workers.verifier.attacks.roc import auc, best_advantage, tpr_at_fpr
-from workers.verifier.attacks.shokri import PENALTY, fit_logistic, shokri
-from workers.verifier.holm import step_down
-from workers.verifier.intervals import clopper_pearson
+from workers.judge.attacks.attack import Setting
+from workers.judge.attacks.outputs import Outputs, log_softmax
+from workers.judge.attacks.roc import auc, best_advantage, tpr_at_fpr
+from workers.judge.attacks.shokri import PENALTY, fit_logistic, shokri
+from workers.judge.samples.holm import step_down
+from workers.judge.samples.intervals import clopper_pearson
 
 ROWS = 1000
 NOISE = 0.05  # of a balanced accuracy on 1,000 rows a side: three standard errors

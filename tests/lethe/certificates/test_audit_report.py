@@ -23,8 +23,8 @@ from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.errors import CertificateError, EnvelopeError, ShapeError
 from lethe.certificates.statement import VerifierPart
 from tests.lethe.certificates.build import CERTIFICATE_ID, KEYID, issuer_key
-from workers.verifier.algorithm_audit import Bound, bound, judge
-from workers.verifier.intervals import spell
+from workers.judge.algorithm_audit import Bound, bound, judge
+from workers.judge.samples.intervals import spell
 
 
 def statistics(*pairs: tuple[float, float, float]) -> bytes:

@@ -11,12 +11,12 @@ import pytest
 from torch import nn
 
 from tests.redteam.live.conftest import Target
-from tests.workers.extractors.test_hostile_programs import (
+from tests.workers.data.extractors.test_hostile_programs import (
     expanded_ones,
     short_bias,
     training_under_another_name,
 )
-from tests.workers.extractors.test_torch_module import export
+from tests.workers.data.extractors.test_torch_module import export
 
 Edit = Callable[[dict[str, Any]], None]
 

@@ -14,10 +14,10 @@ from tests.redteam.live.proxy import Lie, lying
 from tests.remote import local_rows
 from tests.small import CLIENTS, manifest
 from workers.demo.masked import rows_of
-from workers.federation.errors import RoundError
-from workers.rounds.join import Joining
-from workers.rounds.record import open_record
-from workers.rounds.service import RoundClient
+from workers.secure_sum.client.join import Joining
+from workers.secure_sum.client.record import open_record
+from workers.secure_sum.client.service import RoundClient
+from workers.secure_sum.errors import RoundError
 
 HIDDEN = "hidden"
 NAMES = [f"c{number}" for number in range(CLIENTS)]

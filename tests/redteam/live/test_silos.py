@@ -11,12 +11,12 @@ from app.service.context import open_services
 from tests.e2e.harness import until
 from tests.e2e.test_silos import store
 from tests.redteam.live.conftest import Target
-from tests.workers.fedavg.small import CLIENTS, LOCAL, NETWORK, ROWS
-from workers.fedavg.base import Fault
-from workers.fedavg.rounds import make_tasks
-from workers.networks.weights import initial_weights
+from tests.workers.training.fedavg.small import CLIENTS, LOCAL, NETWORK, ROWS
 from workers.silos import keys
 from workers.silos.engine import SiloEngine
+from workers.training.fedavg.base import Fault
+from workers.training.fedavg.rounds import make_tasks
+from workers.training.networks.weights import initial_weights
 
 
 def test_a_silos_worker_trains_for_no_other_silo(target: Target, tmp_path: Path) -> None:

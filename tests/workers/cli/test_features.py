@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.errors import LetheError
-from tests.workers.extractors.test_torch_module import Mlp, export
+from tests.workers.data.extractors.test_torch_module import Mlp, export
 from workers.cli import features, model
-from workers.extractors import registry
-from workers.extractors.random_relu import RandomRelu
+from workers.data.extractors import registry
+from workers.data.extractors.random_relu import RandomRelu
 
 N = 20
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from tests.workers.cli.registering import said
 from workers.cli.features import features
-from workers.extractors import registry
+from workers.data.extractors import registry
 
 LINES = [
     '"0","1","d","q","anna","sad"',

@@ -8,10 +8,10 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from lethe.errors import LetheError
-from tests.workers.recheck.cases import MODEL, Case, about, certified
-from tests.workers.verifier.empirical_claims import POLICY, noop, simulated
+from tests.workers.judge.empirical_claims import POLICY, noop, simulated
+from tests.workers.judge.recheck.cases import MODEL, Case, about, certified
 from workers.cli.recheck import recheck as command
-from workers.verifier.policy import to_document
+from workers.judge.policy.policy import to_document
 
 CASE = certified(*about(simulated(1)))
 

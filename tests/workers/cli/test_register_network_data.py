@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.workers.cli.registering import Service, register, said, service
-from workers.datasets.image_npz import load_image_npz
-from workers.network_registration import deal_out
+from workers.data.image_npz import load_image_npz
+from workers.families.network.registration import deal_out
 
 __all__ = ["service"]
 

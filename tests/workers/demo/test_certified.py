@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from app.schemas.networks import NewNetwork
-from workers.datasets.images import LabelledImages
+from workers.data.images import LabelledImages
 from workers.demo import certified
 from workers.demo.network import ROUNDS, TRAINING
 from workers.demo.network_measure import accuracies
-from workers.fedavg.data import image_data
-from workers.network_registration import PreparedNetwork, prepare_network
-from workers.networks.files import encode_weights
-from workers.networks.registry import network
-from workers.networks.weights import initial_weights
+from workers.families.network.registration import PreparedNetwork, prepare_network
+from workers.training.fedavg.data import image_data
+from workers.training.networks.files import encode_weights
+from workers.training.networks.registry import network
+from workers.training.networks.weights import initial_weights
 
 
 @pytest.fixture(scope="module")

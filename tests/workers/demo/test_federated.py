@@ -10,14 +10,14 @@ from click.testing import CliRunner
 
 from workers.cli.demo import NETWORK
 from workers.cli.demo_federated import demo_federated
-from workers.datasets.digit_images import load_digit_images
+from workers.data.digit_images import load_digit_images
 from workers.demo import federated as demonstration
 from workers.demo.federated import Teller, table
 from workers.demo.forgetting import CLIENTS, Measured, federate, learn, measure, unlearn
 from workers.errors import RefusedError
-from workers.fedavg.base import Work
-from workers.fedavg.config import LocalConfig, TrainingConfig
-from workers.unlearning.base import Tick
+from workers.methods.network.base import Tick
+from workers.training.fedavg.base import Work
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
 
 LOCAL = LocalConfig(epochs=1, learning_rate=0.05)
 CONFIG = TrainingConfig(rounds=1, seed=0, local=LOCAL)

@@ -12,12 +12,12 @@ from app.service.context import Services, open_services
 from app.settings import Settings
 from models import Artifact, Model, SiloTask
 from tests.doubles.silos import InlineSilos
-from tests.workers.fedavg.small import CLIENTS
+from tests.workers.training.fedavg.small import CLIENTS
 from workers.errors import RefusedError
-from workers.fedavg.base import ClientData
 from workers.silos import keys
 from workers.silos.engine import SiloEngine
 from workers.silos.message import Positions
+from workers.training.fedavg.base import ClientData
 
 JOB = "00000000-0000-4000-8000-000000000001"
 ROUND_TIMEOUT = 20  # seconds of a clock that the tests move

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from app.settings import Settings
-from tests.workers.fedavg.small import CLIENTS
+from tests.workers.training.fedavg.small import CLIENTS
 from workers import devices
-from workers.fedavg import device
-from workers.fedavg.in_process import InProcess
+from workers.families.network.training import device_of
 from workers.silos.choose import engine_for
 from workers.silos.engine import SiloEngine
-from workers.tasks.network_training import device_of
+from workers.training.fedavg import device
+from workers.training.fedavg.in_process import InProcess
 
 
 def installation(silos: int) -> Any:

@@ -10,9 +10,9 @@ from sqlmodel import Session, col, update
 from app.service import silo_keys
 from lethe.signing.keys import generate_key, private_pem
 from models import SiloTask
-from tests.workers.fedavg.small import NETWORK
 from tests.workers.silos import questions
 from tests.workers.silos.conftest import JOB, ROUND_TIMEOUT, Silos
+from tests.workers.training.fedavg.small import NETWORK
 from workers.silos import keys, table
 from workers.silos.collect import (
     FAILED,

@@ -10,18 +10,18 @@ from sqlmodel import Session, col, update
 
 from app.steps import PlantedFaultError
 from models import SiloTask
-from tests.workers.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS
 from tests.workers.silos.conftest import JOB, ROUND_TIMEOUT, Silos
-from workers.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
-from workers.fedavg.device import facts_of
-from workers.fedavg.in_process import InProcess
-from workers.fedavg.rounds import make_tasks, run_round, train
-from workers.fedavg.server import initial_state
-from workers.networks.weights import initial_weights
+from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS
 from workers.silos import answer, keys, table
 from workers.silos.choose import engine_for
 from workers.silos.engine import silo_of
 from workers.silos.message import Positions, decode_message
+from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
+from workers.training.fedavg.device import facts_of
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import make_tasks, run_round, train
+from workers.training.fedavg.server import initial_state
+from workers.training.networks.weights import initial_weights
 
 WEIGHTS = initial_weights(NETWORK, CONFIG.seed)
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.workers.fedavg.small import LOCAL, NETWORK
-from workers.fedavg.errors import MessageError
-from workers.fedavg.messages import encode_task
-from workers.fedavg.rounds import make_tasks
-from workers.networks.weights import initial_weights
+from tests.workers.training.fedavg.small import LOCAL, NETWORK
 from workers.silos.message import Positions, decode_message, encode_message
+from workers.training.fedavg.errors import MessageError
+from workers.training.fedavg.messages import encode_task
+from workers.training.fedavg.rounds import make_tasks
+from workers.training.networks.weights import initial_weights
 
 (TASK,) = make_tasks(NETWORK, initial_weights(NETWORK, 0), ["bert"], LOCAL, round=2, seed=1)
 SENT = encode_task(TASK)

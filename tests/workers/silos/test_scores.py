@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.workers.silos import questions
-from workers.fedavg.errors import MessageError
 from workers.silos.score_task import (
     EVERYBODY,
     MOST_RETAINED,
@@ -20,6 +19,7 @@ from workers.silos.score_task import (
 )
 from workers.silos.scores import SiloScores, decode_scores, encode_scores
 from workers.tensor_file import decode_tensors, encode_tensors
+from workers.training.fedavg.errors import MessageError
 
 TASK = questions.question("a job", 7)
 MESSAGE = encode_task(TASK)

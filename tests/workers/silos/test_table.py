@@ -11,9 +11,9 @@ from sqlmodel import Session, col, update
 from models import Artifact, Job, SiloTask
 from models.types import utcnow
 from tests.workers.silos.conftest import JOB, Silos
+from workers.families.network.scores import score
+from workers.jobs import sweep
 from workers.silos import answer, table
-from workers.tasks import sweep
-from workers.tasks.network_scores import score
 
 
 def post(silos: Silos, job_id: str = JOB) -> str:

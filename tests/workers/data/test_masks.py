@@ -1,0 +1,135 @@
+"""A folder of images and masks, written as PNG here, and folders with something wrong."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from workers.data.masks import load_masks
+from workers.errors import DatasetError
+
+Image = pytest.importorskip("PIL.Image")
+
+PICTURE = np.arange(6 * 5 * 3, dtype=np.uint8).reshape(6, 5, 3)
+MASK = (np.arange(30) % 3).astype(np.uint8).reshape(6, 5)
+
+
+def png(path: Path, array: NDArray[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(array).save(path)
+
+
+def folder(root: Path) -> Path:
+    for site, name in (("b", "2"), ("a", "1"), ("a", "0")):
+        png(root / "images" / site / f"{name}.png", PICTURE + int(name))
+        png(root / "masks" / site / f"{name}.png", MASK)
+    return root
+
+
+def test_images_masks_and_sites(tmp_path: Path) -> None:
+    got = load_masks(folder(tmp_path), 3)
+    assert got.clients.tolist() == ["a", "a", "b"]
+    assert got.names.tolist() == ["a/0.png", "a/1.png", "b/2.png"]
+    assert got.images.shape == (3, 6, 5, 3)
+    assert np.array_equal(got.images[2], PICTURE + 2)
+    assert np.array_equal(got.masks[0], MASK)
+    assert got.masks.dtype == np.int64
+
+
+def test_black_and_white_masks_and_grey_images(tmp_path: Path) -> None:
+    png(tmp_path / "images/a/0.png", PICTURE[..., 0])
+    png(tmp_path / "masks/a/0.png", (MASK > 0).astype(np.uint8) * 255)
+    got = load_masks(tmp_path, 2, values=(0, 255))
+    assert got.images.shape == (1, 6, 5, 1)
+    assert np.array_equal(got.masks[0], MASK > 0)
+
+
+def test_a_palette_holds_classes_and_one_bit_is_black_and_white(tmp_path: Path) -> None:
+    png(tmp_path / "images/a/0.png", PICTURE)
+    (tmp_path / "masks/a").mkdir(parents=True)
+    image = Image.fromarray(MASK).convert("L")
+    image.putpalette([200, 0, 0, 0, 200, 0, 0, 0, 200])
+    image.save(tmp_path / "masks/a/0.png")
+    assert np.array_equal(load_masks(tmp_path, 3).masks[0], MASK)
+    Image.fromarray(MASK > 0).save(tmp_path / "masks/a/0.png")
+    assert np.array_equal(load_masks(tmp_path, 2, values=(0, 255)).masks[0], MASK > 0)
+
+
+def break_folder(root: Path, how: str) -> None:
+    image, mask = root / "images/a/0.png", root / "masks/a/0.png"
+    if how == "no images":
+        for path in root.glob("*/*/*.png"):
+            path.unlink()
+    elif how == "a mask missing":
+        mask.unlink()
+    elif how == "an image missing":
+        image.unlink()
+    elif how == "an image of another size":
+        png(image, PICTURE[:5])
+    elif how == "a grey image among coloured ones":
+        png(image, PICTURE[..., 0])
+    elif how == "a mask of another size":
+        png(mask, MASK[:5])
+    elif how == "a coloured mask":
+        png(mask, PICTURE)
+    elif how == "a class too many":
+        png(mask, MASK + 1)
+    elif how == "sixteen bits":
+        png(mask, MASK.astype(np.uint16) * 256)
+    elif how == "cut":
+        image.write_bytes(image.read_bytes()[:50])
+    elif how == "empty":
+        image.write_bytes(b"")
+    elif how == "another format":
+        Image.fromarray(PICTURE).save(root / "a.bmp")
+        image.write_bytes((root / "a.bmp").read_bytes())
+    else:
+        assert how == "claims to be enormous"
+        data = bytearray(image.read_bytes())
+        data[16:20] = (1 << 30).to_bytes(4, "big")
+        image.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("no images", "same names"),
+        ("a mask missing", "same names"),
+        ("an image missing", "same names"),
+        ("an image of another size", "one size"),
+        ("a grey image among coloured ones", "number of channels"),
+        ("a mask of another size", "as large"),
+        ("a coloured mask", "grey"),
+        ("a class too many", "outside the classes"),
+        ("sixteen bits", "8 bits"),
+        ("cut", "PNG"),
+        ("empty", "PNG"),
+        ("another format", "PNG"),
+        ("claims to be enormous", "PNG|pixels"),
+    ],
+)
+def test_odd_folders_are_named(how: str, message: str, tmp_path: Path) -> None:
+    folder(tmp_path)
+    break_folder(tmp_path, how)
+    with pytest.raises(DatasetError, match=message):
+        load_masks(tmp_path, 3)
+
+
+def test_a_grey_value_without_a_class_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="outside the classes"):
+        load_masks(folder(tmp_path), 2, values=(0, 255))
+    for values in ((0,), (0, 0)):
+        with pytest.raises(DatasetError, match="grey value"):
+            load_masks(tmp_path, 2, values=values)
+
+
+def test_without_pillow_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.data.masks.find_spec", lambda name: None)
+    with pytest.raises(DatasetError, match=r"in a clone of Lethe: .*\[vision\]"):
+        load_masks(folder(tmp_path), 3)
+    assert importlib.util.find_spec("PIL") is not None

@@ -1,0 +1,83 @@
+"""What an extractor reads, from files that hold it and files that do not."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workers.data.extractors.base import ExtractorError
+from workers.data.extractors.described import format_description
+from workers.data.extractors.identity import Identity
+from workers.data.raw import load_extractor, load_raw
+from workers.errors import DatasetError
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    path = folder / "raw.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "kind", "shape", "dtype"),
+    [
+        ("inputs", np.ones((3, 2)), "features", (3, 2), np.float64),
+        ("features", np.ones((3, 2), np.float16), "features", (3, 2), np.float32),
+        ("inputs", np.ones((3, 4, 5), np.uint8), "features", (3, 20), np.float32),
+        ("texts", np.array(["a", "b", "c"]), "texts", (3,), np.dtype("<U1")),
+        ("images", np.ones((3, 4, 5, 3), np.uint8), "images", (3, 4, 5, 3), np.uint8),
+    ],
+)
+def test_inputs_are_told_by_their_name(
+    tmp_path: Path, name: str, array: Any, kind: str, shape: tuple[int, ...], dtype: Any
+) -> None:
+    labels = np.array([0, 1, 0])
+    got = load_raw(saved(tmp_path, **{name: array}, labels=labels, other=np.ones(7)))
+    assert got.kind == kind
+    assert got.inputs.shape == shape
+    assert got.inputs.dtype == dtype
+    assert list(got.beside) == ["labels"]
+    assert got.beside["labels"].tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"labels": np.ones(3)}, "exactly one of"),
+        ({"texts": np.array(["a"]), "inputs": np.ones((1, 1))}, "exactly one of"),
+        ({"inputs": np.ones(3)}, "inputs: must be numbers"),
+        ({"inputs": np.array([["a"]])}, "inputs: must be numbers"),
+        ({"inputs": np.ones((0, 2))}, "at least one row"),
+        ({"texts": np.array("a")}, "at least one row"),
+        ({"texts": np.array(["a"]), "labels": np.ones(2)}, "labels: must hold exactly one"),
+        ({"texts": np.array([{"a": 1}])}, "pickled objects"),
+    ],
+)
+def test_odd_files_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        load_raw(saved(tmp_path, **arrays))
+
+
+def test_files_that_are_no_npz_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for data in (b"", b"PK\x03\x04", b"hello"):
+        path.write_bytes(data)
+        for load in (load_raw, load_extractor):
+            with pytest.raises(DatasetError, match="not a readable"):
+                load(path)
+    with path.open("wb") as file:
+        np.save(file, np.ones(3))
+    for load in (load_raw, load_extractor):
+        with pytest.raises(DatasetError, match="not a readable"):
+            load(path)
+
+
+def test_the_extractor_of_a_file_is_read(tmp_path: Path) -> None:
+    text = format_description(Identity(2), 2)
+    found = load_extractor(saved(tmp_path, extractor=np.array(text)))
+    assert found is not None
+    assert found.digest == Identity(2).digest
+    assert load_extractor(saved(tmp_path, features=np.ones((1, 1)))) is None
+    with pytest.raises(ExtractorError):
+        load_extractor(saved(tmp_path, extractor=np.array("{}")))

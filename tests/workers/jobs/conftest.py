@@ -1,0 +1,42 @@
+"""An installation whose small model is fitted."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from lethe.signing.keys import PrivateKey
+from tests.installation import Installation, install
+from workers.jobs import (
+    checkpoints,
+    learn,
+)
+
+
+@pytest.fixture(autouse=True)
+def chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the same salts and judges' seeds in every run.
+
+    They say who is held out and who is scored, and on a few rows an honest verdict is now
+    and then another one.
+    """
+    drawn = np.random.default_rng(5).bytes
+    monkeypatch.setattr(learn, "secrets", SimpleNamespace(token_bytes=drawn))
+    monkeypatch.setattr(checkpoints, "os", SimpleNamespace(urandom=drawn))
+
+
+@pytest.fixture
+def installation(settings: Settings, ledger: Ledger) -> Iterator[Installation]:
+    """A fresh installation, nothing registered."""
+    with install(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def ready(installation: Installation, fitted: PrivateKey) -> Installation:
+    """One whose key and model are registered and whose model is fitted."""
+    installation.caller.key = fitted
+    return installation

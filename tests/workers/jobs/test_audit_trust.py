@@ -1,0 +1,233 @@
+"""Who writes the database between a pair and its report cannot have another report signed."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlmodel import Session, select
+
+from app.service.algorithm_audits import pairs_of
+from models import Audit, AuditPair, Model
+from tests.installation import Installation
+from tests.workers.jobs import audits
+from workers.jobs.registered import Registered
+from workers.method_audits import (
+    report as audit_report,
+)
+from workers.method_audits import (
+    run as audit,
+)
+from workers.method_audits import (
+    trust as audit_trust,
+)
+from workers.method_audits.pair import Pair
+from workers.method_audits.trust import FORGED, OTHERS, UNLOGGED, UNREGISTERED, contradiction
+
+Change = Callable[[Audit, list[AuditPair]], Any]
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: what is changed in it is compared elsewhere."""
+    return sqlite_url
+
+
+@pytest.fixture
+def leaky(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    """A network of whose method each pair shows that nothing was unlearned."""
+    audits.register(installation)
+
+    def run_pair(*given: Any) -> Pair:
+        drawn = hashlib.sha256(f"{given[4].seed}|{given[5]}".encode()).digest()[0] / 256
+        return Pair(20 + drawn, 20 + drawn, drawn, False)
+
+    monkeypatch.setattr(audit, "run_pair", run_pair)
+    return installation
+
+
+def complete(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return an audit whose pairs are all there and that nobody has reported."""
+    audit_id = audits.start(ready, method="retrain")
+    with monkeypatch.context() as patched:
+        patched.setattr(audit_report, "issue_if_complete", lambda *_: False)
+        ready.drain()
+    return audit_id
+
+
+def write(ready: Installation, statement: str) -> None:
+    with ready.services.engine.begin() as connection:
+        connection.execute(text(statement))
+
+
+def report(ready: Installation, audit_id: str) -> dict[str, Any]:
+    ready.dispatcher.nudge(audit_id, "audit")
+    ready.drain()
+    return audits.get(ready, audit_id)
+
+
+def test_a_leak_that_is_made_none_in_the_table_ends_the_audit_without_a_report(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = report(leaky, complete(leaky, monkeypatch))
+    assert (honest["state"], honest["result"]) == ("reported", "LEAK")
+    audit_id = complete(leaky, monkeypatch)
+    write(leaky, f"update audit_pairs set after = retrained where audit_id = '{audit_id}'")
+    shown = report(leaky, audit_id)
+    assert (shown["state"], shown["result"]) == ("failed", None)
+    assert shown["failure"] == FORGED.format(0)
+    event, digests = audits.logged(leaky)[-1]
+    assert (event, digests["config"]) == ("audit.failed", shown["config_digest"])
+    # Nor by saying afterwards that it runs still, with its numbers as they were.
+    write(leaky, f"update audits set state = 'running' where id = '{audit_id}'")
+    write(
+        leaky, f"update audit_pairs set after = before where audit_id = '{audit_id}'"
+    )  # as run_pair has them
+    assert report(leaky, audit_id)["failure"] == UNLOGGED
+    assert audits.get(leaky, audit_id)["state"] == "failed"
+    assert [event for event, _ in audits.logged(leaky)].count("audit.reported") == 1
+    leaky.check()
+
+
+def changed(name: str, value: Any) -> Change:
+    """Return the change of a column of the last pair."""
+    return lambda _, pairs: setattr(pairs[-1], name, value)
+
+
+def swapped(_: Audit, pairs: list[AuditPair]) -> None:
+    for name in ("before", "after", "retrained", "mac"):
+        first, second = (getattr(pair, name) for pair in pairs[-2:])
+        setattr(pairs[-2], name, second)
+        setattr(pairs[-1], name, first)
+
+
+def of_audit(name: str, value: Any) -> Change:
+    return lambda row, _: setattr(row, name, value)
+
+
+def reseeded(row: Audit, _: list[AuditPair]) -> None:
+    row.config = {**row.config, "seed": "6"}
+
+
+def a_second_older(row: Audit, _: list[AuditPair]) -> None:
+    row.created_at -= timedelta(seconds=1)
+
+
+LAST, FIRST = FORGED.format(15), FORGED.format(0)
+CHANGES: list[tuple[Change, str]] = [
+    *((changed(name, "0x1.0p+0"), LAST) for name in ("before", "after", "retrained")),
+    (changed("gave_way", True), LAST),
+    (changed("gave_way", 0), LAST),
+    (changed("version", 2), LAST),
+    (changed("environment", {}), LAST),
+    (changed("environment", {"rate": float("nan")}), LAST),
+    (changed("mac", "ä"), LAST),
+    (swapped, FORGED.format(14)),
+    (lambda _, pairs: pairs.pop(), OTHERS),
+    (lambda _, pairs: pairs.append(pairs[0]), OTHERS),
+    (of_audit("code_digest", "0" * 64), FIRST),
+    (of_audit("code_digest", None), FIRST),
+    (of_audit("method_version", "0"), FIRST),
+    (of_audit("method", "natural"), UNLOGGED),
+    (of_audit("id", "0" * 36), UNLOGGED),
+    (of_audit("config", {"pairs": float("nan")}), UNLOGGED),
+    (reseeded, UNLOGGED),
+    (a_second_older, UNLOGGED),
+]
+
+
+def test_each_field_of_a_report_is_held_to_log_or_mac(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # That of an earlier audit, of another seed, is in the log too.
+    earlier = audits.start(leaky, method="retrain", seed=6)
+    leaky.caller.operator("POST", f"/v1/audits/{earlier}/stop")
+    audit_id = complete(leaky, monkeypatch)
+
+    def said(change: Change) -> str | None:
+        with Session(leaky.services.engine) as session, session.no_autoflush:
+            row = session.get_one(Audit, audit_id)
+            model = session.get_one(Model, row.model_id)
+            query = select(AuditPair).where(AuditPair.audit_id == audit_id)
+            pairs = sorted(session.exec(query), key=lambda one: one.pair)
+            change(row, pairs)
+            found = contradiction(leaky.services, row, model, pairs)
+            session.rollback()
+        return found
+
+    assert said(lambda *_: None) is None
+    for at, (change, why) in enumerate(CHANGES):
+        assert said(change) == why, at
+
+
+def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its registration is changed while pairs run, and is as it was when they are judged."""
+    audit_id = complete(leaky, monkeypatch)
+    with leaky.services.reading() as session:
+        row = session.get_one(Audit, audit_id)
+        model = session.get_one(Model, row.model_id)
+        pairs = pairs_of(session, audit_id)
+    training = {**model.config["training"], "rounds": 2}
+    model.config = {**model.config, "training": training}
+    assert contradiction(leaky.services, row, model, pairs) == UNREGISTERED
+    # Were it the registered one, its pairs are none of it.
+    monkeypatch.setattr(
+        audit_trust, "registered", lambda *_: Registered(True, "", "", ("", ""))
+    )
+    assert contradiction(leaky.services, row, model, pairs) == FIRST
+
+
+def test_no_report_is_signed_of_a_model_that_is_not_as_it_was_registered(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row was changed before the first pair ran, and every worker believed it."""
+    audit_id = audits.start(leaky, method="retrain")
+    with Session(leaky.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        local = {**model.config["training"]["local"], "learning_rate": 0.1}
+        model.config = {
+            **model.config,
+            "training": {**model.config["training"], "local": local},
+        }
+        session.commit()
+    leaky.drain()
+    shown = audits.get(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("failed", UNREGISTERED)
+
+
+def test_a_row_that_is_no_audit_of_the_log_ends_without_an_entry(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_id = complete(leaky, monkeypatch)
+    write(leaky, "update audits set created_at = '2020-01-01'")
+    shown = report(leaky, audit_id)
+    assert (shown["state"], shown["failure"]) == ("unlogged", UNLOGGED)
+    assert [event for event, _ in audits.logged(leaky)] == ["audit.started"]
+
+
+def test_pairs_without_a_mac_are_computed_again(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are from before pairs had one, or somebody took it away."""
+    audit_id = complete(leaky, monkeypatch)
+    wanted = audits.numbers(leaky, audit_id)
+    bare = f"where audit_id = '{audit_id}' and pair in (3, 11)"
+    write(leaky, f"update audit_pairs set after = retrained, mac = null {bare}")
+    shown = report(leaky, audit_id)
+    assert (shown["state"], shown["result"]) == ("reported", "LEAK")
+    assert audits.numbers(leaky, audit_id) == wanted
+
+
+def test_numbers_that_are_not_the_signed_ones_are_not_given_out(
+    leaky: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_id = complete(leaky, monkeypatch)
+    report(leaky, audit_id)
+    assert audits.file(leaky, audit_id, "statistics")
+    write(leaky, "update audit_pairs set after = retrained where pair = 3")
+    answer = leaky.caller.operator("GET", f"/v1/audits/{audit_id}/statistics")
+    assert (answer.status_code, answer.json()["title"]) == (500, "The numbers were changed")

@@ -1,0 +1,128 @@
+"""A request of which every rung was refuted waits for a named operator, who decides once."""
+
+import pytest
+from sqlmodel import Session, col, select
+
+from models import Artifact, LogEntry, Model, RequestEvent
+from tests.installation import Installation
+from tests.small import MODEL
+from workers.jobs import erase
+
+
+@pytest.fixture
+def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A request whose rows stay in their block, which no refit mends; returns its id."""
+    honest = erase._rewrite
+
+    def leave_in(services, tx, subject_id, rest):  # type: ignore[no-untyped-def]
+        old = honest(services, tx, subject_id, rest)
+        with services.reading() as session:
+            before = services.features.load(session, subject_id)
+        from models import Subject
+
+        subject = tx.session.get_one(Subject, subject_id)
+        services.features.store(tx.session, subject, before, 8)
+        return old
+
+    monkeypatch.setattr(erase, "_rewrite", leave_in)
+    request = ready.caller.erase_records("r1", "r6").json()["id"]
+    ready.drain()
+    assert state(ready, request) == "needs-decision"
+    monkeypatch.undo()
+    return str(request)
+
+
+def state(ready: Installation, request: str) -> str:
+    return str(ready.caller.http.get(f"/v1/requests/{request}").json()["state"])
+
+
+def decide(ready: Installation, request: str, decision: str, why: str = "looked") -> int:
+    answer = ready.caller.operator(
+        "POST", f"/v1/requests/{request}/decision", json={"decision": decision, "why": why}
+    )
+    return int(answer.status_code)
+
+
+def history(ready: Installation, request: str) -> list[str]:
+    shown = ready.caller.http.get(f"/v1/requests/{request}").json()
+    return [item["event"] for item in shown["history"]]
+
+
+def test_a_retry_is_logged_and_judged_again(ready: Installation, spent: str) -> None:
+    assert decide(ready, spent, "retry") == 200
+    ready.drain()
+    # The rows are still in their block: the verifier is not talked round by a decision.
+    assert state(ready, spent) == "needs-decision"
+    events = history(ready, spent)
+    assert events[-4:] == [
+        "request.decided",
+        "request.executed",
+        "request.verified",
+        "request.needs-decision",
+    ]
+    with Session(ready.services.engine) as session:
+        said = session.exec(
+            select(RequestEvent).where(RequestEvent.event == "request.decided")
+        ).one()
+        by = said.payload["by"]
+        assert by.startswith("test "), "the token's name"
+        assert said.payload == {"decision": "retry", "by": by, "why": "looked"}
+        named = session.exec(select(LogEntry.event).order_by(col(LogEntry.index))).all()
+    assert named.count("model.quarantined") == 2
+    assert named.count("model.released") == 1
+    ready.check()
+
+
+def test_a_retry_after_the_damage_was_mended_is_certified(
+    ready: Installation, spent: str
+) -> None:
+    with Session(ready.services.engine) as session:
+        mend(ready, session)
+    assert decide(ready, spent, "retry") == 200
+    ready.drain()
+    assert state(ready, spent) == "certified"
+    assert ready.caller.operator("GET", f"/v1/models/{MODEL}").json()["state"] == "ready"
+    ready.check()
+
+
+def mend(ready: Installation, session: Session) -> None:
+    """Take out of each block what has no record, as whoever restored the rows would."""
+    from models import Record, Subject
+    from workers.families.ridge.blocks import Block, decode_block, encode_block
+
+    known = set(session.exec(select(Record.record)))
+    for subject in session.exec(select(Subject)).all():
+        assert subject.id is not None
+        block = decode_block(ready.services.features.load(session, subject.id))
+        assert isinstance(block, Block)
+        rest = block.without(set(block.records) - known)
+        payload = None if rest is None else encode_block(rest)
+        rows = 0 if rest is None else len(rest.records)
+        ready.services.features.rewrite(session, subject, payload, rows)
+    session.commit()
+
+
+def test_what_is_abandoned_ends_and_leaves_nothing_to_read(
+    ready: Installation, spent: str
+) -> None:
+    assert decide(ready, spent, "abandon") == 200
+    assert state(ready, spent) == "failed"
+    assert decide(ready, spent, "retry") == 409
+    with Session(ready.services.engine) as session:
+        assert session.exec(select(Model)).one().state == "quarantined"
+        kinds = [a.kind for a in session.exec(select(Artifact)) if a.wrapped_key is not None]
+    assert "draft" not in kinds
+    assert "before" not in kinds
+
+
+def test_only_an_operator_decides_and_only_on_what_waits(
+    ready: Installation, spent: str
+) -> None:
+    path = f"/v1/requests/{spent}/decision"
+    body = {"decision": "retry", "why": "looked"}
+    assert ready.caller.http.post(path, json=body).status_code == 401
+    assert decide(ready, spent, "certify") == 422
+    assert decide(ready, spent, "retry", why="") == 422
+    other = ready.caller.erase_records("r2")
+    assert other.status_code == 409  # the model is out of service
+    assert decide(ready, "no-such-request", "retry") == 404

@@ -1,0 +1,14 @@
+"""The sentence of a guarantee says what happened in this training, and nothing else."""
+
+from workers.jobs.guarantees import guarantee
+
+
+def test_missing_answers_are_named_with_their_number_and_only_where_there_were_some() -> None:
+    whole = guarantee("exact-retrained", "rows", {}, network=True).statement
+    assert "the training was repeated. Not tested: copies" in whole
+    assert "missing" not in whole
+    some = guarantee("exact-retrained", "rows", {}, network=True, missing=3).statement
+    assert (
+        "the training was repeated, without the answers of clients that were missing in it "
+        "(3: retrain.missing). Not tested: "
+    ) in some

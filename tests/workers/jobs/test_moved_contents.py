@@ -1,0 +1,240 @@
+"""A row's content that moves to another id is noticed, whoever moved it and when."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event
+from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.statement import Predicate, parse_statement
+from lethe.log.entries import Leaf, parse_leaf
+from models import LogEntry, Model, ModelVersion, Subject
+from tests.installation import Installation
+from tests.small import MODEL, Caller, pack, rows
+from workers.arrays import Rows
+from workers.families.ridge import (
+    rows as ridge_rows,
+)
+from workers.families.ridge import (
+    update as ridge_update,
+)
+from workers.families.ridge.blocks import Block, decode_block, encode_block
+from workers.families.ridge.rows import grown_digest, rows_digest
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+Patch = pytest.MonkeyPatch
+
+
+def blocks(session: Session, at: Installation) -> dict[int, Block]:
+    model = session.exec(select(Model)).one()
+    assert model.id is not None
+    stored = at.services.features.load_many(session, model.id)
+    found = {subject: decode_block(payload) for subject, payload in stored}
+    return {subject: block for subject, block in found.items() if isinstance(block, Block)}
+
+
+def rewrite(at: Installation, change: Callable[[dict[str, Any]], None]) -> None:
+    """Store the rows again after `change` was made to {record: [codes, label]}."""
+    with Session(at.services.engine) as session:
+        known = blocks(session, at)
+        contents = {
+            record: [block.rows.codes[place].copy(), int(block.rows.labels[place])]
+            for block in known.values()
+            for place, record in enumerate(block.records)
+        }
+        change(contents)
+        for subject, block in known.items():
+            own = [contents[record] for record in block.records]
+            codes = np.stack([codes for codes, _ in own])
+            told = replace(block, rows=Rows(codes, np.array([label for _, label in own])))
+            row = session.get_one(Subject, subject)
+            at.services.features.rewrite(session, row, encode_block(told), len(own))
+        session.commit()
+
+
+def swap(contents: dict[str, Any]) -> None:
+    """Keep the content of r1 under the id of r2, who will be erased in its place."""
+    contents["r1"], contents["r2"] = contents["r2"], contents["r1"]
+
+
+def contents_swapped(at: Installation) -> None:
+    rewrite(at, swap)
+
+
+def one_unit(at: Installation) -> None:
+    def change(contents: dict[str, Any]) -> None:
+        contents["r9"][0][2] += 1
+
+    rewrite(at, change)
+
+
+def owner_renamed(at: Installation) -> None:
+    with Session(at.services.engine) as session:
+        one = session.exec(select(Subject).where(Subject.client_tag == "c3")).one()
+        one.client = "c9"
+        session.add(one)
+        session.commit()
+
+
+def another_entry_named(at: Installation) -> None:
+    with Session(at.services.engine) as session:
+        session.exec(select(ModelVersion)).one().log_index = 0
+        session.commit()
+
+
+def forged_rows(at: Installation) -> str:
+    """What the log would have said of the first version, had it been made of what lies here."""
+    with Session(at.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        assert model.id is not None
+        stored = blocks(session, at).items()
+        digests = ridge_rows.stored_digests(session, model.id, stored)
+        return grown_digest(rows_digest(()), rows_digest(one.digest for one in digests))
+
+
+def a_second_entry_of_the_same_head(at: Installation) -> None:
+    contents_swapped(at)
+    said = {**logged(at)[0].digests, "rows": forged_rows(at)}
+    index = at.services.ledger.transact(
+        lambda tx: record_model_event(tx, MODEL, "model.version", said)
+    )
+    with Session(at.services.engine) as session:
+        session.exec(select(ModelVersion)).one().log_index = index
+        session.commit()
+
+
+def outcome(at: Installation, *records: str) -> tuple[str, str]:
+    """Erase records; return the request's state and why it got there."""
+    request = at.caller.erase_records(*records).json()["id"]
+    at.drain()
+    shown = at.caller.http.get(f"/v1/requests/{request}").json()
+    return shown["state"], shown.get("reason") or ""
+
+
+def certified(at: Installation, *records: str) -> Predicate:
+    request = at.caller.erase_records(*records).json()["id"]
+    at.drain()
+    shown = at.caller.http.get(f"/v1/requests/{request}").json()
+    assert shown["state"] == "certified", shown
+    bundle = at.caller.http.get(shown["certificate"]).content
+    return parse_statement(parse_bundle(bundle).dsse_envelope.payload).predicate
+
+
+def contribute(at: Installation, seed: int) -> None:
+    client = Caller(at.caller.http, at.caller.token, keyid=f"client{seed}")
+    client.register_key(role="client")
+    more = pack(rows(seed=seed, count=2, first=100 * seed))
+    path = f"/v1/models/{MODEL}/contributions"
+    sent = client.signed("POST", path, more, content_type="application/x-npz")
+    assert sent.status_code == 202, sent.text
+    at.drain()
+
+
+def logged(at: Installation) -> list[Leaf]:
+    """What the log says of the model's versions, in their order."""
+    with Session(at.services.engine) as session:
+        query = select(LogEntry.leaf).where(LogEntry.event == "model.version")
+        found = session.exec(query.order_by(col(LogEntry.index))).all()
+    return [parse_leaf(bytes(leaf)) for leaf in found]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (contents_swapped, "FAIL also after a refit: 6 rows-before"),
+        (one_unit, "FAIL also after a refit: 5 posterior, 6 rows-before"),
+        (owner_renamed, "FAIL also after a refit: 6 rows-before"),
+        (another_entry_named, "FAIL also after a refit: 1 log"),
+        (a_second_entry_of_the_same_head, "FAIL also after a refit: 1 log"),
+    ],
+)
+def test_rows_that_changed_in_storage_are_certified_for_nobody(
+    ready: Installation, tamper: Callable[[Installation], None], said: str
+) -> None:
+    tamper(ready)
+    # A refit makes all the rest agree with what is stored.
+    assert outcome(ready, "r1", "r6") == ("needs-decision", f"verification {said}")
+
+
+def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch) -> None:
+    """It builds on the rows as they lie there now, not on the digest of the version before."""
+
+    contents_swapped(ready)
+    with monkeypatch.context() as patch:
+        patch.setattr(ridge_rows, "published", lambda *_: forged_rows(ready))
+        contribute(ready, 1)
+    assert outcome(ready, "r1")[1].endswith(": 6 rows-before")
+
+
+def test_forged_digests_of_those_that_went(ready: Installation, monkeypatch: Patch) -> None:
+    honest = ridge_update._divided
+
+    def divided(*given: Any) -> Any:
+        stays, goes = honest(*given)
+        return stays, [goes[0]._replace(digest=bytes(32)), *goes[1:]]
+
+    monkeypatch.setattr(ridge_update, "_divided", divided)
+    assert outcome(ready, "r1", "r6")[1].endswith(": 6 rows-before")
+
+
+def test_a_version_with_the_digest_of_other_rows_is_refitted(
+    ready: Installation, monkeypatch: Patch
+) -> None:
+    honest = ridge_update._divided
+
+    def divided(*given: Any) -> Any:
+        _, goes = honest(*given)
+        return {"rows": "ab" * 32}, goes
+
+    monkeypatch.setattr(ridge_update, "_divided", divided)
+    predicate = certified(ready, "r1", "r6")
+    assert predicate.method.id == "ridge-exact-refit"
+    assert "ab" * 32 in [leaf.digests["rows"] for leaf in logged(ready)]
+    assert [check.name for check in predicate.checks[5:]] == ["rows-before", "rows-after"]
+
+
+def test_versions_from_before_there_were_digests_are_undecided(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ridge_update, "_grown", lambda *_: {})
+        installation.ready()
+    contribute(installation, 1)
+    assert "rows" not in logged(installation)[1].digests
+    state, reason = outcome(installation, "r1")
+    assert state == "needs-decision"
+    assert reason.startswith("verification INCONCLUSIVE also after a refit: 6 rows-before")
+
+
+def test_the_certificate_and_the_log_name_the_same_rows(ready: Installation) -> None:
+    contribute(ready, 1)
+    contribute(ready, 2)
+    first = certified(ready, "r1", "r100")
+    contribute(ready, 3)
+    second = certified(ready, "r300", "r2", "r200")
+    said = [leaf.digests for leaf in logged(ready)]
+    known = rows_digest(())
+    for number, digests in enumerate(said, 1):
+        if "added" in digests:  # everybody can see it follow from the one before
+            assert digests["rows"] == grown_digest(known, digests["added"])
+        else:
+            assert number in (4, 6)
+        known = digests["rows"]
+    for predicate, number in ((first, 4), (second, 6)):
+        before, after = predicate.checks[5:]
+        assert before.value == f"sha256 {said[number - 2]['rows']}"
+        assert after.value == f"sha256 {said[number - 1]['rows']}"
+    with Session(ready.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        assert model.id is not None
+        stored = list(
+            ridge_rows.stored_digests(session, model.id, blocks(session, ready).items())
+        )
+    assert said[-1]["rows"] == rows_digest(one.digest for one in stored)
+    assert {one.learned for one in stored} == {1, 2, 3, 5}
+    ready.check()

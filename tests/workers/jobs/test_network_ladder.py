@@ -1,0 +1,118 @@
+"""Which verdicts another method could change, and how a rung is named."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.service.queue import DEADLINE_MARGIN
+from models.types import utcnow
+from tests import small_network
+from workers.families.network.config import NetworkConfig
+from workers.families.network.ladder import (
+    LATE,
+    _judging_flops,
+    _Limits,
+    is_of_method,
+    label,
+)
+from workers.judge.base import Check, Report
+from workers.judge.policy.ladder import Rung
+from workers.judge.policy.policy import Policy
+from workers.methods.network.estimate import Sizes, retraining_flops
+from workers.methods.network.retrain import Retrain
+from workers.training.fedavg.config import TrainingConfig
+from workers.training.networks.registry import network
+
+
+def report(result: Any, *failed: str) -> Report:
+    """Return a report of which all passed but what is named."""
+    passed = [
+        Check(n, name, "", None, "", True) for n, name in enumerate(("model-file", "policy"))
+    ]
+    return Report(result, (*passed, *(Check(9, name, "", None, "", False) for name in failed)))
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        ["yeom:auc"],
+        ["song-modified-entropy:accuracy", "shokri:tail"],
+        ["retained-accuracy"],
+        ["test-accuracy", "yeom:tail"],
+        ["canary"],
+        ["distance:output-kl"],
+        ["lira:auc", "rmia:tail"],
+    ],
+)
+def test_a_refuted_test_of_forgetting_or_use_is_the_methods(failed: list[str]) -> None:
+    assert is_of_method(report("FAIL", *failed))
+    assert not is_of_method(report("INCONCLUSIVE", *failed))
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        ["control:yeom"],
+        ["samples", "attacks"],
+        ["control:canary"],
+        ["purge"],
+        ["model-before"],
+        ["rows-before"],
+        ["policy"],
+        ["trainings"],
+        ["claim"],
+    ],
+)
+def test_what_another_method_would_not_change_is_not(failed: list[str]) -> None:
+    assert not is_of_method(report("FAIL", *failed))
+    assert not is_of_method(report("FAIL", "yeom:auc", *failed))
+
+
+@pytest.mark.parametrize(
+    ("rung", "words"),
+    [
+        (Rung("hf-kcu"), "hf-kcu"),
+        (
+            Rung("puf-special", {"unlearning_rate": 4, "guard": {"trials": 9, "rise": 0.5}}),
+            "puf-special(guard.rise=0.5,guard.trials=9,unlearning_rate=4)",
+        ),
+        (Rung("puf-special", {"guard": None}), "puf-special(guard=null)"),
+        (Rung("hf-kcu", {"form": "newton"}), "hf-kcu(form=newton)"),
+    ],
+)
+def test_the_name_of_a_rung_by_hand(rung: Rung, words: str) -> None:
+    assert label(rung) == words
+
+
+CONFIG = NetworkConfig(
+    network("logistic", small_network.SHAPE), TrainingConfig(rounds=3, seed=7), 0.25
+)
+PLAIN = Policy(("yeom",), tau=0.1, minimum_pairs=400)
+
+
+def test_what_the_judge_of_a_rung_trains_is_reckoned() -> None:
+    def training(rows: int) -> int:
+        return retraining_flops(CONFIG.network, CONFIG.training, rows)
+
+    sizes = Sizes(stays=100, goes=10, validation=30)
+    assert _judging_flops(CONFIG, PLAIN, sizes) == 0
+    distances = replace(PLAIN, distances={"output-kl": 0.1})
+    assert _judging_flops(CONFIG, distances, sizes) == training(100)
+    # In each reference model all that stay, and half of the 40 others that are scored.
+    both = replace(distances, attacks=("lira",), references=4)
+    assert _judging_flops(CONFIG, both, sizes) == 4 * training(120) + training(100)
+
+
+@pytest.mark.parametrize(("judging", "why"), [(0, ""), (100, f"skipped, {LATE}")])
+def test_a_rung_whose_judge_would_train_past_the_deadline_is_skipped(
+    judging: int, why: str
+) -> None:
+    limits = _Limits.__new__(_Limits)  # as it would be found by a request at a second a unit
+    limits.config, limits.sizes, limits.pace = CONFIG, Sizes(100, 10, 30), 1.0
+    limits.whole, limits.left, limits.judging = 1000, 10**9, judging
+    # The rung, which nobody reckoned, the retraining and its repetition: 3,000 seconds.
+    limits.now = utcnow()
+    limits.due = limits.now + DEADLINE_MARGIN + timedelta(seconds=3050)
+    assert limits.forbid(Retrain()) == why

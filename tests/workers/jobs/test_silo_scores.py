@@ -1,0 +1,388 @@
+"""An approximate erasure judged over silos: the verdict of one process, and what is missing.
+
+Only the judgement goes to silos here; trainings over them are in test_network_silos.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlmodel import Session, select
+
+from app.service import silo_keys
+from app.service.context import Services
+from lethe.certificates.climb import read_climb
+from lethe.signing.keys import fingerprint
+from models import Artifact, Subject
+from tests import small_network
+from tests.doubles.silos import InlineSilos
+from tests.installation import Installation
+from tests.workers.jobs import (
+    networks,
+    test_network_hazards,
+)
+from tests.workers.jobs.rechecking import download, rechecked
+from workers.errors import RefusedError
+from workers.families.network import (
+    before as network_before,
+)
+from workers.families.network import (
+    empirical as network_empirical,
+)
+from workers.families.network import (
+    scores as network_scores,
+)
+from workers.families.network.rows import client_rows
+from workers.families.ridge.input_blocks import InputBlock
+from workers.jobs.case import Judged
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.scores.committed_rows import CommittedRows, problem_with
+from workers.judge.scores.file import decode_scores, encode_scores
+from workers.judge.silos import SilosClaim
+from workers.silos import keys
+from workers.silos.answer import Score
+from workers.silos.collect import UNLOGGED
+from workers.silos.engine import silo_of
+from workers.silos.score_task import ScoreTask
+from workers.silos.scores import ClientScores, SiloScores
+
+Patch = pytest.MonkeyPatch
+Change = Callable[[ClientScores], ClientScores]
+score = network_scores.score
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """One kind of database: tests/workers/silos has the rows of silos on both."""
+    return sqlite_url
+
+
+@dataclass
+class Judgement:
+    """A judgement about to be made in one process; it can be made over two silos instead."""
+
+    services: Services
+    asked: network_empirical.Asked
+    claims: list[EmpiricalClaim] = field(default_factory=list)
+    silos: InlineSilos = field(default_factory=lambda: InlineSilos(client_rows))
+
+    def over_silos(self, score: Score = score) -> Judged | None:
+        """Make it over two silos that score like this; None if it is refused."""
+        settings = self.services.settings.model_copy(update={"silos": 2})
+        for silo in range(2):
+            keys.register(settings, silo)
+        there = replace(self.services, settings=settings, dispatcher=self.silos)
+        self.silos.services, self.silos.score = there, score
+        tasks = [replace(self.asked.tasks[0], silo=silo, silos=2) for silo in range(2)]
+        try:
+            return judge(there, replace(self.asked, tasks=tasks))
+        except RefusedError:
+            return None
+
+    def alone(self) -> Judged:
+        """Make it in one process."""
+        return judge(self.services, self.asked)
+
+
+judge, claim_of = network_empirical._judge, network_empirical._claim
+
+
+def judged_by(patch: Patch, run: Callable[[Judgement], Judged | None]) -> list[Judgement]:
+    """Have an approximate erasure judged by `run`; None: refused, as a bad claim is."""
+    made: list[Judgement] = []
+
+    def instead(services: Services, asked: network_empirical.Asked) -> Judged:
+        made.append(Judgement(services, asked))
+        judged = run(made[-1])
+        if judged is None:
+            raise RefusedError("planted")
+        return judged
+
+    def claim(*arguments: Any) -> tuple[EmpiricalClaim, CommittedRows]:
+        found = claim_of(*arguments)
+        made[-1].claims.append(found[0])
+        return found
+
+    patch.setattr(network_empirical, "_judge", instead)
+    patch.setattr(network_empirical, "_claim", claim)
+    return made
+
+
+def equal(one: Any, two: Any) -> bool:
+    """Return whether two values of claims are equal in every bit."""
+    if isinstance(one, np.ndarray):
+        return bool(one.dtype == two.dtype and one.tobytes() == two.tobytes())
+    return bool(one == two)
+
+
+def rung_before(installation: Installation, request_id: str, directory: Path) -> list[str]:
+    """Return how the verdict before a climb compares with the one computed from its scores."""
+    download(installation, request_id, directory)
+    found = rechecked(directory, "--scores", str(directory / "climb.scores"))
+    assert found["result"] == "DIGESTS-ONLY"  # a retraining is certified
+    return [line["status"] for line in found["lines"] if line["name"] == "rung before"]
+
+
+def test_the_verdict_is_that_of_one_process_bit_for_bit(
+    installation: Installation, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    assert {silo_of(client, 2) for client in ("c0", "c1")} == {0, 1}
+    # With fewer features nothing is memorised, and all is measured all the same.
+    monkeypatch.setattr(test_network_hazards, "WIDE", 6)
+    test_network_hazards.register_memorising(installation)
+    reports: list[Any] = []
+
+    def both(judgement: Judgement) -> Judged | None:
+        over = judgement.over_silos()
+        reports.extend([judgement.alone(), over])
+        return over
+
+    judged = judged_by(monkeypatch, both)
+    request_id = networks.erase(
+        installation, networks.some(*test_network_hazards.ERASED), method="natural"
+    )
+    (there, here), (alone, over) = judged[0].claims, reports
+    names = {field.name for field in fields(EmpiricalClaim)} - {"silos"}
+    assert [n for n in names if not equal(getattr(here, n), getattr(there, n))] == []
+    assert len(there.forget_labels) > 100
+    assert len(set(there.forget_clients)) == 2
+    *same, last = over.report.checks
+    assert same == list(alone.report.checks)
+    assert {"control:yeom", "yeom:auc", "retained-accuracy"} <= {check.name for check in same}
+    assert over.report.result == alone.report.result
+    assert (last.name, last.passed) == ("silos-answered", True)
+    logged = silo_keys.logged(installation.services.ledger, small_network.MODEL)
+    named = ", ".join(f"{silo} {digest}" for silo, digest in sorted(logged.items()))
+    assert last.value == f"2 of 2 silos; keys: {named}"
+    signed = dict(part.split(":") for part in over.details["silos"].split())
+    pinned = [keys.public_key(installation.settings, silo) for silo in range(2)]
+    assert signed == {str(k): fingerprint(key) for k, key in enumerate(pinned) if key}
+    assert networks.request(installation, request_id).state == "certified"
+    # The scores that are kept are the same too, and say which committed rows they are of.
+    claim, tied = decode_scores(over.scores)
+    assert claim.silos == SilosClaim(2, 2, {}, {str(k): d for k, d in logged.items()})
+    assert encode_scores(replace(claim, silos=None), tied) == alone.scores
+    assert problem_with(claim, tied) is None
+    assert len(tied.retained) > 100
+    assert (tied.before, tied.after) == (claim.rows_before[0], claim.rows_after[0])
+    assert rung_before(installation, request_id, tmp_path) == ["same"]
+    assert not {"c0", "c1"} & set(map(str, there.pool_clients))
+
+
+def test_a_key_swapped_after_it_was_logged_is_named_and_nothing_passes(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation)
+    honest = dict[int, str]()
+
+    def swapped(judgement: Judgement) -> Judged | None:
+        settings = judgement.services.settings.model_copy(update={"silos": 2})
+        for silo in range(2):
+            keys.register(settings, silo)
+        there = replace(judgement.services, settings=settings)
+        honest.update(silo_keys.pinned(there, small_network.MODEL))
+        for path in (keys.private_path(settings, 1), keys.public_path(settings, 1)):
+            path.unlink()
+        return judgement.over_silos()  # a new pair, both halves
+
+    judged_by(monkeypatch, swapped)
+    request_id = networks.erase(installation, networks.some("r1", "r4", "r5"))
+    rung, *_ = read_climb(
+        networks.statement(installation, request_id).predicate.method.parameters
+    )
+    answered = rung.checks[-1]
+    assert (rung.result, answered.name, answered.passed) == (
+        "INCONCLUSIVE",
+        "silos-answered",
+        False,
+    )
+    assert answered.value == f"1 of 2 silos; {UNLOGGED}: 1; keys: 0 {honest[0]}"
+    assert silo_keys.logged(installation.services.ledger, small_network.MODEL) == honest
+    installation.check()
+
+
+def test_the_judge_opens_no_rows_and_a_silo_those_of_its_clients(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation)
+    at: list[int] = []
+    opened: list[tuple[int, str]] = []  # who, and what
+
+    def noted(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        at.append(task.silo)
+        try:
+            return score(services, task)
+        finally:
+            at.pop()
+
+    def watched(judgement: Judgement) -> Judged | None:
+        load, decode = judgement.services.features.load, network_before.decode
+
+        def loaded(session: Session, subject: int) -> bytes:
+            client = session.get_one(Subject, subject).client
+            assert client is not None
+            opened.append((at[-1] if at else -1, client))
+            return load(session, subject)
+
+        def decoded(data: bytes) -> Any:
+            opened.append((at[-1] if at else -1, "before"))
+            return decode(data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(judgement.services.features, "load", loaded)
+            patch.setattr(network_before, "decode", decoded)
+            return judgement.over_silos(noted)
+
+    judged_by(monkeypatch, watched)
+    networks.erase(installation, networks.some("r1", "r4", "r5"))
+    stored = {(silo_of(client, 2), client) for client in ("c0", "c1", "c2", "c3")}
+    assert set(opened) == stored | {(0, "before"), (1, "before")}
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained_for(
+    installation: Installation, monkeypatch: Patch, tmp_path: Path, there: int
+) -> None:
+    def away(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        if task.silo >= there:
+            raise OSError
+        return score(services, task)
+
+    networks.register(installation)
+    judged_by(monkeypatch, lambda judgement: judgement.over_silos(away))
+    request_id = networks.erase(installation, networks.some("r1", "r4", "r5"))
+    found = networks.statement(installation, request_id).predicate
+    assert found.guarantee.class_ == "exact-retrained"
+    said = found.method.parameters["climb"]
+    assert said.startswith("puf-special: INCONCLUSIVE (")
+    assert f"silos-answered: {there} of 2 silos; an error at the silo: {2 - there}" in said
+    with Session(installation.services.engine) as session:
+        kinds = {a.kind for a in session.exec(select(Artifact)) if a.wrapped_key is not None}
+    assert kinds == {"evidence", "head", "scores", "state"}
+    assert rung_before(installation, request_id, tmp_path) == ["same"]
+
+
+def without(one: ClientScores, rows: Any) -> ClientScores:
+    """Leave scores out, and not the rows that they are of."""
+    arrays = {
+        name: np.delete(getattr(one, name), rows, axis=0)
+        for name in ("labels", "before", "after")
+    }
+    kept = np.delete(np.arange(len(one.inputs)), rows)
+    return replace(one, inputs=tuple(one.inputs[row] for row in kept), **arrays)
+
+
+def a_row_less(one: ClientScores) -> ClientScores:
+    """A held-out row is not mentioned at all."""
+    one = without(one, one.rows_of("held").start)
+    place = len(one.training)
+    commitments = one.commitments[:place] + one.commitments[place + 1 :]
+    return replace(one, held=one.held[1:], commitments=commitments)
+
+
+def another_record(one: ClientScores) -> ClientScores:
+    return replace(one, commitments=(*one.commitments[:-1], bytes(32)))
+
+
+def fewer_forgotten(one: ClientScores) -> ClientScores:
+    """What went for this request is said to have gone for another, and is not scored."""
+    rest = without(one, one.rows_of("forget"))
+    own = one.own[len(one.forget) :]
+    return replace(rest, forget=(), other=one.forget + one.other, own=own)
+
+
+CHANGES: dict[Change, set[str]] = {
+    a_row_less: {"rows-before", "rows-after", "retained-set"},
+    another_record: {"retained-set"},
+    fewer_forgotten: {"refused"},
+}
+
+
+def changed(change: Change) -> Score:
+    """Return silos whose answers are honest but for one client, who loses rows."""
+
+    def scores(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        honest, classes = score(services, task)
+        chosen = next((one for one in honest.clients if one.forget), None)
+        said = [change(one) if one is chosen else one for one in honest.clients]
+        return replace(honest, clients=said), classes
+
+    return scores
+
+
+def of_other_inputs(target: Any, name: str) -> Score:
+    """Return silos that look up other rows than were stored, and answer honestly for them."""
+    honest = getattr(target, name)
+
+    def loaded(*arguments: Any) -> Any:
+        found = honest(*arguments)
+        for own in found.values() if isinstance(found, dict) else [found]:
+            own.data.inputs[0] += 1
+        return found
+
+    def scores(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(target, name, loaded)
+            return score(services, task)
+
+    return scores
+
+
+def test_other_rows_than_those_committed_to_are_refuted_though_signed(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation)
+    failed: dict[str, set[str]] = {}
+
+    def other_model(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        honest, classes = score(services, task)
+        return replace(honest, models=("ab" * 32, honest.models[1])), classes
+
+    plays = {
+        "honest": score,
+        "other_model": other_model,
+        "stored": of_other_inputs(network_scores, "client_of"),
+        "gone": of_other_inputs(network_before.Before, "holdings"),
+        **{change.__name__: changed(change) for change in CHANGES},
+    }
+
+    def all_of_them(judgement: Judgement) -> Judged | None:
+        sizes = {"samples", "attacks"}  # of which there are too few in any case
+        for name, play in plays.items():
+            judged = judgement.over_silos(play)
+            checks = judged.report.checks if judged else ()
+            names = {check.name for check in checks if not check.passed} - sizes
+            failed[name] = names if judged else {"refused"}
+        return judged
+
+    judged_by(monkeypatch, all_of_them)
+    networks.erase(installation, networks.some("r1", "r5", "r9", "r13"))
+    assert failed.pop("honest") == set()
+    assert failed.pop("other_model") == {"model-before"}
+    assert failed.pop("stored") == {"rows-before", "rows-after"}
+    assert failed.pop("gone") == {"refused"}
+    assert failed == {change.__name__: names for change, names in CHANGES.items()}
+
+
+def test_an_erased_row_that_a_silo_still_holds_is_found(
+    installation: Installation, monkeypatch: Patch
+) -> None:
+    networks.register(installation)
+    monkeypatch.setattr(InputBlock, "without", lambda self, _: self)
+    reports: list[Any] = []
+
+    def both(judgement: Judgement) -> Judged | None:
+        over = judgement.over_silos()
+        reports.extend([judgement.alone(), over])
+        return over
+
+    judged_by(monkeypatch, both)
+    networks.erase(installation, networks.some("r1"))
+    alone, over = reports
+    assert over.report.result == alone.report.result == "FAIL"
+    assert over.report.checks[:-1] == alone.report.checks
+    (purge,) = [check for check in over.report.checks if check.name == "purge"]
+    assert purge.value.endswith("1 erased rows stored")

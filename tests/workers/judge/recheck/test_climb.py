@@ -1,0 +1,67 @@
+"""The rungs before a certified one: each verdict and each check is computed again."""
+
+from dataclasses import replace
+
+import pytest
+
+from lethe.certificates.climb import RungPart, write_climb
+from lethe.certificates.statement import CheckPart
+from tests.workers.judge.empirical_claims import noop, simulated
+from tests.workers.judge.recheck.cases import (
+    UNMEMORABLE,
+    about,
+    climbed,
+    differing,
+    named,
+    parts,
+)
+from workers.judge.recheck.run import recheck
+from workers.judge.samples.empirical import VERIFIER
+from workers.judge.scores.file import decode_scores, encode_scores
+
+
+def test_the_rung_before_a_retraining_is_judged_again() -> None:
+    for claim in (UNMEMORABLE, noop(simulated(1))):
+        case = climbed(*about(claim))
+        found = recheck(case.said, case.given())
+        assert found.result == "DIGESTS-ONLY"
+        assert named(found, "rung before").status == "same"
+        assert "train on again" in named(found, "3 re-execution").reason
+
+
+def test_a_rung_before_that_had_passed_or_failed_otherwise_shows() -> None:
+    for told in ("puf-special: FAIL (samples: none)", "puf-special: not judged by itself"):
+        case = climbed(*about(UNMEMORABLE), climb=told)
+        assert differing(recheck(case.said, case.given())) == {"rung before"}
+    claim, rows = about(simulated(1))  # it passes: there was no reason to climb
+    case = climbed(claim, rows, climb="puf-special: INCONCLUSIVE (samples: too few)")
+    assert differing(recheck(case.said, case.given())) == {"rung before"}
+    claim, rows = about(UNMEMORABLE)
+    case = climbed(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
+    assert differing(recheck(case.said, case.given())) == {"scores: model before"}
+
+
+def test_a_check_of_a_rung_before_that_is_told_otherwise_shows() -> None:
+    claim, rows = about(UNMEMORABLE)
+    checks = parts(VERIFIER.verify(decode_scores(encode_scores(claim, rows))[0]))
+    for changed, differs in ((checks, set()), (lowered(checks), {"rung before: samples"})):
+        rung = RungPart("puf-special", "INCONCLUSIVE", None, changed)
+        case = climbed(claim, rows, **write_climb([rung]))
+        found = recheck(case.said, case.given())
+        assert (differing(found), named(found, "rung before").status) == (differs, "same")
+    case = climbed(claim, rows, **{"climb.rungs": write_climb([rung])["climb.rungs"] + " "})
+    assert differing(recheck(case.said, case.given())) == {"rung before"}
+
+
+def lowered(checks: tuple[CheckPart, ...]) -> tuple[CheckPart, ...]:
+    """Say that fewer rows had been asked for."""
+    return tuple(
+        replace(one, threshold="at least 1 pairs") if one.name == "samples" else one
+        for one in checks
+    )
+
+
+@pytest.mark.parametrize("told", ["puf-special: PASS ()", "PASS ()"])
+def test_a_rung_that_passed_shows_however_it_is_told(told: str) -> None:
+    case = climbed(*about(simulated(1)), climb=told)
+    assert differing(recheck(case.said, case.given())) == {"rung before"}

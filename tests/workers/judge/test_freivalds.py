@@ -1,0 +1,207 @@
+"""The random test of claimed statistics: true ones always pass, wrong ones practically never."""
+
+import hashlib
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.workers.methods.ridge.oracle import only, python_gram, random_rows
+from workers.arrays import IntMatrix, Rows
+from workers.judge.base import ClaimedStatistics
+from workers.judge.ridge.freivalds import (
+    GAPS,
+    GROUP,
+    PRIMES,
+    Challenge,
+    _groups,
+    _joined,
+    answer_of_claim,
+    answer_of_rows,
+    draw,
+    error_probability,
+)
+
+SEED = hashlib.sha256(b"drawn afterwards").digest()
+
+
+def claimed(rows: Rows, classes: int) -> ClaimedStatistics:
+    gram, moment = python_gram(rows.codes, rows.labels, classes)
+    return ClaimedStatistics(np.array(gram), np.array(moment), len(rows))
+
+
+def column(challenge: Challenge, kept: list[int]) -> Challenge:
+    return Challenge(
+        challenge.features[:, kept], challenge.classes[:, kept], challenge.gaps[kept]
+    )
+
+
+def passes(rows: Rows, statistics: ClaimedStatistics, challenge: Challenge) -> bool:
+    return answer_of_rows([rows], challenge, 16) == answer_of_claim(statistics, challenge)
+
+
+def is_prime(n: int) -> bool:
+    """Miller and Rabin; these bases decide every n < 2^64 (Sorenson, Webster 2015)."""
+    odd, twos = n - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
+        powers = [pow(base, odd << i, n) for i in range(twos)]
+        if powers[0] != 1 and n - 1 not in powers:
+            return False
+    return True
+
+
+def test_the_moduli_are_two_primes_whose_product_no_error_reaches() -> None:
+    assert [is_prime(p) for p in PRIMES] == [True, True]
+    assert not is_prime(2**61 - 3)
+    assert not is_prime(2**61 - 33)
+    assert [2**61 - gap for gap in GAPS] == list(PRIMES)
+    assert len(set(PRIMES)) == 2
+    assert PRIMES[0] * PRIMES[1] > 2**64
+
+
+def test_the_stated_probability_is_at_least_two_over_the_lesser_prime() -> None:
+    assert Fraction(2, min(PRIMES)) < error_probability(1) < Fraction(1, 2**59)
+    assert error_probability(3) == error_probability(1) ** 3
+
+
+@given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 8), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_both_answers_equal_python_integers(n: int, d: int, c: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = random_rows(rng, n, d, c)
+    challenge = draw(rng.bytes(16), "00", d, c, 2)
+    want = []
+    for k, prime in enumerate(challenge.primes):
+        r, t = challenge.features[:, k].tolist(), challenge.classes[:, k].tolist()
+        total = 0
+        for codes, label in zip(rows.codes.tolist(), rows.labels.tolist(), strict=True):
+            inner = sum(q * x for q, x in zip(codes, r, strict=True))
+            total += (inner + t[label]) ** 2 - t[label] ** 2
+        want.append(total % prime)
+    blocks = [only(rows, range(start, n, 3)) for start in range(3)]
+    assert answer_of_rows(blocks, challenge, 16) == want
+    assert answer_of_claim(claimed(rows, c), challenge) == want
+
+
+@pytest.mark.parametrize("code", [32767, -32767, 1])
+@pytest.mark.parametrize("n", [511, 2049, 9001])
+def test_extreme_codes_and_residues_stay_exact(n: int, code: int) -> None:
+    codes = np.full((n, 3), code, dtype=np.int16)
+    rows = Rows(codes, np.zeros(n, dtype=np.int64))
+    largest = np.array([[PRIMES[0] - 1, PRIMES[1] - 1]] * 3)
+    challenge = Challenge(largest, largest[:1], np.array(GAPS))
+    gram = np.full((3, 3), n * code**2)
+    statistics = ClaimedStatistics(gram, np.full((3, 1), n * code), n)
+    assert passes(rows, statistics, challenge)
+    gram = gram.copy()
+    gram[1, 1] -= 1
+    assert not passes(rows, replace(statistics, gram=gram), challenge)
+
+
+def test_no_rows_at_all() -> None:
+    statistics = ClaimedStatistics(np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64), 0)
+    challenge = draw(SEED, "00", 2, 3, 1)
+    assert answer_of_rows([], challenge, 16) == answer_of_claim(statistics, challenge) == [0, 0]
+
+
+def test_every_one_of_10000_planted_errors_of_one_is_found() -> None:
+    # 10,000 independent challenges; what the rows answer to all of them is one product.
+    rng = np.random.default_rng(7)
+    d, c, trials = 4, 3, 10_000
+    rows = random_rows(rng, 9, d, c)
+    true = claimed(rows, c)
+    challenge = draw(SEED, "00", d, c, trials)
+    answers = answer_of_rows([rows], challenge, 16)
+    assert answers == answer_of_claim(true, challenge)
+    entries = [("gram", i, j) for i in range(d) for j in range(i, d)]
+    entries += [("moment", i, k) for i in range(d) for k in range(c)]
+    found = 0
+    for trial in range(trials):
+        part, i, j = entries[rng.integers(len(entries))]
+        gram, moment = true.gram.copy(), true.moment.copy()
+        by = int(rng.choice([-1, 1]))
+        if part == "gram":
+            gram[i, j] += by
+            gram[j, i] = gram[i, j]  # an asymmetric G is refused before
+        else:
+            moment[i, j] += by
+        mine = [2 * trial, 2 * trial + 1]
+        wrong = answer_of_claim(
+            ClaimedStatistics(gram, moment, true.rows), column(challenge, mine)
+        )
+        found += wrong != [answers[k] for k in mine]
+    assert found == trials
+
+
+@pytest.mark.parametrize(("multiple", "kept"), [(PRIMES[0], [1]), (PRIMES[1], [0])])
+@pytest.mark.parametrize("part", ["gram", "moment"])
+def test_an_error_that_one_prime_cannot_see_is_seen_by_the_other(
+    part: str, multiple: int, kept: list[int]
+) -> None:
+    rows = random_rows(np.random.default_rng(1), 9, 3, 2)
+    true = claimed(rows, 2)
+    spoilt: IntMatrix = getattr(true, part).copy()
+    spoilt[0, 0] += multiple
+    wrong = replace(true, **{part: spoilt})  # type: ignore[arg-type]
+    challenge = draw(SEED, "00", 3, 2, 1)
+    assert passes(rows, wrong, column(challenge, [1 - kept[0]]))  # blind
+    assert not passes(rows, wrong, column(challenge, kept))
+    assert not passes(rows, wrong, challenge)
+
+
+def test_an_error_made_for_a_known_seed_is_caught_by_any_other() -> None:
+    rows = random_rows(np.random.default_rng(2), 9, 3, 2)
+    true = claimed(rows, 2)
+    known = column(draw(SEED, "00", 3, 2, 1), [0])
+    prime = known.primes[0]
+    r0, r1 = (int(known.features[i, 0]) for i in (0, 1))
+    gram = true.gram.copy()
+    gram[0, 0] += 1
+    gram[1, 1] -= r0 * r0 * pow(r1 * r1, -1, prime) % prime
+    wrong = replace(true, gram=gram)
+    assert passes(rows, wrong, known)
+    for other in range(200):
+        fresh = draw(SEED + bytes([other]), "00", 3, 2, 1)
+        assert not passes(rows, wrong, column(fresh, [0]))
+        assert not passes(rows, wrong, fresh)
+
+
+def test_challenges_differ_by_seed_digest_and_column_and_repeat_otherwise() -> None:
+    base = draw(SEED, "00", 3, 2, 2)
+    assert np.array_equal(base.features, draw(SEED, "00", 3, 2, 2).features)
+    others = [draw(SEED, "01", 3, 2, 2), draw(SEED[:-1], "00", 3, 2, 2)]
+    for other in others:
+        assert not (base.features == other.features).any()
+    assert len(set(base.features.ravel().tolist() + base.classes.ravel().tolist())) == 20
+    assert (base.features >= 0).all()
+    assert (base.features < 2**61 - base.gaps).all()
+
+
+@pytest.mark.parametrize("extreme", [2**50, -(2**50), 1, -1, 0])
+def test_limbs_are_joined_modulo_each_prime(extreme: int) -> None:
+    rng = np.random.default_rng(5)
+    sums = rng.integers(-(2**50), 2**50, size=(500, 6))
+    sums[:, :2] = extreme  # the lowest limb, once the two above it have been reduced
+    sums[:300, 2:] = rng.integers(-2, 3, size=(300, 4)) << 40
+    want = [
+        [
+            sum(int(row[2 * place + k]) << (21 * place) for place in range(3)) % PRIMES[k]
+            for k in (0, 1)
+        ]
+        for row in sums
+    ]
+    assert _joined(sums, np.array(GAPS)).tolist() == want
+
+
+def test_rows_are_grouped_in_order_and_never_by_more_than_fit() -> None:
+    rows = random_rows(np.random.default_rng(6), 3 * GROUP + 5, 1, 2)
+    blocks = [only(rows, range(i, j)) for i, j in ((0, 1), (1, 7), (7, 7), (7, len(rows)))]
+    groups = list(_groups(blocks, 1))
+    assert [sum(map(len, group)) for group in groups] == [GROUP, GROUP, GROUP, 5]
+    codes = np.concatenate([block.codes for group in groups for block in group])
+    assert np.array_equal(codes, rows.codes)

@@ -1,0 +1,182 @@
+"""Policies: one spelling, and errors that name the field and the remedy."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from workers.judge.policy.form import PolicyError
+from workers.judge.policy.policy import (
+    USUAL,
+    Policy,
+    default,
+    digest,
+    format_policy,
+    from_document,
+    parse_policy,
+    to_document,
+)
+from workers.judge.policy.schema import policy_schema
+from workers.judge.samples.alpha_spending import spent
+from workers.judge.samples.sizes import minimum_pairs
+
+FULL = Policy(
+    ("lira", "yeom"),
+    tau=0.05,
+    minimum_pairs=1000,
+    canary_limit=0.2,
+    distances={"output-kl": 0.1, "disagreement": 0.25},
+    references=16,
+    fingerprint={"method": "puf", "network": "réseau"},
+)
+
+
+@pytest.mark.parametrize("policy", [FULL, default(500), default(10_000, method="hf-kcu")])
+def test_read_again_it_is_the_same(policy: Policy) -> None:
+    assert parse_policy(format_policy(policy)) == policy
+    assert from_document(to_document(policy)) == policy
+    assert digest(policy) == hashlib.sha256(format_policy(policy)).hexdigest()
+
+
+def test_the_spelling_by_hand() -> None:
+    policy = Policy(("yeom",), tau=0.1, minimum_pairs=299, alpha=0.00001)
+    assert format_policy(policy) == (
+        b'{"alpha":"0.00001","attacks":["yeom"],"budget":"1","canary_limit":null,'
+        b'"coverage":"0.8","distances":{},"fingerprint":{},"ladder":[],"minimum_others":50,"minimum_pairs":299,'
+        b'"minimum_retained":200,"power":"0.8","retained_loss":"0.05","tail_limit":"0.05",'
+        b'"tail_rate":"0.01","tau":"0.1","test_loss":"0.1","version":2}'
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        format_policy(FULL).replace(b":", b": "),
+        format_policy(FULL).replace(b'"0.05"', b'"0.050"'),
+        json.dumps(dict(reversed(to_document(FULL).items()))).encode(),
+        format_policy(FULL)[:-1] + b',"version":2}',
+        format_policy(FULL) + b"\n",
+        b"",
+        b"\xff",
+        b"[]",
+        b"[" * 100_000,
+        b'{"version":' + b"9" * 5000 + b"}",
+        b"NaN",
+    ],
+)
+def test_another_spelling_is_refused(data: bytes) -> None:
+    with pytest.raises(PolicyError):
+        parse_policy(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tau", "0"),
+        ("tau", "0.3"),
+        ("tau", 0.05),
+        ("tau", "5e-2"),
+        ("tau", "NaN"),
+        ("tau", None),
+        ("alpha", "0.5"),
+        ("power", "1"),
+        ("coverage", "-0.5"),
+        ("tail_rate", "0"),
+        ("tail_rate", "0.0001"),  # needs more pairs than asked for
+        ("minimum_pairs", 298),
+        ("minimum_pairs", "1000"),
+        ("minimum_pairs", True),
+        ("minimum_retained", 0),
+        ("minimum_others", 1.5),
+        ("version", 1),
+        ("version", 3),
+        ("attacks", []),
+        ("attacks", ["yeom", "lira"]),
+        ("attacks", ["yeom", "yeom"]),
+        ("attacks", ["magic"]),
+        ("attacks", [3]),
+        ("attacks", "yeom"),
+        ("canary_limit", "2"),
+        ("references", 3),
+        ("references", 257),
+        ("references", "16"),
+        ("references", True),
+        ("references", None),
+        ("distances", {"causal-faithfulness": "0.1"}),
+        ("distances", {"output-kl": "-1"}),
+        ("distances", ["output-kl"]),
+        ("fingerprint", {"Method": "x"}),
+        ("fingerprint", {"method": 3}),
+        ("fingerprint", {"method": "\ud800"}),
+        ("fingerprint", "puf"),
+    ],
+)
+def test_a_bad_field_is_named(field: str, value: Any) -> None:
+    with pytest.raises(PolicyError) as caught:
+        from_document(to_document(FULL) | {field: value})
+    named = "minimum_pairs" if (field, value) == ("tail_rate", "0.0001") else field
+    assert caught.value.field.split(".")[0] == named
+    assert len(str(caught.value)) > len(f"policy: {named}: ")
+
+
+def test_missing_and_unknown_fields_are_named() -> None:
+    document = to_document(FULL)
+    del document["alpha"]
+    with pytest.raises(PolicyError, match="alpha: add it"):
+        from_document(document)
+    with pytest.raises(PolicyError, match="document: remove"):
+        from_document(to_document(FULL) | {"colour": "red"})
+
+
+def test_every_change_changes_the_digest() -> None:
+    digests = {digest(FULL)}
+    changes = {"tau": "0.06", "alpha": "0.01", "attacks": ["lira"], "minimum_pairs": 1001,
+               "fingerprint": {}, "canary_limit": None, "references": 8}  # fmt: skip
+    for field, value in changes.items():
+        digests.add(digest(from_document(to_document(FULL) | {field: value})))
+    assert len(digests) == 1 + len(changes)
+
+
+def test_the_default_is_the_least_margin_that_its_size_can_show() -> None:
+    assert [default(rows).tau for rows in (100, 600, 3000, 20_000)] == [0.1, 0.1, 0.05, 0.02]
+    assert default(600).minimum_pairs <= 450 < default(100, method="puf").minimum_pairs + 200
+    assert default(100).minimum_pairs > 100  # so small a set is refused
+    for rows, requests in ((600, 1), (3000, 1), (3000, 3)):
+        policy = default(rows, requests=requests)
+        level = spent(policy.alpha, requests - 1) / policy.tests()
+        assert policy.minimum_pairs >= minimum_pairs(policy.tau, level)
+    assert default(9, method="puf").fingerprint == {"method": "puf"}
+    assert default(9).attacks == USUAL
+
+
+def test_the_schema_names_every_field_and_no_other() -> None:
+    schema = policy_schema()
+    assert sorted(schema["properties"]) == sorted(to_document(FULL))
+    assert schema["required"] == sorted(to_document(default(30)))
+    assert schema["additionalProperties"] is False
+    json.dumps(schema)
+
+
+@pytest.mark.parametrize("attack", ["lira", "rmia"])
+def test_reference_models_are_asked_for_where_they_are_needed_and_only_there(
+    attack: str,
+) -> None:
+    with pytest.raises(PolicyError, match=f"references: {attack} cannot do without"):
+        Policy((attack, "yeom"), tau=0.05, minimum_pairs=1000)
+    with pytest.raises(PolicyError, match="references: remove it, or add lira or rmia"):
+        Policy(("yeom",), tau=0.05, minimum_pairs=1000, references=16)
+    with pytest.raises(PolicyError, match="references: lira cannot do without"):
+        from_document({k: v for k, v in to_document(FULL).items() if k != "references"})
+
+
+def test_a_policy_without_reference_models_has_the_digest_that_it_had() -> None:
+    # As published before there was the field.
+    was = "1584bad38917f71aacd6a0160b992656abf996018f0a2ed4202cb47b30159157"
+    assert digest(default(30)) == was
+    with_them = default(3000, references=8)
+    assert with_them.attacks == tuple(sorted({*USUAL, "lira", "rmia"}))
+    assert with_them.references == 8
+    level = spent(with_them.alpha, 0) / with_them.tests()
+    assert with_them.minimum_pairs >= minimum_pairs(with_them.tau, level)
+    assert with_them.minimum_pairs > default(3000).minimum_pairs

@@ -1,0 +1,309 @@
+"""A server that wants one member's sums: what it says is held against the member's own record."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from app.service import round_steps
+from tests.installation import Installation
+from tests.workers.secure_sum.client.federation import Masked
+from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
+from tests.workers.secure_sum.rounds import Play, plan_of, random_inputs
+from workers.errors import RefusedError
+from workers.secure_sum.client.join import Joining
+from workers.secure_sum.client.record import KEPT, Least, Record, open_record
+from workers.secure_sum.errors import PlanError, SecrecyError, TooFewContributorsError
+from workers.secure_sum.messages import Statement
+
+FIVE = (*FOUR, "c4")
+STRICT = {"contributors": 3, "rows": 10}
+
+
+class Lying:
+    """A service whose answers about a round are changed on their way to one member."""
+
+    def __init__(self, joining: Joining, change: Callable[[dict[str, Any]], Any]) -> None:
+        self._honest, self._change = joining.service, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._honest, name)
+
+    def work(self, round_id: str) -> dict[str, Any]:
+        work = dict(self._honest.work(round_id))
+        self._change(work)
+        return work
+
+
+def deceive(joining: Joining, change: Callable[[dict[str, Any]], Any]) -> None:
+    joining.service = Lying(joining, change)  # type: ignore[assignment]
+
+
+def strict(installation: Installation) -> Masked:
+    return Masked(installation, masked=STRICT)
+
+
+def started(masked: Masked, *clients: str, **changes: Any) -> tuple[str, list[Joining]]:
+    opened = masked.open(*clients)
+    assert opened.status_code == 201, opened.text
+    round_id = opened.json()["id"]
+    return round_id, [masked.joining(round_id, client, **changes) for client in clients]
+
+
+def say_held(records: list[str], work: dict[str, Any]) -> None:
+    if work.get("held") is not None:
+        work["held"] = records
+
+
+def test_rows_that_are_said_to_be_held_are_not_believed(fresh: Masked) -> None:
+    """Four of five would add nothing, and the sum would be the fifth's input."""
+    _, joining = started(fresh, *FIVE)
+    for one in joining[:4]:
+        deceive(one, partial(say_held, one.rows.records))
+    fresh.take(joining, 2)
+    for one in joining[:4]:
+        with pytest.raises(
+            SecrecyError, match="holds 8 records that this member has no record"
+        ):
+            one.step()
+
+
+@pytest.mark.parametrize("lying", [False, True], ids=["honest", "lying"])
+def test_a_sum_of_one_contributor_stays_closed(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, lying: bool
+) -> None:
+    """An honest service ends the round; were it not to, the members would refuse."""
+    masked = strict(installation)
+    round_id, joining = started(masked, *FIVE, least=Least())
+    for one in joining[:4]:
+        one.add = False
+    if lying:
+        monkeypatch.setattr(round_steps, "_too_few", lambda row, sent: None)
+    masked.take(joining, 3)
+    if not lying:
+        shown = masked.view(round_id)
+        assert shown["state"] == "failed"
+        assert shown["reason"].startswith("contributions-too-few: 1 members move 8 records")
+        return
+    for one in joining:
+        with pytest.raises(TooFewContributorsError, match="1 members move 8 records"):
+            one.step()
+    assert masked.view(round_id)["sent"]["confirm"] == 0
+
+
+def test_enough_contributors_are_summed_and_counted_to_each(installation: Installation) -> None:
+    masked = strict(installation)
+    round_id = masked.round(*FIVE, least=Least())
+    assert masked.view(round_id)["state"] == "done"
+    assert "5 of 5 members contribute: 40 records added, 0 released" in masked.say
+    assert all(len(one.held("small")) == 8 for one in masked.records.values())
+
+
+def test_a_model_of_smaller_sums_than_a_member_accepts(fresh: Masked) -> None:
+    _, joining = started(fresh, *FOUR, least=Least())
+    with pytest.raises(PlanError, match="sums of 1 contributors and 1 records, and you ask"):
+        joining[0].step()
+
+
+def test_a_release_of_what_was_never_added(learned: Masked) -> None:
+    _, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    joining[0].record.models["small"]["held"].clear()
+    deceive(joining[0], lambda work: work.update(held=[], release=joining[0].rows.records[:1]))
+    with pytest.raises(SecrecyError, match="asks to release 1 records"):
+        joining[0].step()
+
+
+def test_a_lost_record_is_begun_from_the_service_only_when_asked(learned: Masked) -> None:
+    erase_records(learned.installation, learned.owned("c0")[0])
+    learned.records["c0"] = Record()
+    _, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    with pytest.raises(SecrecyError, match="--adopt-held"):
+        joining[0].step()
+    joining[0].adopt = True
+    joining[0].step()
+    assert len(learned.records["c0"].held("small")) == 8
+    joining[1].adopt = True
+    with pytest.raises(RefusedError, match="there is a record"):
+        joining[1].step()
+
+
+def test_a_process_that_went_learns_how_its_round_ended(learned: Masked) -> None:
+    wanted = learned.owned("c0")[0]
+    erase_records(learned.installation, wanted)
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining)
+    learned.installation.drain()
+    record = learned.records["c0"]
+    assert record.unsettled("small") == [round_id]
+    again, _ = started(learned, *FOUR)
+    learned.joining(again, "c0").step()
+    assert record.unsettled("small") == []
+    assert wanted not in record.held("small")
+
+
+PLAN = plan_of(6, 4, least=(3, 3))
+
+
+def statements(**contents: int) -> dict[str, Statement]:
+    """What members state who contribute vectors of these numbers; 0 contributes nothing."""
+    return {
+        name.replace("_", "-"): Statement(min(value, 1), 0, bytes(32), bytes([value]) * 32, b"")
+        for name, value in contents.items()
+    }
+
+
+def another(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012}"
+
+
+ALL = {f"member_{i}": i + 1 for i in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("later", "refused"),
+    [
+        (ALL, False),  # the same sum again
+        ({**ALL, "member_5": 0}, True),
+        ({**ALL, "member_5": 40}, True),  # its difference to what it sent before
+        ({**ALL, "member_4": 0, "member_5": 0}, True),
+        ({"member_0": 1, "member_1": 2, "member_2": 3}, False),
+        ({name: value + 10 for name, value in ALL.items()}, False),
+    ],
+    ids=["same", "one-left", "one-changed", "two-left", "three-left", "all-new"],
+)
+def test_sums_that_differ_by_too_few_members(later: dict[str, int], refused: bool) -> None:
+    record = Record()
+    record.begin(PLAN)
+    record.sent(PLAN, ["r"], [])
+    record.confirm(PLAN, statements(**ALL), [])
+    record.ended("demo", {"id": PLAN.round_id, "counted": False})  # "it failed", after all
+    assert record.held("demo") == set()
+    second = replace(PLAN, round_id=another(2))
+    record.begin(second)
+    if refused:
+        with pytest.raises(SecrecyError, match="differ by what"):
+            record.confirm(second, statements(**later), [])
+    else:
+        record.confirm(second, statements(**later), [])
+
+
+CHANGED: dict[str, tuple[dict[str, Any], str]] = {
+    "threshold-of-contributors": ({"round_id": another(2), "least_contributors": 2}, "least"),
+    "threshold-of-rows": ({"round_id": another(2), "least_rows": 1}, "least"),
+    "configuration": ({"round_id": another(2), "configuration": "cd" * 32}, "otherwise"),
+    "second-plan": ({"version": 9}, "another plan of a round"),
+    "same-round-again": ({}, "has sent its input to this round before"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), CHANGED.values(), ids=CHANGED.keys())
+def test_a_plan_that_contradicts_what_was_shown_before(
+    change: dict[str, Any], said: str
+) -> None:
+    record = Record()
+    record.begin(PLAN)
+    record.sent(PLAN, ["r"], [])
+    with pytest.raises(PlanError, match=said):
+        record.begin(replace(PLAN, **change))
+
+
+def test_members_that_left_are_counted() -> None:
+    record = Record()
+    assert record.begin(PLAN) == []
+    fewer = replace(PLAN, round_id=another(2), members=PLAN.members[:4], threshold=3)
+    (told,) = record.begin(fewer)
+    assert told.endswith("are not in this: 2")
+
+
+def test_equal_contents_are_equal_vectors_under_one_secret() -> None:
+    inputs = random_inputs(PLAN, 1)
+    plays = [Play(replace(PLAN, round_id=another(i)), inputs) for i in (1, 2)]
+    found = []
+    for play in plays:
+        for member in play.members.values():
+            member._secret = b"s" * 32
+        play.advertise().share().mask()
+        found.append({name: one._stated for name, one in play.members.items()})
+    contents = [{n: s.content for n, s in each.items() if s is not None} for each in found]
+    assert contents[0] == contents[1]
+    assert len(set(contents[0].values())) == 6
+    inputs_of = [{s.input for s in each.values() if s is not None} for each in found]
+    assert not inputs_of[0] & inputs_of[1]
+
+
+def test_a_record_on_disk_is_its_owners_alone(tmp_path: Any) -> None:
+    path = tmp_path / "key.pem.rounds.json"
+    with open_record(path) as record:
+        record.begin(PLAN)
+        record.sent(PLAN, ["r1"], [])
+        record.confirm(PLAN, statements(**ALL), [b"{}"])
+        record.ended("demo", {"id": PLAN.round_id, "counted": True})
+        with pytest.raises(RefusedError, match="another process"), open_record(path):
+            pass
+    assert path.stat().st_mode & 0o777 == 0o600
+    with open_record(path) as again:
+        assert again == record
+        assert again.held("demo") == {"r1"}
+    path.write_text("{}")
+    with pytest.raises(RefusedError, match="cannot be read"), open_record(path):
+        pass
+
+
+def failed_with_a_sum() -> Record:
+    """A record whose one round was confirmed, and of which the service says that it failed."""
+    record = Record()
+    record.begin(PLAN)
+    record.sent(PLAN, ["r"], [])
+    record.confirm(PLAN, statements(**ALL), [])
+    record.ended("demo", {"id": PLAN.round_id, "counted": False})
+    return record
+
+
+def test_aborted_rounds_make_a_record_forget_nothing() -> None:
+    """A server opens rounds and ends them until the one whose sum it has would be dropped."""
+    record, waiting = failed_with_a_sum(), replace(PLAN, round_id=another(1000))
+    record.begin(waiting)
+    record.sent(waiting, ["r"], [])
+    for number in range(2, KEPT + 4):
+        aborted = replace(PLAN, round_id=another(number))
+        record.begin(aborted)
+        record.ended("demo", {"id": aborted.round_id, "counted": False})
+    assert record.unsettled("demo") == [waiting.round_id]
+    assert len(record.models["demo"]["rounds"]) == KEPT + 2
+    last = replace(PLAN, round_id=another(1001))
+    record.begin(last)
+    with pytest.raises(SecrecyError, match="differ by what 1 members sent"):
+        record.confirm(last, statements(**{**ALL, "member_5": 0}), [])
+
+
+def test_an_old_round_that_is_done_keeps_its_contents_and_not_its_statements() -> None:
+    record = Record()
+    for number in range(2, KEPT + 4):
+        plan = replace(PLAN, round_id=another(number))
+        record.begin(plan)
+        record.sent(plan, [], [])
+        record.confirm(plan, statements(**ALL), [b"{}"])
+        record.ended("demo", {"id": plan.round_id, "counted": True})
+    record.begin(PLAN)
+    kept = [one for one in record.models["demo"]["rounds"].values() if one["state"] == "done"]
+    assert all(one["contents"] for one in kept)
+    assert ["statements" in one for one in kept] == [False] * 2 + [True] * KEPT
+    with pytest.raises(SecrecyError, match="differ by what 1 members sent"):
+        record.confirm(PLAN, statements(**{**ALL, "member_5": 0}), [])
+
+
+@pytest.mark.parametrize("end", [False, None], ids=["failed", "unknown"])
+def test_a_record_that_sent_an_input_is_not_begun_anew(end: bool | None) -> None:
+    record = Record()
+    record.begin(PLAN)
+    record.sent(PLAN, ["r"], [])
+    if end is not None:
+        record.ended("demo", {"id": PLAN.round_id, "counted": end})
+    record.begin(replace(PLAN, round_id=another(2)))
+    with pytest.raises(RefusedError, match="there is a record"):
+        record.adopt("demo", ["r"])
+    assert record.held("demo") == set()

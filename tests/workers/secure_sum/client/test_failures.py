@@ -1,0 +1,287 @@
+"""Every way a round fails: a named reason, the model as it was, and a new round that works."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lethe.client.errors import ProblemError, UnreachableError
+from tests.small import MODEL
+from tests.workers.secure_sum.client.federation import Masked
+from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
+from workers.errors import RefusedError
+from workers.secure_sum.client.join import Joining
+from workers.secure_sum.errors import RoundError
+from workers.secure_sum.messages import (
+    MaskedInput,
+    input_digest,
+    open_message,
+    sign_message,
+)
+
+
+def version(masked: Masked) -> int:
+    model = masked.installation.caller.operator("GET", f"/v1/models/{MODEL}").json()
+    number: int = model["current_version"]
+    return number
+
+
+def started(masked: Masked, *clients: str, **changes: Any) -> tuple[str, list[Joining]]:
+    opened = masked.open(*clients, **changes)
+    assert opened.status_code == 201, opened.text
+    round_id = opened.json()["id"]
+    return round_id, [masked.joining(round_id, client) for client in clients]
+
+
+@pytest.mark.parametrize(
+    "steps", [0, 1, 2, 3, 4], ids=["advertise", "share", "masked", "confirm", "reveal"]
+)
+def test_a_member_that_drops_out_at_a_step_is_done_without(learned: Masked, steps: int) -> None:
+    """Four members, three must stay; c3 sends nothing from some step on."""
+    installation = learned.installation
+    wanted = learned.owned("c0")[:1]
+    request_id = erase_records(installation, *wanted)
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining, steps)
+    learned.take(joining[:3], 1)
+    learned.end_step(round_id)
+    learned.take(joining[:3], 4 - steps)
+    installation.drain()
+    assert learned.view(round_id)["state"] == "done", learned.view(round_id)
+    assert state(installation, request_id) == "certified"
+    assert head(installation) == learned.head_without({*wanted, *learned.owned("c4")})
+    installation.check()
+
+
+@pytest.mark.parametrize(
+    "steps", [0, 1, 2, 3, 4], ids=["advertise", "share", "masked", "confirm", "reveal"]
+)
+def test_too_few_that_stay_end_the_round_and_a_new_one_works(
+    learned: Masked, steps: int
+) -> None:
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0])
+    before, old = version(learned), head(installation)
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining, steps)
+    learned.take(joining[:2], 1)
+    learned.end_step(round_id)
+    ended = learned.view(round_id)
+    assert ended["state"] == "failed"
+    assert ended["reason"].startswith("survivors-too-few: 2 members remain")
+    assert (version(learned), head(installation)) == (before, old)
+    assert state(installation, request_id) == "awaiting-round"
+    learned.round(*FOUR)
+    assert state(installation, request_id) == "certified"
+    installation.check()
+
+
+def test_a_request_is_not_completed_by_half_of_its_clients(learned: Masked) -> None:
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0], learned.owned("c3")[0])
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    learned.take(joining[:3], 1)
+    learned.end_step(round_id)
+    assert learned.view(round_id)["reason"].startswith("release-incomplete: ")
+    assert state(installation, request_id) == "awaiting-round"
+
+
+def test_a_request_whose_only_client_dropped_out_waits_on(learned: Masked) -> None:
+    installation = learned.installation
+    theirs = erase_records(installation, learned.owned("c3")[0])
+    ours = erase_records(installation, learned.owned("c0")[0])
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    learned.take(joining[:3], 1)
+    learned.end_step(round_id)
+    learned.take(joining[:3], 2)
+    installation.drain()
+    assert (state(installation, theirs), state(installation, ours)) == (
+        "awaiting-round",
+        "certified",
+    )
+    learned.round(*FOUR, add=False)  # c0's data still holds what is erased
+    assert state(installation, theirs) == "certified"
+    installation.check()
+
+
+def lie(joining: Joining, change: Any) -> None:
+    """Let a member sign another input than its rows give."""
+    assert joining.member is not None
+    honest = joining.member.masked_input
+
+    def masked_input(*arguments: Any) -> bytes:
+        data = honest(*arguments)
+        assert joining.plan is not None
+        _, message = open_message(joining.plan, data, joining.roster)
+        assert isinstance(message, MaskedInput)
+        assert joining.member is not None
+        assert joining.member._stated is not None
+        changed = change(message)
+        stated = replace(joining.member._stated, input=input_digest(changed.vector))
+        joining.member._stated = stated
+        signed = sign_message(joining.plan, joining.keyid, stated, joining.key)
+        changed = replace(changed, statement=signed)
+        return sign_message(joining.plan, joining.keyid, changed, joining.key)
+
+    setattr(joining.member, "masked_input", masked_input)  # noqa: B010 - mypy's sake
+
+
+def _moved(entry: int, by: int) -> Any:
+    def change(message: MaskedInput) -> MaskedInput:
+        vector = message.vector.copy()
+        vector[[entry]] += np.uint64(by % 2**64)  # of an array, wrapping is no accident
+        return replace(message, vector=vector)
+
+    return change
+
+
+LIES = {
+    "more-rows": (_moved(-1, 1), "sum-mismatch: "),
+    "negative-diagonal": (_moved(0, -(2**50)), "sum-implausible: "),
+    "huge-entry": (_moved(0, 2**62), "sum-implausible: "),
+    "label-counts": (_moved(-2, 1), "sum-implausible: "),
+    "moment": (_moved(-8, 2**45), "sum-implausible: "),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), LIES.values(), ids=LIES.keys())
+def test_a_sum_that_no_rows_have_is_refused(learned: Masked, change: Any, reason: str) -> None:
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0])
+    before, old = version(learned), head(installation)
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    lie(joining[1], change)
+    learned.take(joining, 3)
+    installation.drain()
+    ended = learned.view(round_id)
+    assert ended["state"] == "failed"
+    assert ended["reason"].startswith(reason), ended
+    assert (version(learned), head(installation)) == (before, old)
+    assert state(installation, request_id) == "awaiting-round"
+    learned.round(*FOUR)
+    assert state(installation, request_id) == "certified"
+    installation.check()
+
+
+def test_an_id_that_two_members_add(fresh: Masked) -> None:
+    round_id, joining = started(fresh, *FOUR)
+    twin = fresh.local("c1")
+    joining[1].rows = replace(twin, records=[fresh.owned("c0")[0], *twin.records[1:]])
+    fresh.take(joining)
+    fresh.installation.drain()
+    assert fresh.view(round_id)["reason"].startswith("record-moved-twice: ")
+    fresh.round(*FOUR)
+    assert version(fresh) == 1
+
+
+def test_a_failed_first_round_leaves_a_model_that_can_be_begun(fresh: Masked) -> None:
+    round_id, joining = started(fresh, *FOUR)
+    fresh.take(joining[:2], 1)
+    fresh.end_step(round_id)
+    assert fresh.view(round_id)["state"] == "failed"
+    fresh.round(*FOUR)
+    assert head(fresh.installation) == fresh.head_without(set(fresh.owned("c4")))
+
+
+def test_who_was_given_up_is_told(learned: Masked) -> None:
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining[:3], 1)
+    learned.end_step(round_id)
+    with pytest.raises(RoundError, match="goes on without this member"):
+        joining[3].step()
+
+
+def test_a_member_that_lost_its_memory_has_dropped_out(learned: Masked) -> None:
+    """A new process has new secrets: the service keeps the first message."""
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining[:1], 1)
+    again = learned.joining(round_id, "c0")
+    with pytest.raises(ProblemError) as refused:
+        again.step()
+    assert refused.value.status == 409
+
+
+def test_a_worker_that_dies_in_between_is_followed_by_another(learned: Masked) -> None:
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0])
+    round_id, joining = started(learned, *FOUR)
+    learned.take(joining)
+    installation.dispatcher.nudges.clear()
+    installation.recover()
+    assert learned.view(round_id)["state"] == "done"
+    assert state(installation, request_id) == "certified"
+    assert json.dumps(learned.view(round_id))
+
+
+def test_data_that_still_holds_what_was_erased(learned: Masked) -> None:
+    erase_records(learned.installation, learned.owned("c0")[0])
+    learned.round(*FOUR)
+    _, joining = started(learned, *FOUR)
+    learned.take(joining, 2)
+    with pytest.raises(RefusedError, match="take them out of the data"):
+        joining[0].step()
+    joining[1].step()  # with data that nothing was erased of
+
+
+class Flaky:
+    """A service that answers no call at first: not reached, then reached and not heard."""
+
+    def __init__(self, joining: Joining) -> None:
+        self.service, self.calls = joining.service, Counter[tuple[Any, ...]]()
+
+    def __getattr__(self, name: str) -> Any:
+        honest = getattr(self.service, name)
+
+        def call(*arguments: Any) -> Any:
+            key = (name, *arguments)
+            self.calls[key] += 1
+            if self.calls[key] == 1:
+                raise UnreachableError("no answer")
+            answer = honest(*arguments)
+            if self.calls[key] == 2:
+                raise UnreachableError("no answer")
+            return answer
+
+        return call
+
+
+def test_a_service_that_does_not_answer_is_waited_for(
+    fresh: Masked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that was lost is asked for again; nothing is sent twice in two versions."""
+    round_id, joining = started(fresh, *FOUR)
+    flaky = joining[0]
+    flaky.service = Flaky(flaky)  # type: ignore[assignment]
+    others = joining[1:]
+
+    def sleep(_: float) -> None:
+        fresh.take(others, 1)
+        fresh.installation.drain()
+
+    monkeypatch.setattr("workers.secure_sum.client.join.sleep", sleep)
+    assert flaky.run(timeout=60)["state"] == "done"
+    assert fresh.view(round_id)["sent"]["reveal"] == 4
+    assert head(fresh.installation) == fresh.head_without(set(fresh.owned("c4")))
+
+
+def test_patience_has_an_end(fresh: Masked, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, joining = started(fresh, *FOUR)
+    clock = iter(range(0, 10_000, 100))
+    monkeypatch.setattr("workers.secure_sum.client.join.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("workers.secure_sum.client.join.sleep", lambda _: None)
+    with pytest.raises(RoundError, match="not ended in time"):
+        joining[0].run(timeout=500)  # the others never come
+    gone = joining[1]
+
+    def nothing(_: str) -> Any:
+        raise UnreachableError("no answer")
+
+    monkeypatch.setattr(gone.service, "work", nothing)
+    with pytest.raises(UnreachableError):
+        gone.run()

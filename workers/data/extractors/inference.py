@@ -1,0 +1,47 @@
+"""How every extractor runs a network: on the processor, float32, the same bits each time."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from workers.data.extractors.base import ExtractorError, Features, Inputs, check_features
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Run torch without gradients and with deterministic algorithms only."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
+
+
+def in_batches(
+    run: Callable[[torch.Tensor], torch.Tensor], inputs: Inputs, size: int, width: int
+) -> Features:
+    """Return features (n, width) float32 of `inputs` (n, ...) float32, `size` at a time.
+
+    The last batch is filled up with its first input: products of one shape round alike, so
+    that an input's features do not depend on how many others there are.
+    Raises ExtractorError if the network cannot take the inputs or gives NaN.
+    """
+    features = np.empty((len(inputs), width), dtype=np.float32)
+    batch = np.empty((size, *inputs.shape[1:]), dtype=np.float32)
+    with frozen():
+        for start in range(0, len(inputs), size):
+            part = inputs[start : start + size]
+            batch[: len(part)] = part
+            batch[len(part) :] = part[0]
+            try:
+                found = run(torch.from_numpy(batch)).numpy()
+            except RuntimeError as error:
+                raise ExtractorError("the network cannot take these inputs") from error
+            whole = check_features(found, size, width)
+            features[start : start + size] = whole[: len(part)]
+    return features

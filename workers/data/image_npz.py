@@ -1,0 +1,86 @@
+"""Images in one .npz: train_images, train_labels, test_images, test_labels, label_names.
+
+Keras's names x_train, y_train, x_test, y_test are read too.
+"""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.data.images import LabelledImages, numbered
+from workers.errors import DatasetError
+
+_NAMES = (
+    ("train_images", "train_labels", "test_images", "test_labels"),
+    ("x_train", "y_train", "x_test", "y_test"),
+)
+_UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+def load_image_npz(path: Path) -> LabelledImages:
+    """Return the images of a file; the test pair and label_names may be missing.
+
+    images are (n, h, w) or (n, h, w, c) bytes. Pickled objects are refused.
+    Raises DatasetError naming the array at fault, or that the file is no .npz.
+    """
+    try:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DatasetError("the file is one array: save it with numpy.savez")
+            arrays = {name: archive[name] for name in archive.files if name in _KNOWN}
+    except _UNREADABLE:
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    names = next((names for names in _NAMES if names[0] in arrays), None)
+    if names is None:
+        raise DatasetError("train_images: missing")
+    parts = [_pair(arrays, *names[:2])]
+    if names[2] in arrays or names[3] in arrays:
+        parts.append(_pair(arrays, *names[2:]))
+    if len({images.shape[1:] for images, _ in parts}) > 1:
+        raise DatasetError(f"{names[2]}: of another size than {names[0]}")
+    labels = np.concatenate([found for _, found in parts])
+    return LabelledImages(
+        images=np.concatenate([images for images, _ in parts]),
+        labels=labels,
+        label_names=_label_names(arrays.get("label_names"), labels),
+        is_test=np.repeat(np.arange(len(parts)) == 1, [len(found) for _, found in parts]),
+    )
+
+
+_KNOWN = {name for names in _NAMES for name in names} | {"label_names"}
+
+
+def _pair(
+    arrays: dict[str, Any], first: str, second: str
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    for name in (first, second):
+        if not isinstance(arrays.get(name), np.ndarray):
+            raise DatasetError(f"{name}: missing, or no array")
+    images, labels = arrays[first], arrays[second]
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or 0 in images.shape:
+        raise DatasetError(
+            f"{first}: must be (n, height, width) or (n, height, width, c) bytes"
+        )
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]  # as Keras has CIFAR's
+    if labels.dtype.kind not in "iu" or labels.shape != (len(images),):
+        raise DatasetError(f"{second}: must be one integer for each image")
+    if int(labels.min()) < 0 or int(labels.max()) >= 1 << 20:
+        raise DatasetError(f"{second}: must count from 0")
+    return images if images.ndim == 4 else images[..., None], labels.astype(np.int64)
+
+
+def _label_names(array: Any, labels: NDArray[np.int64]) -> tuple[str, ...]:
+    if array is None:
+        return numbered(labels)
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "U":
+        raise DatasetError("label_names: must be a list of strings")
+    return tuple(str(name) for name in array)

@@ -1,0 +1,114 @@
+"""What the readers of images and texts return: arrays as the files have them, checked."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels
+from workers.data.federation import Federation, hold_out, record_ids
+from workers.errors import DatasetError
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledImages:
+    """images (n, height, width, channels) uint8; labels (n,) int64 into label_names.
+
+    is_test (n,) marks the rows that the data set holds out. clients (n,) str is whom the
+    rows come from, where the data set says so. Raises DatasetError, naming the array.
+    """
+
+    images: Pixels
+    labels: Labels
+    label_names: tuple[str, ...]
+    is_test: NDArray[np.bool_]
+    clients: NDArray[np.str_] | None = None
+
+    def __post_init__(self) -> None:
+        _check_pixels("images", self.images, 4)
+        _check_rows(self.images, labels=self.labels, is_test=self.is_test, clients=self.clients)
+        _check_labels(self.labels, self.label_names)
+
+    def to_federation(self, clients: NDArray[np.str_], seed: int = 0) -> Federation:
+        """Return the pixels (n, h · w · c) in 0..1 as features of a federation.
+
+        Where the data set holds nothing out, a tenth is, by `seed`.
+        Raises DatasetError unless there is one client for each row.
+        """
+        if clients.shape != self.labels.shape:
+            raise DatasetError("clients: must hold exactly one entry for each row")
+        is_test = self.is_test if self.is_test.any() else hold_out(clients, seed)
+        return Federation(
+            features=self.images.reshape(len(self.images), -1).astype(np.float32) / 255,
+            labels=self.labels,
+            clients=clients.astype(np.str_),
+            label_names=self.label_names,
+            is_test=is_test,
+            records=record_ids(len(self.labels)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentedImages:
+    """images (n, h, w, c) uint8; masks (n, h, w) int64, a class of each pixel; clients (n,).
+
+    names are the files' (n,), without their folders' roots. Raises DatasetError.
+    """
+
+    images: Pixels
+    masks: NDArray[np.int64]
+    clients: NDArray[np.str_]
+    names: NDArray[np.str_]
+    classes: int
+
+    def __post_init__(self) -> None:
+        _check_pixels("images", self.images, 4)
+        _check_rows(self.images, clients=self.clients, names=self.names)
+        if self.masks.shape != self.images.shape[:3] or self.masks.dtype != np.int64:
+            raise DatasetError("masks: must have one class for each pixel of each image")
+        if self.masks.min() < 0 or self.masks.max() >= self.classes:
+            raise DatasetError("masks: one lies outside the classes")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledTexts:
+    """texts, n of them; labels (n,) int64 into label_names; clients (n,): who wrote them."""
+
+    texts: tuple[str, ...]
+    labels: Labels
+    label_names: tuple[str, ...]
+    clients: NDArray[np.str_]
+
+    def __post_init__(self) -> None:
+        if not self.texts:
+            raise DatasetError("texts: there is none")
+        rows = np.empty(len(self.texts))
+        _check_rows(rows, labels=self.labels, clients=self.clients)
+        _check_labels(self.labels, self.label_names)
+
+
+def _check_pixels(name: str, images: Pixels, rank: int) -> None:
+    if images.ndim != rank or images.dtype != np.uint8 or 0 in images.shape:
+        raise DatasetError(f"{name}: must be (n, height, width, channels) bytes, not empty")
+
+
+def _check_rows(rows: np.ndarray, **columns: NDArray[np.generic] | None) -> None:
+    for name, column in columns.items():
+        if column is not None and column.shape != (len(rows),):
+            raise DatasetError(f"{name}: must hold exactly one entry for each row")
+
+
+def _check_labels(labels: Labels, names: tuple[str, ...]) -> None:
+    if labels.dtype != np.int64:
+        raise DatasetError("labels: must be int64")
+    if labels.min() < 0 or labels.max() >= len(names):
+        raise DatasetError("labels: one lies outside label_names")
+
+
+def numbered(labels: Labels) -> tuple[str, ...]:
+    """Return the names of classes that have none: their numbers, up to the largest label."""
+    if len(labels) == 0 or labels.min() < 0 or labels.max() >= 1 << 20:
+        raise DatasetError("labels: must count from 0")
+    return tuple(str(label) for label in range(int(labels.max()) + 1))

@@ -1,0 +1,84 @@
+"""Segmentation data as PNG files: images/SITE/NAME.png beside masks/SITE/NAME.png.
+
+SITE is the client, as in ProstateMRI's six hospitals; a mask's grey values are classes.
+Needs Pillow, the extra `vision`.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers import install
+from workers.data.images import SegmentedImages
+from workers.errors import DatasetError
+
+LARGEST_SIDE = 1 << 13  # pixels; a few bytes of PNG can claim far more
+
+
+def load_masks(
+    folder: Path, classes: int, *, values: tuple[int, ...] | None = None
+) -> SegmentedImages:
+    """Return all images of a folder with their masks, sorted by site and name.
+
+    Without `values` a pixel's grey value is its class; with it, values[k] is class k, such
+    as (0, 255) for black and white masks. All images have one size and one number of
+    channels (grey 1, colour 3). Raises DatasetError for anything else, and without Pillow.
+    """
+    if find_spec("PIL") is None:
+        raise DatasetError(f"reading PNG needs Pillow: {install.with_extra('vision')}")
+    if values is not None and (len(values) != classes or len(set(values)) != classes):
+        raise DatasetError("values: must be one distinct grey value for each class")
+    root = folder / "images"
+    files = sorted(path.relative_to(root) for path in root.glob("*/*.png"))
+    masks = {path.relative_to(folder / "masks") for path in (folder / "masks").glob("*/*.png")}
+    if not files or set(files) != masks:
+        raise DatasetError(
+            "images/SITE/NAME.png and masks/SITE/NAME.png must be the same names"
+        )
+    pixels = [_read(root / path) for path in files]
+    planes = [_read(folder / "masks" / path) for path in files]
+    if len({image.shape for image in pixels}) > 1:
+        raise DatasetError("images: must all have one size and one number of channels")
+    if any(mask.shape != (*pixels[0].shape[:2], 1) for mask in planes):
+        raise DatasetError("masks: must be grey and as large as their images")
+    return SegmentedImages(
+        images=np.stack(pixels),
+        masks=_classes(np.stack(planes)[..., 0], classes, values),
+        clients=np.array([path.parts[0] for path in files]),
+        names=np.array([path.as_posix() for path in files]),
+        classes=classes,
+    )
+
+
+def _read(path: Path) -> NDArray[np.uint8]:
+    """Return (h, w, 1) of a grey or palette image, (h, w, 3) of a coloured one."""
+    from PIL import Image
+
+    try:
+        with path.open("rb") as file, Image.open(file, formats=["PNG"]) as image:
+            if max(image.size) > LARGEST_SIDE:
+                raise DatasetError("an image is wider or higher than 8,192 pixels")
+            # A palette's indices are the classes of a mask, not its colours.
+            grey: dict[str, Any] = {"L": "L", "P": "P", "1": "L", "LA": "L"}
+            mode = image.mode
+            if mode not in ("RGB", "RGBA", *grey):
+                raise DatasetError("an image has more than 8 bits for each channel")
+            wanted = grey.get(mode, "RGB")
+            array = np.array(image if mode == wanted else image.convert(wanted))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        raise DatasetError("a PNG file is damaged or missing: save it again") from None
+    return array.astype(np.uint8).reshape(*array.shape[:2], -1)
+
+
+def _classes(
+    grey: NDArray[np.uint8], classes: int, values: tuple[int, ...] | None
+) -> NDArray[np.int64]:
+    if values is None:
+        return grey.astype(np.int64)
+    found = np.full(grey.shape, -1, dtype=np.int64)
+    for label, value in enumerate(values):
+        found[grey == value] = label
+    return found

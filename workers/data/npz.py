@@ -1,0 +1,111 @@
+"""Any .npz with features, labels and clients, as a federation.
+
+features (n, p) numbers · labels (n,) integers from 0 · clients (n,) integers or strings
+optional: records (n,) distinct ids, integers or strings · subjects (n,) integers or strings ·
+          is_test (n,) booleans · label_names (c,) strings
+"""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels
+from workers.data.federation import Federation, hold_out, record_ids
+from workers.errors import DatasetError
+
+REQUIRED = ("features", "labels", "clients")
+OPTIONAL = ("records", "subjects", "is_test", "label_names")
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
+
+_Array = NDArray[Any]
+
+
+def load_npz(path: Path, seed: int = 0) -> Federation:
+    """Return the federation in a file; without `is_test`, a tenth is held out by `seed`.
+
+    Without `records`, a record's id is its position in the file; without `subjects`, a row's
+    subject is its client.
+    Nothing in the file is executed: pickled objects are refused.
+    Raises DatasetError naming the array at fault, or that the file is no .npz.
+    """
+    try:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DatasetError("the file is one array: save it with numpy.savez")
+            arrays = {name: _read(archive, name) for name in (*REQUIRED, *OPTIONAL)}
+    except _UNREADABLE:
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    for name in REQUIRED:
+        if arrays[name] is None:
+            raise DatasetError(f"{name}: missing; a federation has {', '.join(REQUIRED)}")
+    features = _features(cast(_Array, arrays["features"]))
+    labels = _labels(cast(_Array, arrays["labels"]))
+    clients = _ids("clients", cast(_Array, arrays["clients"]), len(features))
+    records, is_test, subjects = arrays["records"], arrays["is_test"], arrays["subjects"]
+    return Federation(
+        features=features,
+        labels=labels,
+        clients=clients,
+        label_names=_label_names(arrays["label_names"], labels),
+        is_test=hold_out(clients, seed) if is_test is None else is_test,
+        records=record_ids(len(features))
+        if records is None
+        else _ids("records", records, len(features)),
+        subjects=None if subjects is None else _ids("subjects", subjects, len(features)),
+    )
+
+
+def names_held_out(path: Path) -> bool:
+    """Return whether a readable file says itself which rows are held out."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        return "is_test" in archive.files
+
+
+def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
+    if name not in archive.files:
+        return None
+    try:
+        array: _Array = archive[name]
+    except _UNREADABLE:
+        raise DatasetError(f"{name}: unreadable, or pickled objects") from None
+    if not isinstance(array, np.ndarray):
+        raise DatasetError(f"{name}: not an array")
+    return array
+
+
+def _features(array: _Array) -> NDArray[np.floating[Any]]:
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise DatasetError("features: must be a matrix of numbers, one row for each record")
+    # Half floats and bytes fit float32; anything wider would lose digits in it.
+    narrow = array.dtype == np.float32 or array.dtype.itemsize <= 2
+    return array.astype(np.float32 if narrow else np.float64)
+
+
+def _labels(array: _Array) -> Labels:
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
+        raise DatasetError("labels: must be one integer for each row")
+    if int(array.min()) < 0 or int(array.max()) >= 2**31:
+        raise DatasetError("labels: must count from 0")
+    return array.astype(np.int64)
+
+
+def _ids(name: str, array: _Array, rows: int) -> NDArray[np.str_]:
+    if array.shape != (rows,) or array.dtype.kind not in "iuU":
+        raise DatasetError(f"{name}: must be one integer or string for each row")
+    return array.astype(np.str_)
+
+
+def _label_names(array: _Array | None, labels: Labels) -> tuple[str, ...]:
+    classes = int(labels.max()) + 1
+    if array is None:
+        return tuple(str(label) for label in range(classes))
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise DatasetError("label_names: must be a list of strings")
+    if len(set(array.tolist())) != len(array):
+        raise DatasetError("label_names: must be distinct")
+    return tuple(str(name) for name in array)

@@ -1,0 +1,108 @@
+"""Any .npz with something an extractor reads, and whatever is to travel beside it.
+
+inputs or features (n, …) numbers · or texts (n,) strings · or images (n, h, w, 3) uint8
+Sentiment140's CSV is read too: texts, their labels, and their authors as clients.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.data.extractors.base import Kind
+from workers.data.extractors.described import Described, parse_description
+from workers.data.owners import Ownership, assign
+from workers.data.sentiment140 import load_sentiment140
+from workers.errors import DatasetError
+
+KINDS: dict[str, Kind] = {
+    "inputs": "features",
+    "features": "features",
+    "texts": "texts",
+    "images": "images",
+}
+BESIDE = ("labels", "clients", "records", "subjects", "is_test", "label_names")
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
+
+_Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Raw:
+    """inputs (n, …) of one kind; `beside`: the arrays of BESIDE that were in the file."""
+
+    inputs: _Array
+    kind: Kind
+    beside: Mapping[str, _Array]
+
+
+def load_raw(path: Path) -> Raw:
+    """Return the inputs in a file, numbers as floats. Pickled objects are refused.
+
+    Raises DatasetError, naming the array at fault, or that the file is no .npz.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in (*KINDS, *BESIDE) if name in archive.files}
+    except (*_UNREADABLE, AttributeError, TypeError):
+        raise DatasetError(
+            "the file is not a readable .npz, or holds pickled objects: save it again"
+        ) from None
+    names = [name for name in KINDS if name in found]
+    if len(names) != 1:
+        raise DatasetError(f"the file must hold exactly one of {', '.join(KINDS)}")
+    inputs = found[names[0]]
+    if inputs.ndim == 0 or len(inputs) == 0:
+        raise DatasetError(f"{names[0]}: must hold at least one row")
+    if KINDS[names[0]] == "features":
+        inputs = _matrix(names[0], inputs)
+    beside = {name: found[name] for name in BESIDE if name in found}
+    for name, array in beside.items():
+        if name != "label_names" and array.shape != (len(inputs),):
+            raise DatasetError(f"{name}: must hold exactly one entry for each row")
+    return Raw(inputs, KINDS[names[0]], beside)
+
+
+def load_tweets(path: Path, owners: Ownership) -> Raw:
+    """Return Sentiment140's tweets of the users that count, who are the clients.
+
+    A record's id is its number among the tweets of the file that are not neutral.
+    Raises DatasetError as `load_sentiment140` and `assign`.
+    """
+    found = load_sentiment140(path)
+    rows, clients = assign(found.clients, found.labels, owners)
+    # The longest text sets the width of all: those left out must not be among them.
+    texts = np.array([found.texts[row] for row in rows.tolist()], dtype=np.str_)
+    beside = {
+        "labels": found.labels[rows],
+        "clients": clients,
+        "records": np.array([f"record-{row:07d}" for row in rows.tolist()]),
+        "label_names": np.array(found.label_names),
+    }
+    return Raw(texts, "texts", beside)
+
+
+def load_extractor(path: Path) -> Described | None:
+    """Return the extractor that a file's features came from, None if it names none.
+
+    Raises DatasetError if the file is no .npz, ExtractorError if the name is malformed.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            text = archive["extractor"] if "extractor" in archive.files else None
+    except (*_UNREADABLE, AttributeError, TypeError):
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    return None if text is None else parse_description(str(text))
+
+
+def _matrix(name: str, array: _Array) -> _Array:
+    if array.ndim < 2 or array.dtype.kind not in "fiu":
+        raise DatasetError(f"{name}: must be numbers, one row for each record")
+    # As in npz.py: half floats and bytes fit float32, anything wider would lose digits.
+    narrow = array.dtype == np.float32 or array.dtype.itemsize <= 2
+    return array.reshape(len(array), -1).astype(np.float32 if narrow else np.float64)

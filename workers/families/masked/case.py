@@ -1,0 +1,196 @@
+"""What a masked round comes to: its messages unmasked, added to the model, and judged."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sqlmodel import Session, col, select
+
+from app.ledger.key_rows import believed
+from app.schemas.requests import Scope
+from app.schemas.rounds import STEPS
+from app.service.context import Services
+from app.service.round_steps import members, message_id
+from app.service.scope import chunks, open_tombstone_key
+from lethe import canonical
+from models import ErasureRequest, Job, Model, ModelVersion, Record, RequesterKey, Round
+from workers.errors import RefusedError
+from workers.jobs import versions
+from workers.jobs.batch import Member
+from workers.jobs.lease import Lease
+from workers.jobs.transcript import Transcript
+from workers.methods.ridge.base import RidgeConfig, RidgeState
+from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.message import Message, check_message
+from workers.secure_sum.aggregate import read_transcript, unmask
+from workers.secure_sum.errors import RoundError
+from workers.secure_sum.plan import parse_plan
+from workers.secure_sum.signing import parse_roster
+from workers.secure_sum.vector import Sums, from_vector
+
+Owner = tuple[str, str]  # client, subject
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundSum:
+    """What a round comes to: the sums, whose they are, and the ids that came with them."""
+
+    sums: Sums
+    survivors: tuple[str, ...]
+    dropped: tuple[str, ...]
+    adds: dict[str, Owner]
+    releases: set[str]
+    contributors: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundCase:
+    """A round and the model it is added to, read before anything is computed."""
+
+    row: Round
+    transcript: Transcript
+    clients: dict[str, str]
+    config: RidgeConfig
+    method: str
+    before: ModelVersion | None
+    state: RidgeState | None
+    counts: list[int]
+    retained: list[bytes]
+    released: list[Member]
+    tombstone_key: bytes
+
+
+def load_case(services: Services, session: Session, lease: Lease) -> RoundCase:
+    """Return the round of a leased job and the model it is added to.
+
+    Raises:
+        RefusedError: The key of a member is not as it was registered.
+    """
+    row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
+    model = session.get_one(Model, lease.model_id)
+    before = versions.current(session, model)
+    state = versions.load_state(services, session, before) if before else None
+    sent = members(session, row.id)
+    messages = [
+        services.artifacts.get(session, artifact)
+        for member in sent
+        for step in STEPS
+        if (artifact := message_id(member, step)) is not None
+    ]
+    roster = {member.keyid: _public_key(session, member.keyid) for member in sent}
+    statistics = None if state is None else state.statistics
+    counted = counted_round(session, lease.model_id)
+    return RoundCase(
+        row=row,
+        transcript=Transcript(row.plan, roster, messages, statistics),
+        clients={member.keyid: member.client for member in sent},
+        config=versions.ridge_config(model),
+        method=model.method,
+        before=before,
+        state=state,
+        counts=(
+            canonical.decode(services.artifacts.get(session, counted.counts_id or ""))
+            if counted
+            else [0] * len(model.classes)
+        ),
+        retained=versions.commitments(session, lease.model_id),
+        released=[_released(session, row, request_id) for request_id in row.requests],
+        tombstone_key=open_tombstone_key(services.master, model),
+    )
+
+
+def _public_key(session: Session, keyid: str) -> str:
+    """Return a member's key. One that was revoked signed what it signed before."""
+    if (key := believed(session, RequesterKey, keyid)) is None:
+        raise RefusedError(
+            "the key of a member is not as it was registered: run `lethe log fsck`"
+        )
+    return key.public_key
+
+
+def counted_round(session: Session, model_id: int) -> Round | None:
+    """Return the round that holds the model's label counts: the last one that was summed."""
+    query = select(Round).where(Round.model_id == model_id, col(Round.counts_id).is_not(None))
+    return session.exec(query).one_or_none()
+
+
+def _released(session: Session, row: Round, request_id: str) -> Member:
+    job = session.exec(select(Job).where(Job.request_id == request_id)).one()
+    scope = Scope.model_validate(session.get_one(ErasureRequest, request_id).scope)
+    claimed: list[Record] = []
+    for chunk in chunks(row.requests[request_id]):
+        query = select(Record).where(
+            Record.model_id == row.model_id, col(Record.record).in_(chunk)
+        )
+        claimed += session.exec(query)
+    return Member(
+        job.id,
+        job.lease_token,
+        request_id,
+        {record.record: bytes(record.salt) for record in claimed},
+        {record.record: record.subject_id for record in claimed},
+        0 if scope.records is None else len(scope.records) - len(claimed),
+    )
+
+
+def unmask_case(case: RoundCase) -> RoundSum:
+    """Return what the round comes to.
+
+    Raises:
+        RefusedError: The masks do not come off, or the ids do not fit the sum.
+    """
+    try:
+        plan = parse_plan(case.row.plan)
+        roster = parse_roster(case.transcript.roster)
+        transcript = read_transcript(plan, roster, case.transcript.messages)
+        total = unmask(plan, transcript)
+    except RoundError as error:
+        raise RefusedError(f"{error.slug}: {error}") from error
+    adds: dict[str, Owner] = {}
+    releases: set[str] = set()
+    moved = 0
+    for member, message in transcript.masked.items():
+        client = case.clients[member]
+        adds |= {record: (client, subject) for record, subject in message.adds}
+        releases |= set(message.releases)
+        moved += len(message.adds) + len(message.releases)
+    if len(adds) + len(releases) != moved or not releases.isdisjoint(adds):
+        raise RefusedError(
+            "record-moved-twice: a record is added or released by two members: use new ids"
+        )
+    sums = from_vector(total.vector, plan.dimension, plan.classes)
+    if sums.rows != len(adds) - len(releases):
+        raise RefusedError(
+            "sum-mismatch: the sum is of another number of rows than the ids that came with "
+            "it; a member sent statistics of other rows"
+        )
+    contributors = sum(stated.moved > 0 for stated in transcript.stated.values())
+    return RoundSum(sums, total.survivors, total.dropped, adds, releases, contributors)
+
+
+def apply_sum(case: RoundCase, found: RoundSum) -> Message:
+    """Return the model's statistics after the round.
+
+    Raises:
+        RefusedError: No rows can have them.
+    """
+    whole = _whole(case, found)
+    try:
+        check_message(whole, bits=case.config.bits)
+    except RefusedError as error:
+        raise RefusedError(
+            f"sum-implausible: {error}; a member sent what its rows cannot give, and the masks "
+            "hide which one: open a new round"
+        ) from error
+    return whole
+
+
+def _whole(case: RoundCase, found: RoundSum) -> Message:
+    sums, counts = found.sums, np.array(case.counts, dtype=np.int64) + found.sums.counts
+    if case.state is None:
+        return Message(RidgeStatistics(sums.gram, sums.moment, sums.rows), counts)
+    before = case.state.statistics
+    # A sum that wraps lies outside what `check_message` takes for plausible.
+    statistics = RidgeStatistics(
+        before.gram + sums.gram, before.moment + sums.moment, before.rows + sums.rows
+    )
+    return Message(statistics, counts)

@@ -1,0 +1,148 @@
+"""What is left of a masked round after its sum, and what happens to one by the clock."""
+
+from datetime import datetime
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.schemas.rounds import STEPS
+from app.service.context import Services
+from app.service.queue import PARKED
+from app.service.round_steps import advance_round
+from models import ErasureRequest, Job, Model, Round
+from models.clock import clock
+from workers.jobs.asking import ESCALATION_MARGIN
+from workers.jobs.draft import Draft
+from workers.jobs.lease import Lease, advance
+from workers.jobs.transcript import decode_transcript
+from workers.judge.base import ClaimedStatistics
+from workers.judge.ridge.masked_claim import MaskedClaim
+
+AWAITING = "awaiting-round"
+CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more
+
+
+def is_masked(services: Services, lease: Lease) -> bool:
+    """Return whether a job's model is summed in masked rounds."""
+    with services.reading() as session:
+        model = session.get_one(Model, lease.model_id)
+        return bool(model.config.get("data") == "masked")
+
+
+def park(services: Services, lease: Lease) -> None:
+    """Let an erasure wait for the round that releases its records.
+
+    Raises:
+        LeaseLostError: Another worker holds the job now.
+    """
+
+    def effect(tx: Transaction) -> None:
+        request = tx.session.get_one(ErasureRequest, lease.request_id)
+        request.state = AWAITING
+        record_request_event(tx, request, "request.awaiting-round", {})
+        tx.session.flush()
+        advance(tx, lease, PARKED)
+
+    services.ledger.transact(effect)
+
+
+def claim_of(services: Services, session: Session, plan: Draft) -> MaskedClaim | None:
+    """Return what the verifier is to sum again, None for a model that is not masked."""
+    if plan.round_id is None:
+        return None
+    row = session.get_one(Round, plan.round_id)
+    assert row.transcript_id is not None
+    found = decode_transcript(services.artifacts.get(session, row.transcript_id))
+    before = found.before
+    return MaskedClaim(
+        plan=found.plan,
+        roster=found.roster,
+        messages=found.messages,
+        before=(
+            None
+            if before is None
+            else ClaimedStatistics(before.gram, before.moment, before.rows)
+        ),
+        before_digest=plan.statistics_before,
+        erased=[str(item["record"]) for item in plan.removal["records"]],
+    )
+
+
+def settle(services: Services, tx: Transaction, request_id: str) -> None:
+    """Shred a round's transcript with the last of its requests to end."""
+    query = select(Round).where(col(Round.transcript_id).is_not(None))
+    for row in tx.session.exec(query).all():
+        if request_id in row.requests:
+            _settle(services, tx, row)
+
+
+def advance_due(services: Services) -> None:
+    """End the steps whose time is over, and shred transcripts that nobody needs any more."""
+    with services.reading() as session:
+        late = _late(session, clock(session))
+        kept = session.exec(select(Round).where(col(Round.transcript_id).is_not(None))).all()
+        settled = [row.id for row in kept if _is_settled(session, row)]
+        silent = _forgotten(session, clock(session))
+    if silent:
+        services.ledger.transact(_escalate)
+    for round_id in late:
+        _advance(services, round_id)
+    for round_id in settled:
+        _settle_one(services, round_id)
+
+
+def _forgotten(session: Session, now: datetime) -> list[str]:
+    """Return the requests that no round has completed and that are soon due."""
+    query = select(ErasureRequest.id).where(
+        ErasureRequest.state == AWAITING,
+        col(ErasureRequest.due_at) <= now + ESCALATION_MARGIN,
+    )
+    return list(session.exec(query))
+
+
+def _escalate(tx: Transaction) -> None:
+    """Tell the operator, in the log. The requests go on waiting: nothing is assumed."""
+    for request_id in _forgotten(tx.session, tx.now):
+        request = tx.session.get_one(ErasureRequest, request_id)
+        request.state = "escalated"
+        record_request_event(tx, request, "request.escalated", {"reason": "no-round"})
+    tx.session.flush()
+
+
+def _late(session: Session, now: datetime) -> list[str]:
+    due = select(Round.id).where(col(Round.state).in_(STEPS), col(Round.step_until) <= now)
+    return list(session.exec(due))
+
+
+def _advance(services: Services, round_id: str) -> None:
+    def effect(tx: Transaction) -> str | None:
+        return advance_round(services, tx, tx.session.get_one(Round, round_id))
+
+    job_id = services.ledger.transact(effect)
+    if job_id is not None:
+        services.dispatcher.nudge(job_id)
+
+
+def _settle_one(services: Services, round_id: str) -> None:
+    def effect(tx: Transaction) -> None:
+        _settle(services, tx, tx.session.get_one(Round, round_id))
+
+    services.ledger.transact(effect, checkpoint=False)
+
+
+def _settle(services: Services, tx: Transaction, row: Round) -> None:
+    if row.transcript_id is not None and _is_settled(tx.session, row):
+        services.artifacts.shred(tx.session, row.transcript_id)
+        row.transcript_id = None
+        tx.session.flush()
+
+
+def _is_settled(session: Session, row: Round) -> bool:
+    """Return whether every request that the round executed has ended.
+
+    Those whose clients dropped out of it are parked still, without a draft of its.
+    """
+    query = select(Job).where(col(Job.request_id).in_(list(row.requests)), Job.stage != PARKED)
+    requests = [session.get_one(ErasureRequest, job.request_id) for job in session.exec(query)]
+    return all(request.state in CLOSED for request in requests)

@@ -1,0 +1,136 @@
+"""Certified removal of a logistic head in the service: its terms, key, budget and secret.
+
+The terms are the settings of certified-newton in the registration. They hold for HF-KCU too:
+what that makes of a logistic head is certified where the bound allows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.service.context import Services
+from app.service.noise_key import METHOD, noise_key
+from models import Model
+from workers.errors import RefusedError
+from workers.families.network import releases as network_releases
+from workers.families.network.config import NetworkConfig
+from workers.methods.certified.bound import with_bound, with_noise
+from workers.methods.certified.budget import BudgetSpentError, LooseResidualError
+from workers.methods.certified.method import CertifiedNewton, LooseBoundError
+from workers.methods.certified.objective import NotConvexError
+from workers.methods.certified.release import Release
+from workers.methods.network.base import Case, Hooks, Unlearned, UnlearningMethod
+from workers.methods.network.registry import make
+from workers.training.fedavg.base import ClientData
+
+CERTIFIED = "certified-approximate"
+BOUNDED = "hf-kcu"  # the other method whose logistic heads can be certified
+# For these a retraining takes over, as for a step that is never safe.
+GIVES_WAY = (
+    *(BudgetSpentError, LooseBoundError, LooseResidualError, NotConvexError),
+    network_releases.UnprovenTrainingError,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """What a method made, the bounds of its certificate, and the secret for its verifier."""
+
+    found: Unlearned
+    bounds: Mapping[str, str]
+    secret: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """The registered certified removal, with what was released before; key iff sigma > 0."""
+
+    method: CertifiedNewton
+    key: bytes | None
+
+
+def load_terms(
+    services: Services, model: Model, config: NetworkConfig, stays: Mapping[str, ClientData]
+) -> Terms:
+    """Return what holds for the next release of a model, of which these rows stay.
+
+    Raises RefusedError for settings that are out of range, and UnprovenTrainingError.
+    """
+    method = registered_terms(config)
+    if METHOD not in config.settings and config.network.id == "logistic":
+        method = replace(
+            method, row_norm=longest(data.inputs.numpy() for data in stays.values())
+        )
+    if not method.sigma:
+        return Terms(method, None)
+    method = replace(
+        method,
+        before=network_releases.made(services.ledger, model),
+        ordinal=network_releases.ordinal(services.ledger, model),
+    )
+    return Terms(method, noise_key(services.master, model))
+
+
+def registered_terms(config: NetworkConfig) -> CertifiedNewton:
+    """Return the terms of the registration; where it names none, there is no noise."""
+    method = make(METHOD, config.settings.get(METHOD))
+    assert isinstance(method, CertifiedNewton)
+    return method
+
+
+def longest(rows: Iterable[NDArray[Any]]) -> float:
+    """Return the largest ‖(1, x)‖ of any row, of arrays (n, features)."""
+    squares = [np.square(part.astype(np.float64)).sum(1).max() for part in rows]
+    return float(np.sqrt(1 + max(squares, default=0.0)))
+
+
+def check_rows(config: NetworkConfig, rows: Iterable[NDArray[Any]]) -> None:
+    """Check that no row is longer than registered. Raises RefusedError."""
+    limit = config.settings.get(METHOD, {}).get("row_norm")
+    if limit is not None and longest(rows) > limit:
+        raise RefusedError(
+            f"a row (1, x) is longer than the row_norm {limit:g} that {METHOD} is registered "
+            "with: scale the rows, or register a larger one"
+        )
+
+
+def carry_out(method: UnlearningMethod, terms: Terms, case: Case, hooks: Hooks) -> Carried:
+    """Run a method, and certify what it made of a logistic head if it is one of those.
+
+    Raises what the method raises, GIVES_WAY, and RefusedError for a claim that nobody
+    verifies here.
+    """
+    if method.id == METHOD:
+        return _of(terms.method.released(case, terms.key, hooks), terms, case)
+    if method.id == BOUNDED and terms.key is not None:
+        terms.method.check(case, terms.key)
+        centre = method.run(case, hooks)
+        return _of(with_noise(case, centre, terms.method, terms.key), terms, case)
+    found = method.run(case, hooks)
+    if method.id == BOUNDED:
+        of = terms.method
+        found = with_bound(case, found, row_norm=of.row_norm, tolerance=of.tolerance)
+        if found.claim == CERTIFIED:
+            bound = float(found.notes["certified.bound"])
+            return Carried(found, bounds_of(terms.method, bound))
+    if found.claim != "empirical-approximate":
+        raise RefusedError(f"{method.id}: its promise is not one that is verified here")
+    return Carried(found, {})
+
+
+def _of(release: Release, terms: Terms, case: Case) -> Carried:
+    found = Unlearned(release.weights, release.work, "certified-approximate", release.notes)
+    secret = None if terms.key is None else release.encode(case.data)
+    return Carried(found, bounds_of(terms.method, release.bound), secret)
+
+
+def bounds_of(method: CertifiedNewton, bound: float) -> dict[str, str]:
+    """Return what a certificate promises: the distance and, with noise, (ε, δ)."""
+    distance = {"distance": repr(bound)}
+    if not method.sigma:
+        return distance
+    promised = {"epsilon": method.epsilon, "delta": method.delta}  # 1 and 1.0 are one number
+    return {**distance, **{name: repr(float(value)) for name, value in promised.items()}}

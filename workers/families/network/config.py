@@ -1,0 +1,102 @@
+"""A deep model's registration as the mathematics takes it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from models import Model
+from workers.errors import RefusedError
+from workers.judge.policy.policy import Policy, from_document
+from workers.methods.network import registry
+from workers.methods.network.base import UnlearningMethod
+from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
+from workers.training.fedavg.held_out import is_held_out
+from workers.training.networks.registry import Network, network
+from workers.training.replay.canary import Canary, read_canary
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """The network, its training, and which share of the records is never trained on."""
+
+    network: Network
+    training: TrainingConfig
+    held_out: float
+    canary: Canary | None = None
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def is_held_out(self, record: str) -> bool:
+        """Return whether a record is kept from training: by its id, whoever computes it."""
+        return is_held_out(self.training.seed, self.held_out, record)
+
+    def training_of(self, clients: Collection[str]) -> TrainingConfig:
+        """Return the training for these clients: of fewer than the minimum, all must answer."""
+        least = min(self.training.min_clients, max(1, len(clients)))
+        return replace(self.training, min_clients=least)
+
+    def method(
+        self, method_id: str, differing: Mapping[str, Any] = MappingProxyType({})
+    ) -> UnlearningMethod:
+        """Return a method with the settings of the registration, but for those that differ.
+
+        Settings that are objects, such as guard, differ by their members.
+
+        Raises:
+            RefusedError: There is no such method, or its settings are not its own.
+        """
+        settings = dict(self.settings.get(method_id, {}))
+        for name, value in differing.items():
+            inner = settings.get(name)
+            nested = isinstance(value, Mapping) and isinstance(inner, Mapping)
+            settings[name] = {**(inner or {}), **value} if nested else value
+        return registry.make(method_id, settings)
+
+
+def network_config(model: Model) -> NetworkConfig:
+    """Return the configuration a deep model was registered with.
+
+    Raises:
+        RefusedError: It describes no network, or no training.
+    """
+    config: dict[str, Any] = model.config
+    chosen = config["network"]
+    named = network(chosen["id"], {**chosen["parameters"]})
+    if list(named.input_shape) != config["input_shape"]:
+        raise RefusedError(
+            f"the network takes inputs of {list(named.input_shape)}, not the registered "
+            "input_shape: register the model again"
+        )
+    if named.classes != len(model.classes):
+        raise RefusedError(
+            f"the network has {named.classes} classes, not {len(model.classes)}: name the "
+            "number in its parameters"
+        )
+    training = dict(config["training"])
+    local = LocalConfig(**training.pop("local"))
+    server = ServerConfig(**training.pop("server"))
+    canary = read_canary(config.get("canary"), config["input_shape"], model.classes)
+    if canary is not None and named.task != "classification":
+        raise RefusedError("canary: the target is the class of a row, and masks have none")
+    read = NetworkConfig(
+        network=named,
+        training=TrainingConfig(local=local, server=server, **training),
+        held_out=config["held_out"],
+        canary=canary,
+        settings=config["settings"],
+    )
+    ladder = policy_of(model).ladder
+    for method_id in read.settings:
+        read.method(method_id)  # named now, not when somebody asks to be forgotten
+    for rung in ladder:
+        read.method(rung.method, rung.settings)
+    return read
+
+
+def policy_of(model: Model) -> Policy:
+    """Return what was registered that the model's erasures must show.
+
+    Raises:
+        RefusedError: It is no policy; the message names the field.
+    """
+    return from_document(model.config["policy"])

@@ -1,0 +1,158 @@
+"""Which rung comes after a network's refuted result: another method, or the retraining.
+
+Another approximation is tried only where a test of forgetting or of use refuted this one. All
+are judged on the same rows by the same attacks: where the rows are too few, or an attack had
+no power before, every other verdict would be as inconclusive.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, or_, select
+
+from app.service.context import Services
+from app.service.ladder import last_rung, spelled
+from app.service.queue import DEADLINE_MARGIN
+from models import ErasureRequest, Job, Record
+from models.clock import clock
+from workers.families.network.config import NetworkConfig, network_config, policy_of
+from workers.jobs.case import Case
+from workers.jobs.ladder import Climb
+from workers.jobs.lease import Lease
+from workers.judge.attacks.registry import ATTACKS
+from workers.judge.base import Report
+from workers.judge.guard import ODD_INPUT
+from workers.judge.policy.ladder import Rung, write_ladder
+from workers.judge.policy.policy import Policy
+from workers.judge.samples.empirical import VERIFIER
+from workers.methods.network.base import UnlearningMethod
+from workers.methods.network.estimate import Sizes, most_flops, retraining_flops
+from workers.methods.network.retrain import Retrain
+
+RETRAIN, EXACT = Retrain().id, "exact-retrained"
+USE = ("retained-accuracy", "test-accuracy")
+# Where the verdict says nothing of the method, another method does not help.
+LATE = "too near the deadline"
+NO_USE = "skipped, it would be judged no better"
+
+
+def climb(
+    services: Services, session: Session, lease: Lease, case: Case, report: Report
+) -> Climb | None:
+    """Return the rung after a judgement that was no PASS, None if the ladder is spent."""
+    try:
+        policy = policy_of(case.model)
+        if case.plan.claim == VERIFIER.id:
+            return _after_approximation(session, lease, case, report, policy)
+    except ODD_INPUT:  # what was registered is not what lies there now; the judge has said so
+        pass
+    if case.plan.claim == EXACT and lease.rung > 0:
+        return None  # the last rung: somebody looks
+    # A retraining was refuted: once more from what is stored. Or what claims a proof was,
+    # which no other method mends.
+    return Climb(last_rung(case.model.config), RETRAIN)
+
+
+def is_of_method(report: Report) -> bool:
+    """Return whether only tests of forgetting or use failed, and one of them was refuted."""
+    failed = [check.name for check in report.checks if not check.passed]
+    return report.result == "FAIL" and all(
+        name in USE or name == "canary" or name.partition(":")[0] in {*ATTACKS, "distance"}
+        for name in failed
+    )
+
+
+def label(rung: Rung) -> str:
+    """Return a rung as certificates and the log name it."""
+    return spelled(write_ladder([rung])[0])
+
+
+def _after_approximation(
+    session: Session, lease: Lease, case: Case, report: Report, policy: Policy
+) -> Climb:
+    config = network_config(case.model)
+    request = session.get_one(ErasureRequest, lease.request_id)
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    worthwhile = is_of_method(report) and job.before_id is not None
+    tried = [config.method(request.method)]
+    tried += [config.method(rung.method, rung.settings) for rung in policy.ladder[: lease.rung]]
+    limits = _Limits(session, case, config, policy, first_due(session, lease))
+    skipped: list[str] = []
+    for number, rung in enumerate(policy.ladder, 1):
+        if number <= lease.rung:
+            continue
+        method = config.method(rung.method, rung.settings)
+        why = NO_USE
+        if worthwhile:
+            why = "skipped, it was tried" if method in tried else limits.forbid(method)
+        if not why:
+            return Climb(number, label(rung), tuple(skipped), compared=True)
+        skipped.append(f"{label(rung)}: {why}")
+    return Climb(1 + len(policy.ladder), RETRAIN, tuple(skipped))
+
+
+class _Limits:
+    """What the policy's budget and the deadline leave for another approximation."""
+
+    def __init__(
+        self, session: Session, case: Case, config: NetworkConfig, policy: Policy, due: datetime
+    ) -> None:
+        self.config, self.now, self.due = config, clock(session), due
+        self.sizes = _sizes(session, case, config)
+        self.whole = retraining_flops(config.network, config.training, self.sizes.stays)
+        self.judging = _judging_flops(config, policy, self.sizes)
+        said = case.plan.parameters
+        last = int(said.get("cost.flops", "0"))
+        self.left = policy.budget * self.whole - last - int(said.get("climb.flops", "0"))
+        seconds = float(said.get("cost.seconds", "0"))
+        self.pace = seconds / last if last else 0.0  # seconds an operation, as it went so far
+
+    def forbid(self, method: UnlearningMethod) -> str:
+        """Return why a method cannot be tried any more, nothing if it can."""
+        needed = most_flops(method, self.config.network, self.config.training, self.sizes)
+        if needed is None:
+            needed = self.whole  # nobody reckoned it: as much as what it is to save
+        if needed > self.left:
+            return "skipped, over the budget"
+        # There must be time for its judge's models, the retraining, and its repetition.
+        needed += self.judging + 2 * self.whole
+        seconds = timedelta(seconds=self.pace * needed)
+        if is_late(self.now, self.due, seconds):
+            return f"skipped, {LATE}"
+        return ""
+
+
+def first_due(session: Session, lease: Lease) -> datetime:
+    """Return when the first of those is due who were executed in the leased job's version."""
+    waiting = (
+        select(ErasureRequest.due_at)
+        .join(Job, col(Job.request_id) == col(ErasureRequest.id))
+        .where(
+            Job.model_id == lease.model_id,
+            or_(col(Job.id) == lease.job_id, col(Job.stage) == "verify"),
+            col(Job.done_at).is_(None),
+        )
+    )
+    found: datetime = min(session.exec(waiting))
+    return found
+
+
+def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> bool:
+    """Return whether what takes so long would end in the days before it is due.
+
+    `now` is the database's time: a method that is skipped as late is not tried again.
+    """
+    return now + seconds + DEADLINE_MARGIN > due
+
+
+def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
+    """Return about what the judge of a rung computes for the models that it trains itself."""
+    half = sizes.stays + (sizes.goes + sizes.validation) // 2
+    each = [half] * (policy.references or 0) + [sizes.stays] * bool(policy.distances)
+    return sum(retraining_flops(config.network, config.training, rows) for rows in each)
+
+
+def _sizes(session: Session, case: Case, config: NetworkConfig) -> Sizes:
+    query = select(Record.record).where(Record.model_id == case.model.id)
+    held = [config.is_held_out(record) for record in session.exec(query)]
+    # Some of those that went may have been held out: no more than these were trained on.
+    return Sizes(held.count(False), len(case.plan.rows_gone), held.count(True))

@@ -1,0 +1,171 @@
+"""A later rung of a network: another method, from the model before the erasure.
+
+Never from the refuted version, which is neither the model that knew the erased rows nor one
+that never did. The model before and the rows that went lie sealed with the job until then.
+"""
+
+from collections.abc import Mapping
+
+from sqlmodel import select
+
+from app.service.context import Services
+from models import Job, Model
+from models.clock import clock
+from workers.errors import RefusedError
+from workers.families.network import before as network_before
+from workers.families.network.before import Before
+from workers.families.network.config import NetworkConfig, network_config, policy_of
+from workers.families.network.ladder import LATE, first_due, is_late, label
+from workers.families.network.rows import Holdings, assemble, holdings, row_digests, salts
+from workers.families.network.sides import divide, validation
+from workers.families.network.state import TrainingState
+from workers.families.network.training import (
+    RETRAIN,
+    data_of,
+    described,
+    device_of,
+    encoded,
+    resumed,
+    retrained,
+    stays,
+)
+from workers.jobs import draft
+from workers.jobs.draft import Draft
+from workers.jobs.lease import Lease
+from workers.jobs.update import Made
+from workers.judge.policy.ladder import Rung
+from workers.judge.samples.empirical import VERIFIER
+from workers.methods.network.base import Case, Side, UnlearningRequest
+from workers.methods.network.memory import named_out_of_memory
+from workers.silos.answer import THREADS
+from workers.training.fedavg.accounting import cost_notes
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes
+from workers.training.networks.files import decode_weights, digest_of
+
+
+def run(services: Services, lease: Lease, model: Model) -> Made:
+    """Return the version of the lease's rung: of the policy's ladder, or the retraining.
+
+    A method that comes to nothing here, or for which it has become too late, gives way to
+    the retraining within the stage: the erasure was carried out, and is certified in any case.
+    Raises RefusedError if the rows cannot be trained on, RoundLostError to be tried again.
+    """
+    config, ladder = network_config(model), policy_of(model).ladder
+    with services.reading() as session:
+        rows = holdings(assemble(services, session, lease.model_id), config)
+        salted = salts(session, lease.model_id)
+    if lease.rung > len(ladder):
+        return retrained(services, lease, config, rows, salted)
+    rung = ladder[lease.rung - 1]
+    if (forbidden := _forbidden(services, lease)) is not None:
+        why = f"{label(rung)}: {forbidden}"
+        return retrained(services, lease, config, rows, salted, escalated=why)
+    try:
+        return _approximated(services, lease, config, rung, rows, salted)
+    except RefusedError as error:
+        why = f"{label(rung)}: {type(error).__name__.removesuffix('Error')}"
+    return retrained(services, lease, config, rows, salted, escalated=why)
+
+
+def not_run(method_id: str, *, trained_on: bool) -> str | None:
+    """Return why a method was not asked at all, None where the retraining was asked for."""
+    if method_id == RETRAIN.id:
+        return None
+    why = "no training row stays" if trained_on else "none of the records was ever trained on"
+    return f"{method_id}: not run, {why}"
+
+
+def _forbidden(services: Services, lease: Lease) -> str | None:
+    """Return why it is not tried, or not again: a stage after the erasure has no other end."""
+    if lease.attempt > services.settings.max_attempts:
+        return f"given up after {services.settings.max_attempts} attempts"
+    with services.reading() as session:
+        return LATE if is_late(clock(session), first_due(session, lease)) else None
+
+
+class OtherBeforeError(RefusedError):
+    """What was sealed at the erasure is not what was there before it."""
+
+
+def _approximated(
+    services: Services,
+    lease: Lease,
+    config: NetworkConfig,
+    rung: Rung,
+    rows: Holdings,
+    salted: Mapping[str, bytes],
+) -> Made:
+    before = _sealed(services, lease)
+    method = config.method(rung.method, rung.settings)
+    case = _case(services, lease, config, before, rows, salted)
+    with named_out_of_memory():
+        found = resumed(services, lease, lambda hooks: method.run(case, hooks))
+    if found.claim != VERIFIER.id:
+        raise RefusedError(f"{method.id}: its promise is not one that a later rung can make")
+    origin = digest_of(before.model)
+    state = TrainingState(origin, case.data, config.training.rounds, exact=False)
+    parameters = {
+        **found.notes,  # first: a method's words do not replace the service's
+        **described(services, config, case.retained),
+        **cost_notes(found.work),
+        "rung": label(rung),
+    }
+    return Made(
+        encoded(config, found.weights, state),
+        method.id,
+        method.version,
+        found.claim,
+        parameters,
+    )
+
+
+def _sealed(services: Services, lease: Lease) -> Before:
+    with services.reading() as session:
+        job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+        if job.before_id is None:
+            raise OtherBeforeError("nothing was kept of before the erasure")
+        plan = draft.load(services, session, job)
+        before = network_before.decode(services.artifacts.get(session, job.before_id))
+        config = network_config(session.get_one(Model, lease.model_id))
+    check_before(before, plan, config)
+    return before
+
+
+def check_before(before: Before, plan: Draft, config: NetworkConfig) -> None:
+    """Compare what was sealed at the erasure with what was published of it.
+
+    Raises:
+        OtherBeforeError: The model or the rows are others.
+    """
+    salted = dict(zip(before.records, before.salts, strict=True))
+    pinned = row_digests(before.holdings(config.is_held_out), salted)
+    same_rows = sorted(value.hex() for value in pinned.values()) == sorted(plan.rows_gone)
+    if not same_rows or digest_of(before.model) != plan.head_before:
+        raise OtherBeforeError("the sealed model or rows are not those of before the erasure")
+
+
+def _case(
+    services: Services,
+    lease: Lease,
+    config: NetworkConfig,
+    before: Before,
+    rows: Holdings,
+    salted: Mapping[str, bytes],
+) -> Case:
+    stay, go = divide(rows, ()), divide(before.holdings(config.is_held_out), ()).stays
+    # Where they lay among the others is not known any more, and no method asks.
+    some = {
+        client: tuple(range(len(own))) for client, own in go.items() if client in stay.stays
+    }
+    return Case(
+        network=config.network,
+        weights=decode_weights(before.model)[1],
+        request=UnlearningRequest(frozenset(go.keys() - stay.stays.keys()), some),
+        config=config.training_of(stay.stays),
+        retained=stays(services, lease, stay),
+        # They have left their blocks, so no silo holds them: they are asked here.
+        targets=Side(InProcess(go, device_of(services), THREADS), sizes(go)),
+        data=data_of(rows, salted),
+        validation=validation(config, rows),
+    )

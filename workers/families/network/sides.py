@@ -1,0 +1,82 @@
+"""Who stays and who goes, as the methods ask them: by rows in memory, by places for silos."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from workers.families.network.config import NetworkConfig
+from workers.families.network.rows import Holdings
+from workers.methods.network.base import UnlearningRequest
+from workers.methods.network.judges import Judge, held_out
+from workers.training.fedavg.base import ClientData
+
+Places = dict[str, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Divided:
+    """Training rows by client, those that stay and those that go; places: None for all.
+
+    request is None where nothing that goes was ever trained on.
+    """
+
+    stays: Mapping[str, ClientData]
+    stays_at: Places
+    goes: Mapping[str, ClientData]
+    goes_at: Places
+    request: UnlearningRequest | None
+
+
+def divide(rows: Holdings, leaving: Collection[str]) -> Divided:
+    """Divide the training rows of all clients by the ids of the records that leave."""
+    stays: dict[str, ClientData] = {}
+    goes: dict[str, ClientData] = {}
+    stays_at: Places = {}
+    goes_at: Places = {}
+    whole: set[str] = set()
+    some: dict[str, tuple[int, ...]] = {}
+    for client, own in rows.items():
+        training = own.training()
+        if training is None:
+            continue
+        trained = own.trained()
+        out = tuple(place for place, record in enumerate(trained) if record in leaving)
+        if not out:
+            stays[client], stays_at[client] = training, None
+        elif len(out) == len(trained):
+            goes[client], goes_at[client] = training, None
+            whole.add(client)
+        else:
+            rest = tuple(sorted(set(range(len(trained))) - set(out)))
+            stays[client], stays_at[client] = _at(training, rest), rest
+            goes[client], goes_at[client] = _at(training, out), out
+            some[client] = out
+    request = UnlearningRequest(frozenset(whole), some) if goes else None
+    return Divided(stays, stays_at, goes, goes_at, request)
+
+
+def validation(
+    config: NetworkConfig, rows: Holdings, leaving: Collection[str] = ()
+) -> Judge | None:
+    """Return the judge by held-out rows that stay, None if there are none."""
+    parts = []
+    for own in rows.values():
+        stay = torch.tensor(
+            [
+                bool(out) and record not in leaving
+                for record, out in zip(own.records, own.held, strict=True)
+            ]
+        )
+        if bool(stay.any()):
+            parts.append(own.data.only(stay))
+    if not parts:
+        return None
+    joined = ClientData(
+        torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts])
+    )
+    return held_out(config.network, joined, threads=1)
+
+
+def _at(data: ClientData, places: tuple[int, ...]) -> ClientData:
+    return data.only(torch.tensor(places, dtype=torch.int64))

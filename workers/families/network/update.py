@@ -1,0 +1,188 @@
+"""Deep models: learn, forget, train anew. Loads, and calls methods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from app.service.context import Services
+from app.service.noise_key import METHOD as CERTIFIED_NEWTON
+from models import ErasureRequest, Model, ModelVersion
+from workers.families.network import (
+    before as network_before,
+)
+from workers.families.network import (
+    rung as network_rung,
+)
+from workers.families.network.case import prepare
+from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
+from workers.families.network.config import NetworkConfig, network_config
+from workers.families.network.ladder import climb
+from workers.families.network.repeat import repeat
+from workers.families.network.rows import (
+    Holdings,
+    assemble,
+    by_owner,
+    holdings,
+    row_digests,
+    salts,
+)
+from workers.families.network.sides import divide, validation
+from workers.families.network.state import TrainingState
+from workers.families.network.training import (
+    RETRAIN,
+    data_of,
+    described,
+    encoded,
+    goes,
+    resumed,
+    retrained,
+    stays,
+)
+from workers.families.ridge.input_blocks import InputBlock
+from workers.jobs.batch import Member
+from workers.jobs.lease import Lease
+from workers.jobs.lesson import Lesson
+from workers.jobs.removal import owned_by_subject
+from workers.jobs.update import Made, Update
+from workers.methods.network.base import Case
+from workers.methods.network.endings import WITHOUT_A_MODEL
+from workers.methods.network.memory import named_out_of_memory
+from workers.training.fedavg.accounting import cost_notes
+from workers.training.networks.files import decode_weights, digest_of
+
+EMPIRICAL = "empirical-approximate"
+
+__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
+
+
+def read(model: Model, upload: bytes) -> Lesson:
+    """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+    config = network_config(model)
+    blocks = by_owner(upload)
+    check_rows(config, (block.inputs for block in blocks.values()))
+    records = [record for block in blocks.values() for record in block.records]
+    return Lesson(None, records, blocks, saturated=0)
+
+
+def learn(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    before: ModelVersion | None,
+    lesson: Lesson,
+    fresh: Mapping[str, bytes],
+) -> Made:
+    """Train from the initial weights on what is stored and the lesson.
+
+    Never from the present weights: they may have seen what was erased since. Raises
+    RefusedError if the rows cannot be trained on.
+    """
+    config = network_config(model)
+    blocks = {o: block for o, block in lesson.blocks.items() if isinstance(block, InputBlock)}
+    with services.reading() as session:
+        rows = holdings(assemble(services, session, lease.model_id, blocks), config)
+        salted = {**salts(session, lease.model_id), **fresh}
+    made = retrained(services, lease, config, rows, salted)
+    return replace(made, repeated=repeat(services, lease, model, config, rows, made))
+
+
+def refit(services: Services, lease: Lease, model: Model) -> Made:
+    """Make the version of a later rung from what is stored. Raises RefusedError."""
+    return network_rung.run(services, lease, model)
+
+
+def forget(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    before: ModelVersion,
+    members: Sequence[Member],
+) -> Update:
+    """Make the model forget the members' records by the method they ask for.
+
+    A method that ends without a model to publish (WITHOUT_A_MODEL) gives way to a retraining.
+    Raises RefusedError where the method lacks what it needs.
+    """
+    config = network_config(model)
+    leaving = {record for member in members for record in member.salts}
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, lease.request_id)
+        held = assemble(services, session, lease.model_id)
+        salted = salts(session, lease.model_id)
+        file = services.artifacts.get(session, before.head_id)
+    rows = holdings(held, config)
+    made = _forgotten(
+        services, lease, model, config, rows, salted, leaving, request.method, file
+    )
+    owned = owned_by_subject(members)
+    rest = {
+        one.subject: one.block.without(owned[one.subject])
+        for one in held
+        if one.subject is not None and one.subject in owned
+    }
+    digests = row_digests(rows, salted)
+    kept = made.secret
+    if made.claim == EMPIRICAL:  # a retraining is repeated, and compared with nothing
+        kept = network_before.encode(file, rows, salted, leaving)
+    gone = tuple(sorted(digests[record].hex() for record in leaving))
+    return Update(made, rest, before=kept, rows_gone=gone)
+
+
+def _forgotten(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    config: NetworkConfig,
+    rows: Holdings,
+    salted: Mapping[str, bytes],
+    leaving: set[str],
+    method_id: str,
+    file: bytes,
+) -> Made:
+    sides = divide(rows, leaving)
+    method = config.method(method_id)
+    if sides.request is None or not sides.stays or method_id == RETRAIN.id:
+        # What was never trained on leaves no trace; the retraining proves that it did not.
+        why_not = network_rung.not_run(method_id, trained_on=sides.request is not None)
+        return retrained(services, lease, config, rows, salted, leaving, why_not)
+    network, weights = decode_weights(file)
+    data = data_of(rows, salted, leaving)
+    judge = validation(config, rows, leaving)
+    if judge is None and method_id != CERTIFIED_NEWTON:
+        why = f"{method_id}: no held-out rows are left to guard its step"
+        return retrained(services, lease, config, rows, salted, leaving, why)
+    training = config.training_of(sides.stays)
+    case = Case(
+        network=network,
+        weights=weights,
+        request=sides.request,
+        config=training,
+        retained=stays(services, lease, sides),
+        targets=goes(services, lease, sides),
+        data=data,
+        validation=judge,
+    )
+    try:
+        terms = load_terms(services, model, config, sides.stays)
+        with named_out_of_memory():
+            carried = resumed(
+                services, lease, lambda hooks: carry_out(method, terms, case, hooks)
+            )
+    except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:
+        why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
+        return retrained(services, lease, config, rows, salted, leaving, why)
+    found = carried.found
+    state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
+    parameters = {
+        **found.notes,  # first: a method's words do not replace the service's
+        **described(services, config, case.retained),
+        **cost_notes(found.work),
+    }
+    return Made(
+        encoded(config, found.weights, state),
+        method.id,
+        method.version,
+        found.claim,
+        parameters,
+        carried.bounds,
+        secret=carried.secret,
+    )

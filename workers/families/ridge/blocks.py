@@ -1,0 +1,196 @@
+"""A subject's rows as the bytes that the vault seals, and uploads as they were accepted.
+
+Where the rows stay with a client there is one block of statistics for all that it sent of a
+subject: the sum of its messages.
+"""
+
+import io
+import json
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from workers.arrays import Rows
+from workers.errors import RefusedError
+from workers.families.ridge.input_blocks import InputBlock
+from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.message import (
+    Batch,
+    Message,
+    add_messages,
+    subtract_message,
+)
+from workers.secure_sum.wire import full, upper
+
+SALT = 32  # bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """One subject's rows: `records[i]` is the id of row i.
+
+    salts (m, SALT) uint8: of the rows' digests (`ridge_rows`). learned (m,) int64: the number
+    of the version that each row came with.
+    """
+
+    records: list[str]
+    rows: Rows
+    salts: NDArray[np.uint8]
+    learned: NDArray[np.int64]
+
+    @classmethod
+    def fresh(cls, records: list[str], rows: Rows, number: int) -> "Block":
+        """Return rows that come with the version `number`, newly salted."""
+        salts = np.frombuffer(secrets.token_bytes(SALT * len(rows)), dtype=np.uint8)
+        learned = np.full(len(rows), number, dtype=np.int64)
+        return cls(records, rows, salts.reshape(-1, SALT), learned)
+
+    def without(self, erased: set[str]) -> "Block | None":
+        """Return the block without some records, None if nothing remains."""
+        keep = np.array([record not in erased for record in self.records])
+        if not keep.any():
+            return None
+        return self.take(keep)
+
+    def take(self, mask: NDArray[np.bool_]) -> "Block":
+        """Return the rows where `mask` (m,) is true."""
+        records = [record for record, wanted in zip(self.records, mask, strict=True) if wanted]
+        rows = Rows(self.rows.codes[mask], self.rows.labels[mask])
+        return Block(records, rows, self.salts[mask], self.learned[mask])
+
+    def joined(self, other: "Block") -> "Block":
+        """Return this block's rows followed by another's."""
+        codes = np.concatenate([self.rows.codes, other.rows.codes])
+        labels = np.concatenate([self.rows.labels, other.rows.labels])
+        salts = np.concatenate([self.salts, other.salts])
+        learned = np.concatenate([self.learned, other.learned])
+        return Block(self.records + other.records, Rows(codes, labels), salts, learned)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageBlock:
+    """The statistics of one subject's rows at one client, and their ids, in any order."""
+
+    records: list[str]
+    message: Message
+
+    def joined(self, other: "MessageBlock", *, bits: int) -> "MessageBlock":
+        """Return both blocks as one. Raises ExactnessError if there are too many rows."""
+        whole = add_messages([self.message, other.message], bits=bits)
+        return MessageBlock(self.records + other.records, whole)
+
+    def without(
+        self, erased: set[str], released: Message, *, bits: int
+    ) -> "MessageBlock | None":
+        """Return the block without some records, whose statistics are `released`.
+
+        None if nothing remains. Raises InfeasibleRemovalError if no rows can be what is left.
+        """
+        kept = [record for record in self.records if record not in erased]
+        if not kept:
+            return None
+        return MessageBlock(kept, subtract_message(self.message, released, bits=bits))
+
+
+RidgeBlock = Block | MessageBlock
+AnyBlock = RidgeBlock | InputBlock
+
+
+def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int = 0) -> AnyBlock:
+    """Return both blocks of one owner as one. A model's blocks are all of one kind.
+
+    bits: of the model's codes, where there are any.
+
+    Raises:
+        RefusedError: They are not: the vault holds a block of another model.
+        ExactnessError: There are too many rows for exact sums.
+    """
+    if isinstance(stored, Block) and isinstance(fresh, Block):
+        return stored.joined(fresh)
+    if isinstance(stored, MessageBlock) and isinstance(fresh, MessageBlock):
+        return stored.joined(fresh, bits=bits)
+    if isinstance(stored, InputBlock) and isinstance(fresh, InputBlock):
+        return stored.joined(fresh)
+    raise RefusedError("rows and statistics of one owner cannot be added up")
+
+
+def batch_of(block: RidgeBlock) -> Batch:
+    """Return what a method learns of a block."""
+    return block.rows if isinstance(block, Block) else block.message
+
+
+def encode_block(block: AnyBlock) -> bytes:
+    """Return a block as safetensors; the ids travel as JSON in its metadata."""
+    metadata = {"records": json.dumps(block.records)}
+    if isinstance(block, Block):
+        arrays: dict[str, NDArray[Any]] = {
+            "codes": np.ascontiguousarray(block.rows.codes),
+            "labels": np.ascontiguousarray(block.rows.labels),
+            "salts": np.ascontiguousarray(block.salts),
+            "learned": np.ascontiguousarray(block.learned),
+        }
+        return save(arrays, metadata=metadata)
+    if isinstance(block, InputBlock):
+        arrays = {
+            "inputs": np.ascontiguousarray(block.inputs),
+            "labels": np.ascontiguousarray(block.labels),
+        }
+        return save(arrays, metadata=metadata)
+    message = block.message
+    arrays = {
+        "counts": np.ascontiguousarray(message.counts),
+        "gram": upper(message.statistics.gram),
+        "moment": np.ascontiguousarray(message.statistics.moment),
+    }
+    return save(arrays, metadata={**metadata, "residual": message.residual.hex()})
+
+
+def decode_block(data: bytes) -> AnyBlock:
+    """Return the block that `encode_block` wrote."""
+    arrays = load(data)
+    length = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    records = json.loads(metadata["records"])
+    if "inputs" in arrays:
+        return InputBlock(records, arrays["inputs"], arrays["labels"])
+    if "residual" not in metadata:
+        rows = Rows(arrays["codes"], arrays["labels"])
+        return Block(records, rows, arrays["salts"], arrays["learned"])
+    moment = arrays["moment"]
+    statistics = RidgeStatistics(full(arrays["gram"], len(moment)), moment, len(records))
+    residual = float.fromhex(metadata["residual"])
+    return MessageBlock(records, Message(statistics, arrays["counts"], None, residual))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Upload:
+    """An accepted upload: features (n, d) float, labels (n,) int64 and ids (n,) each."""
+
+    features: NDArray[np.floating]
+    labels: NDArray[np.int64]
+    clients: list[str]
+    records: list[str]
+    subjects: list[str]
+
+
+def decode_upload(data: bytes) -> Upload:
+    """Return the arrays that `app.api.uploads` packed.
+
+    Raises:
+        RefusedError: The bytes are no such upload.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return Upload(
+                features=arrays["features"],
+                labels=arrays["labels"],
+                clients=arrays["clients"].tolist(),
+                records=arrays["records"].tolist(),
+                subjects=arrays["subjects"].tolist(),
+            )
+    except (OSError, ValueError, KeyError):
+        raise RefusedError("the stored upload cannot be read: send it again") from None

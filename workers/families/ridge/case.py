@@ -1,0 +1,147 @@
+"""What the verifier of a ridge head is given: the retained rows or sums, the artifacts."""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from math import inf, nextafter
+
+from sqlmodel import Session, select
+
+from app.service.context import Services
+from models import Job, Model, Record
+from workers.artifacts import decode_head
+from workers.families.masked import end as round_end
+from workers.families.ridge.blocks import AnyBlock, Block, MessageBlock, decode_block
+from workers.jobs import before as before_statistics
+from workers.jobs import (
+    claims,
+    row_contents,
+    versions,
+)
+from workers.jobs.case import Case, Judge, Judged
+from workers.jobs.lease import Lease
+from workers.jobs.logged import NotLoggedError, check_logged
+from workers.judge import registry
+from workers.judge.base import (
+    Check,
+    ClaimedStatistics,
+    ExactClaim,
+    Mode,
+    Report,
+    RidgeClaim,
+    Verifier,
+)
+from workers.methods.ridge.base import RidgeConfig
+
+
+def prepare(
+    services: Services, session: Session, lease: Lease, case: Case, seed: bytes
+) -> Judge:
+    """Load what an executed job left of a ridge head; the result judges it.
+
+    Versions that the tables have otherwise than the log are refuted at once.
+    """
+    try:
+        check_logged(services.ledger, case.model, case.before, case.after)
+    except NotLoggedError as error:
+        return partial(_unlogged, registry.get(case.plan.claim), str(error))
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    plan, model, before, after = case.plan, case.model, case.before, case.after
+    stored = [
+        (subject, decode_block(payload))
+        for subject, payload in services.features.load_many(session, lease.model_id)
+    ]
+    blocks = [block for _, block in stored]
+    ids = [record for block in blocks for record in block.records]
+    if plan.round_id is not None:  # nothing lies here but the ids and the sum
+        ids = list(session.exec(select(Record.record).where(Record.model_id == model.id)))
+    config = versions.ridge_config(model)
+    # The head that clients download, not the solver's; the witness only helps to judge it.
+    head, _ = decode_head(services.artifacts.get(session, after.head_id))
+    state = versions.load_state(services, session, after)
+    ridge = RidgeClaim(
+        dimension=config.dimension,
+        classes=config.classes,
+        exponents=config.exponents,
+        bits=config.bits,
+        penalty=config.penalty,
+        statistics_digest=after.statistics_digest,
+        head=head,
+        witness=state.witness,
+        bound=state.bound,
+        statistics=ClaimedStatistics(
+            state.statistics.gram, state.statistics.moment, state.statistics.rows
+        ),
+        mode=_mode(model, after.number),
+        attested=_attested(config, blocks),
+        seed=seed,
+    )
+    masked = round_end.claim_of(services, session, plan)
+    # A round that adds as well may narrow the posterior: there is nothing to compare then.
+    if masked is None:
+        earlier = before_statistics.load(services, session, job)
+    else:
+        earlier = None if plan.added else masked.before
+    # Sketches are rounded to integers entry by entry: their differences need not be definite.
+    if earlier is not None and state.attested == 0:
+        ridge = replace(ridge, before=earlier, before_digest=plan.statistics_before)
+    if plan.claim == "certified-approximate":
+        ridge = replace(ridge, tolerance=versions.budget(model))
+    claim = ExactClaim(
+        ridge=ridge,
+        rows=[block.rows for block in blocks if isinstance(block, Block)],
+        messages=_messages(model, blocks),
+        masked=masked,
+        retained_set=claims.retained_set(session, lease, plan, ids, before, after),
+        purge=claims.purge(services, session, lease, plan, ids),
+        contents=row_contents.claim_of(services.ledger, session, case, stored),
+    )
+    verifier: Verifier[ExactClaim] = registry.get(plan.claim)
+    details = {
+        "rows": str(sum(len(rows) for rows in claim.rows)),
+        "messages": str(len(claim.messages or ())),
+        "mode": claim.ridge.mode,
+        "seed": (claim.ridge.seed or b"").hex(),
+    }
+    return lambda: Judged(verifier.id, verifier.version, verifier.verify(claim), details)
+
+
+def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Judged:
+    threshold = "head, statistics and retained set of both versions, at their own entries"
+    report = Report("FAIL", (Check(1, "log", problem, None, threshold, False),))
+    return Judged(verifier.id, verifier.version, report, {})
+
+
+def _attested(config: RidgeConfig, blocks: list[AnyBlock]) -> float:
+    """Return how far the sketches of clients are from their rows, on their word, at most.
+
+    In feature units; from what is stored, not from what the method kept of it.
+    """
+    codes = sum(
+        Fraction(block.message.residual) for block in blocks if isinstance(block, MessageBlock)
+    )
+    features = codes * Fraction(4) ** max(config.exponents)
+    return nextafter(float(features), inf) if features else 0.0
+
+
+def _messages(model: Model, blocks: list[AnyBlock]) -> list[ClaimedStatistics] | None:
+    """Return what clients sent in place of rows, None where the model has none of it."""
+    if model.config["data"] != "statistics":
+        return None
+    return [
+        ClaimedStatistics(
+            block.message.statistics.gram,
+            block.message.statistics.moment,
+            block.message.statistics.rows,
+        )
+        for block in blocks
+        if isinstance(block, MessageBlock)
+    ]
+
+
+def _mode(model: Model, number: int) -> Mode:
+    """Return how a version's statistics are judged, by the policy logged at registration."""
+    policy = model.config["verification"]
+    if policy["statistics"] == "alternate":
+        return "full" if number % policy["full_every"] == 0 else "freivalds"
+    return "freivalds" if policy["statistics"] == "freivalds" else "full"

@@ -1,0 +1,212 @@
+"""Ridge heads: learn, forget, fit anew. Loads, and calls methods."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlmodel import Session
+
+from app.ledger.sequencer import Ledger
+from app.service.context import Services
+from models import ErasureRequest, Model, ModelVersion
+from workers.families.ridge import (
+    releasing,
+)
+from workers.families.ridge import (
+    rows as ridge_rows,
+)
+from workers.families.ridge.blocks import (
+    Block,
+    MessageBlock,
+    RidgeBlock,
+    batch_of,
+    decode_block,
+)
+from workers.families.ridge.case import prepare
+from workers.families.ridge.rows import RowDigest, rows_digest
+from workers.jobs import before as before_statistics
+from workers.jobs import versions
+from workers.jobs.batch import Member
+from workers.jobs.case import Case
+from workers.jobs.ladder import Climb
+from workers.jobs.lease import Lease
+from workers.jobs.lesson import Lesson, read_lesson
+from workers.jobs.preflight import check_definite
+from workers.jobs.removal import owned_by_subject, remove
+from workers.jobs.update import Made, Update
+from workers.judge.base import Report
+from workers.methods.ridge.base import Outcome, RidgeConfig
+from workers.methods.ridge.statistics.message import Batch, Message
+
+__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
+
+
+def read(model: Model, upload: bytes) -> Lesson:
+    """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+    number = (model.current_version or 0) + 1
+    remote = model.config["data"] != "rows"
+    return read_lesson(upload, versions.ridge_config(model), number, remote=remote)
+
+
+def learn(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    before: ModelVersion | None,
+    lesson: Lesson,
+    salts: Mapping[str, bytes],
+) -> Made:
+    """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
+    config = versions.ridge_config(model)
+    method = versions.method_of(model, model.method)
+    with services.reading() as session:
+        state = versions.load_state(services, session, before) if before else None
+    contents = _grown(services.ledger, model, before, lesson)
+    assert lesson.batch is not None
+    outcome = method.learn(config, state, lesson.batch)
+    if model.config["data"] != "rows" and outcome.state.attested == 0:
+        check_definite(outcome.state.statistics, config)
+    return _made(outcome, config, method.id, method.version, {}, contents)
+
+
+def forget(
+    services: Services,
+    lease: Lease,
+    model: Model,
+    before: ModelVersion,
+    members: Sequence[Member],
+) -> Update:
+    """Subtract the members' records.
+
+    Raises:
+        RefusedError: The method declined.
+        AnswerError: A client released what its block cannot have held.
+    """
+    config = versions.ridge_config(model)
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, lease.request_id)
+        state = versions.load_state(services, session, before)
+        blocks = {
+            subject: _ridge(services.features.load(session, subject))
+            for subject in owned_by_subject(members)
+        }
+        released = releasing.answers(services, session, members, config.bits)
+        stays, goes = _divided(services, session, model, members)
+    method = versions.method_of(model, request.method)
+    removal = remove(blocks, members, released, config)
+    outcome = method.forget(config, state, removal.batch)
+    more = {"data": str(model.config["data"])}
+    return Update(
+        _made(outcome, config, method.id, method.version, more, stays),
+        removal.rest,
+        frozenset(removal.dropped),
+        before_statistics.encode(state.statistics, config),
+        rows_gone=tuple(one.digest.hex() for one in goes),
+        rows_learned=tuple(one.learned for one in goes),
+    )
+
+
+def refit(services: Services, lease: Lease, model: Model) -> Made:
+    """Fit anew from the retained rows, whatever was asked for. Raises RefusedError."""
+    config = versions.ridge_config(model)
+    with services.reading() as session:
+        stored = list(_stored(services, session, lease.model_id))
+        found = ridge_rows.stored_digests(session, lease.model_id, stored)
+        contents = _contents(model, (one.digest for one in found))
+    blocks = [batch_of(block) for _, block in stored]
+    method = versions.method_of(model, _rung(blocks))
+    outcome = method.refit(config, blocks)
+    named = f"{method.id}-refit", method.version
+    return _made(outcome, config, *named, {}, contents, notes=False)
+
+
+def _grown(
+    ledger: Ledger, model: Model, before: ModelVersion | None, lesson: Lesson
+) -> dict[str, str]:
+    """Return what the log says of the rows of the version before with those of a lesson.
+
+    `added` is there so that everybody can see one follow from the other.
+    """
+    if model.config["data"] != "rows":
+        return {}
+    known = ridge_rows.published(ledger, model, before) if before else rows_digest(())
+    if known is None:  # a version without one: nothing can be built on it
+        return {}
+    added = rows_digest(
+        digest
+        for owner, block in lesson.blocks.items()
+        if isinstance(block, Block)
+        for digest in ridge_rows.row_digests(block, owner)
+    )
+    return {"added": added, "rows": ridge_rows.grown_digest(known, added)}
+
+
+def _divided(
+    services: Services, session: Session, model: Model, members: Sequence[Member]
+) -> tuple[dict[str, str], list[RowDigest]]:
+    """Return what the log says of the rows that stay, and the digests of those that go.
+
+    All rows are read: their digests lie nowhere, or they would outlive the rows in backups.
+    """
+    assert model.id is not None
+    if model.config["data"] != "rows":
+        return {}, []
+    leaving = {record for member in members for record in member.salts}
+    stays, goes = list[bytes](), list[RowDigest]()
+    stored = _stored(services, session, model.id)
+    for one in ridge_rows.stored_digests(session, model.id, stored):
+        if one.record in leaving:
+            goes.append(one)
+        else:
+            stays.append(one.digest)
+    return _contents(model, stays), goes
+
+
+def _contents(model: Model, digests: Iterable[bytes]) -> dict[str, str]:
+    return {"rows": rows_digest(digests)} if model.config["data"] == "rows" else {}
+
+
+def _stored(
+    services: Services, session: Session, model_id: int
+) -> Iterator[tuple[int, RidgeBlock]]:
+    for subject, payload in services.features.load_many(session, model_id):
+        yield subject, _ridge(payload)
+
+
+def climb(
+    services: Services, session: Session, lease: Lease, case: Case, report: Report
+) -> Climb | None:
+    """Return the refit, whatever was asked for and found, None where it was that."""
+    return None if lease.rung > 0 else Climb(1, "refit")
+
+
+def _ridge(payload: bytes) -> RidgeBlock:
+    block = decode_block(payload)
+    assert isinstance(block, Block | MessageBlock)
+    return block
+
+
+def _rung(blocks: Sequence[Batch]) -> str:
+    """Return the plainest method that these blocks allow, whichever was asked for."""
+    sketched = any(isinstance(block, Message) and block.residual > 0 for block in blocks)
+    return "ridge-sketched" if sketched else "ridge-exact"
+
+
+def _made(
+    outcome: Outcome,
+    config: RidgeConfig,
+    method: str,
+    method_version: str,
+    more: Mapping[str, Any],
+    contents: Mapping[str, str],
+    *,
+    notes: bool = True,
+) -> Made:
+    said = outcome.notes if notes else {}
+    return Made(
+        encoded=versions.encode(outcome.state, config, contents),
+        method=method,
+        method_version=method_version,
+        claim=outcome.claim,
+        parameters={**versions.parameters(config), **more, **said},
+        bounds={"head": repr(outcome.state.bound)},
+    )

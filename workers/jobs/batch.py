@@ -1,0 +1,214 @@
+"""Which erasure requests are executed together, and what each of them removes.
+
+They are taken in the order of the queue, each from the set that those before it left. So the
+certificate of each is as strong as if it had been alone, and their sets form a chain from
+the version before to the version after.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.schemas.requests import Scope
+from app.service.context import Services
+from app.service.queue import waiting_run
+from app.service.scope import meant
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from models import ErasureRequest, Job, Record
+from workers.errors import RefusedError
+from workers.jobs.asking import ask, dropped_subjects, park
+from workers.jobs.lease import Lease, LeaseLostError
+
+# Each draft names the commitments that the others removed: this bounds what they take.
+MOST_RECORDS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One request of an update. `token` fences its job; `salts` are of its records.
+
+    gone_before: how many of the records that it names were erased with another request.
+    """
+
+    job_id: str
+    token: int
+    request_id: str
+    salts: dict[str, bytes]
+    subjects: dict[str, int]
+    gone_before: int = 0
+
+    def owned(self) -> dict[int, set[str]]:
+        """Return the member's records by the id of their subject."""
+        owned: dict[int, set[str]] = {}
+        for record, subject in self.subjects.items():
+            owned.setdefault(subject, set()).add(record)
+        return owned
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What one member removed: its proof, the root after it, and what the others removed."""
+
+    removal: dict[str, Any]
+    root: bytes
+    earlier: list[bytes]
+    later: list[bytes]
+
+
+def collect(services: Services, lease: Lease) -> list[Member]:
+    """Take the requests that are executed under this lease; the leased one comes first.
+
+    Without a minimum to wait for each goes alone, and can be withdrawn until its turn. The
+    last attempts go alone too: an error that others cause must not fail this one. A request
+    whose records the earlier ones of the update erase is left out, to be refused at its turn.
+    One that needs what only a client knows is parked; if that is the leased one, none is
+    returned.
+
+    Raises:
+        RefusedError: An earlier request erased all that the leased one asks for.
+        LeaseLostError: Another worker holds the job now.
+    """
+    settings = services.settings
+    alone = settings.batch_min_requests <= 1 or lease.attempt >= settings.max_attempts
+    # Entries are made only of the others, which begin here; the leased one has begun.
+    members = services.ledger.transact(lambda tx: _take(tx, lease, alone), checkpoint=not alone)
+    if members is None:
+        return []
+    if not members or members[0].job_id != lease.job_id:
+        raise RefusedError("an earlier request erased all that this one asks for")
+    return members
+
+
+def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
+    session = tx.session
+    head = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if head.lease_token != lease.token or head.stage != lease.stage:
+        raise LeaseLostError(lease.job_id)
+    assert head.request_id is not None
+    whole = dropped_subjects(session, head.request_id)
+    if whole:
+        # What a person decided to remove as a whole, others may have asked for in part: they
+        # are executed with it, each with its own certificate, or nobody is yet.
+        run = [head, *_companions(session, head, whole)]
+    else:
+        run = [head] if alone else waiting_run(session, head)
+    members: list[Member] = []
+    for job in run:
+        member = _member(session, lease.model_id, job, members)
+        if member is None:
+            if job.id == head.id:
+                break
+            # Its turn is next, and it is refused: it has nothing to wait for.
+            _begin(tx, job, session.get_one(ErasureRequest, job.request_id))
+            continue
+        if members and not whole and _size([*members, member]) > MOST_RECORDS:
+            break
+        request = session.get_one(ErasureRequest, member.request_id)
+        if dropped_subjects(session, request.id) - whole:
+            break  # it is executed with its own companions, at its turn
+        if job.id != head.id:
+            member = replace(member, token=_begin(tx, job, request))
+        if ask(tx, request, member.owned(), gone=_owned(members), whole=whole):
+            park(tx, job, request, "the statistics of the records, from their clients")
+            if job.id == head.id:
+                return None
+            if whole:
+                park(tx, head, session.get_one(ErasureRequest, head.request_id), "the others")
+                return None
+            continue
+        members.append(member)
+    return members
+
+
+def _member(session: Session, model_id: int, job: Job, members: list[Member]) -> Member | None:
+    """Return a request with what it erases beside the members so far, None for nothing."""
+    request = session.get_one(ErasureRequest, job.request_id)
+    scope = Scope.model_validate(request.scope)
+    taken = {record for member in members for record in member.salts}
+    found = meant(session, model_id, scope, request.id, taken)
+    if not found:
+        return None
+    return Member(
+        job.id,
+        job.lease_token,
+        request.id,
+        {record.record: bytes(record.salt) for record in found},
+        {record.record: record.subject_id for record in found},
+        0 if scope.records is None else len(scope.records) - len(found),
+    )
+
+
+def _companions(session: Session, head: Job, whole: set[int]) -> list[Job]:
+    """Return the other unexecuted erasures that have records in blocks that go as a whole."""
+    claimants = select(Record.claimed_by).where(
+        col(Record.subject_id).in_(whole), col(Record.claimed_by).is_not(None)
+    )
+    query = (
+        select(Job)
+        .where(
+            col(Job.request_id).in_(claimants),
+            Job.id != head.id,
+            col(Job.done_at).is_(None),
+        )
+        .order_by(col(Job.seq))
+    )
+    return list(session.exec(query))
+
+
+def _begin(tx: Transaction, job: Job, request: ErasureRequest) -> int:
+    """Fence another job: only this worker may commit its execution. Returns its token."""
+    job.lease_token += 1
+    job.stage = "execute"  # it may have been parked
+    if request.state != "executing":
+        if request.state == "received":
+            record_request_event(tx, request, "request.executing", {})
+        request.state = "executing"
+    tx.session.flush()
+    return job.lease_token
+
+
+def _owned(members: list[Member]) -> dict[int, set[str]]:
+    owned: dict[int, set[str]] = {}
+    for member in members:
+        for subject, ids in member.owned().items():
+            owned.setdefault(subject, set()).update(ids)
+    return owned
+
+
+def _size(members: list[Member]) -> int:
+    return sum(len(member.salts) for member in members)
+
+
+def gone_before(member: Member) -> dict[str, str]:
+    """Return what a certificate says of named records that went with another request's."""
+    return {"erasedBefore": str(member.gone_before)} if member.gone_before else {}
+
+
+def prove(
+    retained: list[bytes], members: list[Member], dropped: Sequence[bytes] = ()
+) -> list[Link]:
+    """Return each member's link of the chain that starts at the sorted set `retained`.
+
+    `dropped` are the commitments of records that nobody asked for and that go last.
+    """
+    removals = []
+    for member in members:
+        removals.append(prove_removal(retained, member.salts))
+        own = {record_commitment(salt, record) for record, salt in member.salts.items()}
+        retained = [value for value in retained if value not in own]
+    read = [shape.read(Removal, removal) for removal in removals]
+    gone = [[record.commitment for record in removal.records] for removal in read]
+    return [
+        Link(
+            removals[position],
+            read[position].after.root,
+            [value for own in gone[:position] for value in own],
+            [*(value for own in gone[position + 1 :] for value in own), *dropped],
+        )
+        for position in range(len(members))
+    ]

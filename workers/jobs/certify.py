@@ -1,0 +1,176 @@
+"""Certify: sign what the verifier found, if the log has it, and put it into the log, once."""
+
+import uuid
+
+from sqlmodel import Session, select
+
+from app.ledger.climbed import score_parts
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.ledger.startup import load_issuer
+from app.service.context import Services
+from app.service.methods import is_network
+from app.steps import reached
+from lethe import canonical
+from lethe.certificates.bundle import hashedrekord_leaf
+from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.evidence import evidence_part
+from lethe.certificates.statement import (
+    MethodPart,
+    ModelPart,
+    Predicate,
+    RetainedSet,
+    Scope,
+    SetState,
+    Subject,
+    VersionPart,
+    build_statement,
+)
+from models import Certificate, ErasureRequest, Job, Model
+from models.types import utcnow
+from workers.errors import RefusedError
+from workers.families.masked import end as round_end
+from workers.jobs import repair
+from workers.jobs.before import let_go
+from workers.jobs.cleanup import clean
+from workers.jobs.draft import Draft, sha256_hex
+from workers.jobs.guarantees import guarantee
+from workers.jobs.judged import Passed, passed
+from workers.jobs.lease import advance, leased
+from workers.jobs.sweep import nudge_next
+from workers.method_audits.citation import citation
+from workers.provenance import code_digest, environment
+
+
+def run(services: Services, job_id: str) -> None:
+    """Issue the certificate of a verified job.
+
+    The envelope, its leaf, the certificate row and the closing event commit together; the
+    row's primary key is the request, so there is one certificate however often this runs.
+    Where tables and log contradict each other nothing is signed: the model is taken out of
+    service, and the request waits for an operator with the reason.
+    """
+    with leased(services, job_id, "certify") as lease:
+        if lease is None:
+            return
+        certificate_id = str(uuid.uuid4())
+        try:
+            with services.reading() as session:
+                judgement = passed(services, session, lease)
+                payload = _statement(services, session, judgement, certificate_id)
+        except RefusedError as refusal:
+            repair.give_up(services, lease, f"not certified: {refusal}")
+            return
+        result = judgement.evidence.report.result
+        key, keyid = load_issuer(services.settings)
+        envelope = sign_envelope(payload, key, keyid)
+        leaf = hashedrekord_leaf(envelope, key.public_key())
+        reached("certify.signed")
+
+        def effect(tx: Transaction) -> None:
+            assert lease.request_id is not None
+            request = tx.session.get_one(ErasureRequest, lease.request_id)
+            index = tx.append(leaf)
+            tx.session.add(
+                Certificate(
+                    request_id=request.id,
+                    id=certificate_id,
+                    envelope=envelope,
+                    issuer_keyid=keyid,
+                    result=result,
+                    log_index=index,
+                    issued_at=tx.now,
+                )
+            )
+            request.state = "certified"
+            record_request_event(
+                tx,
+                request,
+                "request.certified",
+                {"certificate": index, "result": result},
+            )
+            job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+            if job.draft_id is not None:
+                services.artifacts.shred(tx.session, job.draft_id)
+            let_go(services, tx, job)
+            round_end.settle(services, tx, request.id)
+            tx.session.flush()
+            advance(tx, lease, "done")
+
+        services.ledger.transact(effect)
+        reached("certify.committed")
+        nudge_next(services, lease.model_id)
+        clean(services)
+
+
+def _statement(
+    services: Services, session: Session, judgement: Passed, certificate_id: str
+) -> bytes:
+    request, model, plan = judgement.request, judgement.model, judgement.plan
+    after, evidence, received = judgement.after, judgement.evidence, judgement.received
+    assert received.commitment is not None
+    removal = evidence.removal
+    part = evidence_part("erasure-evidence", judgement.evidence_file)
+    predicate = Predicate(
+        certificate_id=certificate_id,
+        request_ref=request.ref,
+        request_log_index=request.log_index,
+        request_commitment=received.commitment,
+        completed_at=utcnow().replace(microsecond=0),
+        supersedes=None,
+        model=ModelPart(
+            model.ref, VersionPart(plan.head_before), VersionPart(after.head_digest)
+        ),
+        scope=Scope(request.scope["level"], len(removal.records), removal.records_root),
+        retained_set=RetainedSet(
+            before=SetState(removal.before.root, removal.before.count),
+            after=SetState(removal.after.root, removal.after.count),
+            removal_proof=part.digest,
+        ),
+        method=MethodPart(
+            id=plan.method,
+            version=plan.method_version,
+            parameters={
+                **plan.parameters,
+                **_registered(model),
+                **_cited(services, session, model, plan),
+            },
+            code_digest=code_digest(*_rooms(model)),
+            environment=environment(),
+        ),
+        guarantee=guarantee(
+            plan.claim,
+            plan.parameters["data"],
+            plan.bounds,
+            network=is_network(model.config),
+            missing=int(plan.parameters.get("retrain.missing", "0")),
+        ),
+        checks=evidence.report.checks,
+        result=evidence.report.result,
+        purged=plan.purged(),
+        evidence=(part, *score_parts(judgement.events, plan.claim)),
+        verifier=evidence.report.verifier,
+    )
+    subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
+    return build_statement([subject], predicate)
+
+
+def _registered(model: Model) -> dict[str, str]:
+    if is_network(model.config):
+        named = [name for name in ("policy", "canary") if name in model.config]
+        return {name: sha256_hex(canonical.encode(model.config[name])) for name in named}
+    return {"extractor": model.extractor["digest"]}
+
+
+def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:
+    # Audits run the registered settings; a rung that differs from them was never audited.
+    if not is_network(model.config) or plan.parameters.get("rung", plan.method) != plan.method:
+        return {}
+    return citation(services, session, model, plan.method, plan.method_version)
+
+
+def _rooms(model: Model) -> tuple[str, ...]:
+    """Return the rooms of `workers` whose code made the model what it is."""
+    if is_network(model.config):
+        return ("training/fedavg", "training/networks", "methods/network", "methods/certified")
+    return ("methods/ridge",)

@@ -1,0 +1,66 @@
+"""Execute: learn what was contributed, or remove what was asked for.
+
+Everything is computed before the transaction and committed in one: the new version, the
+retained set, the destroyed keys and the log entries stand or fall together.
+"""
+
+from app.ledger.judgement import is_executed
+from app.ledger.model_events import request_events
+from app.service.context import Services
+from app.steps import reached
+from models import ErasureRequest
+from workers.errors import RefusedError
+from workers.families.masked import (
+    end as round_end,
+)
+from workers.families.masked import (
+    rounds,
+)
+from workers.jobs import (
+    erase,
+    learn,
+    repair,
+)
+from workers.jobs.cleanup import clean
+from workers.jobs.lease import Lease, leased
+from workers.jobs.refuse import refuse
+from workers.jobs.sweep import nudge_next
+
+EXECUTED = "the log has this request as executed already, the database as not begun"
+
+
+def run(services: Services, job_id: str) -> None:
+    """Execute a job if it is its turn, and nudge what follows."""
+    with leased(services, job_id, "execute") as lease:
+        if lease is None:
+            return
+        try:
+            if lease.kind == "erase" and lease.rung == 0 and _is_executed(services, lease):
+                # Its rows are gone and what came of it may be refuted: nothing is tried on it.
+                repair.give_up(services, lease, EXECUTED)
+            elif lease.kind == "erase" and lease.rung > 0:
+                repair.run(services, lease)
+            elif lease.kind == "round":
+                rounds.run(services, lease)
+            elif lease.kind == "erase" and round_end.is_masked(services, lease):
+                round_end.park(services, lease)
+            elif lease.kind == "erase":
+                erase.run(services, lease)
+            else:
+                learn.run(services, lease)
+        except RefusedError as refusal:
+            if lease.rung > 0:
+                repair.give_up(services, lease, str(refusal))
+            else:
+                refuse(services, lease, str(refusal))
+        reached("execute.applied")
+        clean(services)
+    # After the lease: the nudge's receiver must find the job free.
+    if lease is not None:
+        nudge_next(services, lease.model_id)
+
+
+def _is_executed(services: Services, lease: Lease) -> bool:
+    with services.reading() as session:
+        ref = session.get_one(ErasureRequest, lease.request_id).ref
+    return is_executed(request_events(services.ledger, ref))

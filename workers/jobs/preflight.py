@@ -1,0 +1,34 @@
+"""What the verifier will say of statistics whose rows nobody here has seen, asked beforehand.
+
+A message that no rows have can be close enough to one to pass the tests of
+`workers.methods.ridge.statistics`, which allow for rounding. The verifier evaluates exactly
+and would refute the model that learned it, for the lie of one client. So its own criterion
+decides before anything is changed.
+"""
+
+from workers.errors import RefusedError
+from workers.judge.ridge.posterior import least_eigenvalue
+from workers.judge.ridge.statistics import UnusableRowsError
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.statistics.gram import RidgeStatistics
+
+
+class IndefiniteError(RefusedError):
+    """Statistics with a direction in which rows would have to weigh less than nothing."""
+
+
+def check_definite(statistics: RidgeStatistics, config: RidgeConfig) -> None:
+    """Return if the verifier finds G, exact and not sketched, positive semidefinite.
+
+    Raises:
+        IndefiniteError: It does not, or cannot tell.
+    """
+    try:
+        _, refuted = least_eigenvalue(statistics.gram, config.exponents)
+    except UnusableRowsError:
+        refuted = True
+    if refuted:
+        raise IndefiniteError(
+            "no rows have these statistics: their Gram matrix is not positive semidefinite; "
+            "summarise the rows again"
+        )

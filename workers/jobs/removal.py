@@ -1,0 +1,150 @@
+"""What an update takes out of the stored blocks, as a method forgets it, and what stays.
+
+Where the rows are here, they are picked out. Where a block is a client's sum, either all of
+it goes or its owner has released the statistics of what goes.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from workers.arrays import Rows
+from workers.errors import InfeasibleRemovalError, RefusedError
+from workers.families.ridge.blocks import AnyBlock, Block, MessageBlock
+from workers.jobs.batch import Member
+from workers.jobs.preflight import IndefiniteError, check_definite
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.statistics.message import Batch, Message, add_messages
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What a client answered for one request and one of its blocks.
+
+    message: the statistics of `records`, the request's; None if an operator decided that
+    the whole block goes.
+    """
+
+    id: str
+    request_id: str
+    subject_id: int
+    message: Message | None
+    records: frozenset[str] = frozenset()
+
+
+class AnswerError(RefusedError):
+    """A client's answer that its block cannot have held. `release`: id of the question."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        super().__init__("a client released what it cannot have contributed: it is asked anew")
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """batch: what the method forgets. rest: what stays of each block, None if nothing.
+
+    dropped: ids of records that go with a block and that nobody asked for.
+    """
+
+    batch: Batch
+    rest: dict[int, AnyBlock | None]
+    dropped: set[str] = field(default_factory=set)
+
+
+def owned_by_subject(members: Sequence[Member]) -> dict[int, set[str]]:
+    """Return the records that go, by the id of their subject."""
+    owned: dict[int, set[str]] = defaultdict(set)
+    for member in members:
+        for subject, ids in member.owned().items():
+            owned[subject] |= ids
+    return owned
+
+
+def remove(
+    blocks: Mapping[int, AnyBlock],
+    members: Sequence[Member],
+    released: Sequence[Released],
+    config: RidgeConfig,
+) -> Removal:
+    """Take the members' records out of a model's blocks, which are all of one kind.
+
+    Raises:
+        AnswerError: A client released what its block cannot have held.
+    """
+    rows = {key: block for key, block in blocks.items() if isinstance(block, Block)}
+    if len(rows) == len(blocks):
+        return remove_rows(rows, members)
+    sums = {key: block for key, block in blocks.items() if isinstance(block, MessageBlock)}
+    return remove_messages(sums, members, released, config)
+
+
+def remove_rows(blocks: Mapping[int, Block], members: Sequence[Member]) -> Removal:
+    """Take the members' rows out of the blocks."""
+    owned = owned_by_subject(members)
+    parts = [
+        blocks[subject].take(np.array([record in ids for record in blocks[subject].records]))
+        for subject, ids in owned.items()
+    ]
+    rows = Rows(
+        np.concatenate([part.rows.codes for part in parts]),
+        np.concatenate([part.rows.labels for part in parts]),
+    )
+    return Removal(
+        rows, {subject: blocks[subject].without(ids) for subject, ids in owned.items()}
+    )
+
+
+def remove_messages(
+    blocks: Mapping[int, MessageBlock],
+    members: Sequence[Member],
+    released: Sequence[Released],
+    config: RidgeConfig,
+) -> Removal:
+    """Take whole blocks, and of others what their clients released.
+
+    Raises:
+        AnswerError: A client released what its block cannot have held.
+    """
+    bits = config.bits
+    answers = {(one.request_id, one.subject_id): one for one in released}
+    decided = {one.subject_id for one in released if one.message is None}
+    forgotten: list[Message] = []
+    rest: dict[int, AnyBlock | None] = {}
+    dropped: set[str] = set()
+    for subject, ids in owned_by_subject(members).items():
+        block = blocks[subject]
+        if subject in decided or ids == set(block.records):
+            forgotten.append(block.message)
+            rest[subject] = None
+            dropped |= set(block.records) - ids
+            continue
+        left: MessageBlock | None = block
+        for member in members:
+            own = member.owned().get(subject)
+            if own is None:
+                continue
+            assert left is not None, "a block that goes as a whole was handled above"
+            answer = answers[member.request_id, subject]
+            left = _without(left, own, answer, config)
+            assert answer.message is not None
+            forgotten.append(answer.message)
+        rest[subject] = left
+    return Removal(add_messages(forgotten, bits=bits), rest, dropped)
+
+
+def _without(
+    block: MessageBlock, own: set[str], answer: Released, config: RidgeConfig
+) -> MessageBlock | None:
+    if answer.message is None or answer.records != own:
+        raise AnswerError(answer.id)
+    try:
+        rest = block.without(own, answer.message, bits=config.bits)
+        for message in (answer.message, None if rest is None else rest.message):
+            if message is not None and message.residual == 0:
+                check_definite(message.statistics, config)
+    except (InfeasibleRemovalError, IndefiniteError):
+        raise AnswerError(answer.id) from None
+    return rest

@@ -1,0 +1,238 @@
+"""Repair: the rungs after a verification that did not pass.
+
+A network's policy may name other methods to try from the model before. Whatever they do, the
+retained rows are still there: the last rung makes the model anew from them. Each rung shreds
+the refuted version and is judged like the first. If the last does not pass either, what is
+stored is damaged, and the model is taken out of service for a person to look.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlmodel import Session, col, select
+
+from app.ledger.climbed import TOGETHER
+from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.service.decisions import AWAITING
+from app.service.ladder import last_rung
+from app.service.methods import is_network
+from app.service.queue import PARKED
+from app.steps import reached
+from lethe.certificates.climb import RungPart, spelled
+from models import ErasureRequest, Job, Model, Verification
+from workers.families import base as family
+from workers.jobs import (
+    checkpoints,
+    draft,
+    versions,
+)
+from workers.jobs.draft import Draft
+from workers.jobs.ladder import Climb, climbed, escalated, executed
+from workers.jobs.lease import Lease, LeaseLostError, advance, fail
+from workers.jobs.told import rungs_since
+from workers.jobs.update import Made
+from workers.jobs.versions import RetainedSet
+
+COMPARED = "empirical-approximate"  # the claim that is judged beside the model before
+KEPT = ("batch", "data", "dropped")  # what a refit does not change
+
+
+def run(services: Services, lease: Lease) -> None:
+    """Make the version of the lease's rung and hand it to the verifier.
+
+    Requests that were executed together with this one and are not yet certified are judged
+    by the new version too, and are on its rung: the one that they were executed in is
+    destroyed with it.
+
+    Raises:
+        RefusedError: The rows cannot be fitted, or the log contradicts what is stored of the
+            rung before.
+        LeaseLostError: Another worker holds the job now.
+    """
+    with services.reading() as session:
+        told = {
+            job.request_id: rungs_since(services, session, job, plan)
+            for job, plan in _plans(services, session, lease)
+        }
+        model = session.get_one(Model, lease.model_id)
+        base = model.current_version
+        retained = RetainedSet.of(versions.commitments(session, lease.model_id))
+    made = family.of(model).refit(services, lease, model)
+    encoded = made.encoded
+    reached("execute.computed")
+
+    def effect(tx: Transaction) -> None:
+        session = tx.session
+        model = session.get_one(Model, lease.model_id)
+        if model.current_version != base:
+            raise LeaseLostError(lease.job_id)
+        version = versions.publish(services, tx, model, lease, encoded, retained)
+        shredded = versions.withdraw_earlier(services, tx, model, version)
+        if is_network(model.config) and made.claim != COMPARED:
+            _let_before_go(services, session, lease)
+        drafts = []
+        _, *skipped = told[lease.request_id]
+        for job, plan in _plans(services, session, lease):
+            first = job.request_id == lease.request_id
+            # Those who wait left out the rungs that the refuted one left out.
+            since = told[job.request_id] if first else (*told[job.request_id], *skipped)
+            repaired = replace(
+                plan,
+                number=version.number,
+                statistics_after=encoded.statistics,
+                method=made.method,
+                method_version=made.method_version,
+                claim=made.claim,
+                parameters={
+                    **made.parameters,
+                    **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
+                    **climbed(plan, since, made.escalated),
+                },
+                bounds=dict(made.bounds),
+                artifacts=[*plan.artifacts, *shredded],
+            )
+            assert job.draft_id is not None
+            services.artifacts.shred(session, job.draft_id)
+            stored = draft.store(services, session, repaired)
+            job.draft_id, job.rung = stored.id, lease.rung
+            drafts.append(stored.id)
+            request = session.get_one(ErasureRequest, job.request_id)
+            request.state = "verifying"
+            _tell(tx, request, made, lease.rung, None if first else skipped)
+            record_request_event(tx, request, "request.executed", executed(made, stored.digest))
+        reached("execute.written")
+        session.flush()
+        checkpoints.let_go(services, tx, lease)
+        advance(tx, lease, "verify", draft_id=drafts[0])
+
+    services.ledger.transact(effect)
+
+
+def _tell(
+    tx: Transaction,
+    request: ErasureRequest,
+    made: Made,
+    rung: int,
+    skipped: Sequence[RungPart] | None,
+) -> None:
+    """Log what the event of the climb did not say of a request, or could not say yet.
+
+    skipped: by the request that it was executed together with; None if that is itself.
+    """
+    if skipped is not None:
+        lines = list(map(spelled, skipped))
+        said = escalated("NONE", TOGETHER, rung, _said(made), lines)
+        record_request_event(tx, request, "request.escalated", said)
+    if made.escalated is not None:
+        record_request_event(
+            tx,
+            request,
+            "request.escalated",
+            escalated("NONE", made.escalated, rung, made.method),
+        )
+
+
+def _said(made: Made) -> str:
+    if made.escalated is not None:
+        return made.escalated.partition(":")[0]
+    return made.name
+
+
+def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:
+    """Return the leased job and those that wait to be verified after it, with their drafts.
+
+    Until the leased one is done nothing else of the model is executed, so whatever was
+    executed and is not yet certified was executed in the version that is refuted now.
+    """
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    waiting = (
+        select(Job)
+        .where(
+            Job.model_id == lease.model_id,
+            Job.id != job.id,
+            col(Job.stage) == "verify",
+            col(Job.done_at).is_(None),
+        )
+        .order_by(col(Job.seq))
+    )
+    jobs = [job, *session.exec(waiting)]
+    return [(one, draft.load(services, session, one)) for one in jobs]
+
+
+def climb(
+    services: Services,
+    tx: Transaction,
+    lease: Lease,
+    found: Verification,
+    following: Climb | None,
+) -> None:
+    """Send a request that did not pass to the next rung, or end it and quarantine its model.
+
+    Raises:
+        LeaseLostError: Another worker holds the job now.
+    """
+    session = tx.session
+    request = session.get_one(ErasureRequest, lease.request_id)
+    failed = ", ".join(
+        f"{check['number']} {check['name']}"
+        for check in found.report["checks"]
+        if not check["passed"]
+    )
+    if session.get_one(Model, lease.model_id).config["data"] == "masked":
+        reason = (
+            f"verification {found.result}: {failed}; the rows were never here to refit from"
+        )
+        _give_up(services, tx, lease, reason)
+        return
+    if following is None:
+        reason = f"verification {found.result} also after a refit: {failed}"
+        _give_up(services, tx, lease, reason)
+        return
+    if not following.compared and is_network(session.get_one(Model, lease.model_id).config):
+        _let_before_go(services, session, lease)
+    request.state = "escalated"
+    told = escalated(found.result, failed, following.rung, following.method, following.skipped)
+    record_request_event(tx, request, "request.escalated", told)
+    session.flush()
+    advance(tx, lease, "execute", rung=following.rung)
+
+
+def _let_before_go(services: Services, session: Session, lease: Lease) -> None:
+    """Destroy what an approximate network was compared with: a retraining needs none of it."""
+    before_id = session.exec(select(Job.before_id).where(Job.id == lease.job_id)).one()
+    if before_id is None:
+        return
+    for job in session.exec(select(Job).where(Job.before_id == before_id)):
+        job.before_id = None
+    session.flush()
+    services.artifacts.shred(session, before_id)
+
+
+def give_up(services: Services, lease: Lease, reason: str) -> None:
+    """Have a request wait for a decision, and quarantine its model.
+
+    Its refit was refused, or the log contradicts what would be certified.
+
+    Raises:
+        LeaseLostError: Another worker holds the job now.
+    """
+    services.ledger.transact(lambda tx: _give_up(services, tx, lease, reason))
+
+
+def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> None:
+    job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if job.lease_token != lease.token or job.stage != lease.stage:
+        raise LeaseLostError(lease.job_id)
+    model = tx.session.get_one(Model, lease.model_id)
+    model.state, model.failure = "quarantined", reason
+    record_model_event(tx, model.ref, "model.quarantined", {})
+    if model.config["data"] == "masked":
+        fail(services, tx, job, reason)  # there is nothing here that anybody could decide on
+        return
+    request = tx.session.get_one(ErasureRequest, lease.request_id)
+    request.state, request.reason = AWAITING, reason
+    record_request_event(tx, request, "request.needs-decision", {"reason": reason})
+    # Whatever rung it ended on: if an operator has it tried again, it is made anew.
+    advance(tx, lease, PARKED, rung=max(lease.rung, last_rung(model.config)))

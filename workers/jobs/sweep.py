@@ -1,0 +1,81 @@
+"""The sweep: what a crash or a lost message left behind is found here."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete
+from sqlmodel import Session, col, select
+
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.service.keys import forget_bindings
+from app.service.queue import head_of_queue, is_held_back
+from app.service.retention import end_retention
+from models import Job, UsedNonce
+from models.clock import clock
+from workers.families.masked import end as round_end
+from workers.families.ridge import releasing
+from workers.jobs import waits
+from workers.jobs.cleanup import clean_again
+from workers.jobs.lease import is_given_up
+from workers.method_audits import sweep as audit_sweep
+from workers.silos import table as silo_table
+
+ORPHAN_AGE = timedelta(hours=1)  # a file this old without a row was left by a crash
+NUDGE_AGE = timedelta(seconds=2)  # younger jobs have a nudge of their own on the way
+
+
+def run(services: Services) -> int:
+    """Nudge every job or audit that could run and does not; return how many.
+
+    Only the head of each model's queue can run, so only those are nudged, and not while they
+    are held back: this is what wakes them when the wait is over. Whatever was nudged twice
+    finds the lease taken and does nothing.
+    """
+    services.ledger.publish_checkpoint()  # a crash may have left entries without one
+    releasing.escalate_silence(services)
+    releasing.wake(services)
+    round_end.advance_due(services)
+    silo_table.sweep(services)
+    unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()
+    with services.reading() as session:
+        now = clock(session)
+        models = session.exec(unfinished).all()
+        heads = [head_of_queue(session, model_id) for model_id in models]
+        found = [
+            (job.id, job.stage)
+            for job in heads
+            if job is not None and _is_stuck(services, session, job, now)
+        ]
+        expired = session.exec(
+            select(UsedNonce.keyid).where(col(UsedNonce.expires_at) < now).limit(1)
+        ).first()
+    if expired is not None:
+        services.ledger.transact(_forget_nonces, checkpoint=False)
+    forget_bindings(services)
+    end_retention(services)
+    for job_id, stage in found:
+        services.dispatcher.nudge(job_id, stage)
+    audits = audit_sweep.sweep(services)
+    clean_again(services, ORPHAN_AGE)
+    return len(found) + audits
+
+
+def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> bool:
+    held = job.lease_until is not None and job.lease_until >= now
+    young = job.created_at >= now - NUDGE_AGE
+    if held or young or is_held_back(session, services.settings, job, now):
+        return False
+    # It is not tried again before it is decided on; who waits behind it is told in time.
+    return not is_given_up(services, session, job) or waits.is_due(session, job, now)
+
+
+def _forget_nonces(tx: Transaction) -> None:
+    tx.session.connection().execute(delete(UsedNonce).where(col(UsedNonce.expires_at) < tx.now))
+
+
+def nudge_next(services: Services, model_id: int) -> None:
+    """Nudge the job that now heads a model's queue, if there is one."""
+    with services.reading() as session:
+        following = head_of_queue(session, model_id)
+    if following is not None:
+        services.dispatcher.nudge(following.id, following.stage)

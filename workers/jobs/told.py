@@ -1,0 +1,64 @@
+"""What is told of the last rung, from the log and the evidence that it names.
+
+The table `verifications` has the same verdict and checks, and whoever can write the database
+can change them. A certificate would repeat it for ever, so it is not read here.
+"""
+
+from sqlmodel import Session, select
+
+from app.ledger.climbed import CONTRADICTED, NOT_JUDGED, logged_climb
+from app.ledger.judgement import opened
+from app.ledger.model_events import request_events
+from app.service.context import Services
+from app.vault.errors import NotStoredError, ShreddedError
+from lethe.certificates.climb import RungPart
+from lethe.certificates.evidence import parse_evidence
+from lethe.errors import LetheError
+from models import Artifact, ErasureRequest, Job
+from workers.jobs.draft import Draft
+from workers.jobs.judged import UNREADABLE, NotJudgedError
+
+
+def rungs_since(
+    services: Services, session: Session, job: Job, plan: Draft
+) -> tuple[RungPart, ...]:
+    """Return the rung that a job was last executed on, and those skipped after it.
+
+    Raises:
+        NotJudgedError: What is stored does not open the log's entries, or the evidence that
+            the log names cannot be read. The message names what, and no person.
+        SealError: The evidence's file is missing or was altered.
+        LetheError: The log itself cannot be read, or is not the one that was signed.
+    """
+    request = session.get_one(ErasureRequest, job.request_id)
+    leaves = request_events(services.ledger, request.ref)
+    try:
+        executed, *after = logged_climb(opened(session, request, leaves)).since
+    except UNREADABLE as error:
+        title = error.title if isinstance(error, LetheError) else type(error).__name__
+        raise NotJudgedError(f"what the log says of the rung cannot be read: {title}") from None
+    name = plan.name
+    if executed.method not in (None, name):
+        raise NotJudgedError("the draft is of another method than the log has as executed")
+    parts = [rung.told for rung in after if rung.told is not None]
+    verdict = executed.verdict
+    if verdict is None:
+        return RungPart(name, "NONE", NOT_JUDGED, ()), *parts
+    if verdict["result"] == "PASS":
+        return RungPart(name, "NONE", CONTRADICTED, ()), *parts
+    report = parse_evidence(_evidence(services, session, verdict["evidence"])).report
+    return RungPart(name, verdict["result"], None, report.checks), *parts
+
+
+def _evidence(services: Services, session: Session, digest: str) -> bytes:
+    """Return the evidence file of a digest, whatever row points at it."""
+    query = select(Artifact.id).where(Artifact.digest == digest, Artifact.kind == "evidence")
+    for found in session.exec(query):
+        try:
+            return services.artifacts.get(session, found)  # checks the digest
+        except (NotStoredError, ShreddedError):
+            continue
+    raise NotJudgedError(
+        "the evidence of the rung's judgement, which the log names, is not stored: restore it "
+        "from a backup, then decide `retry`"
+    )

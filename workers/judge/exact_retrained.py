@@ -1,0 +1,136 @@
+"""The verifier of the guarantee `exact-retrained`.
+
+1 model-file    2 data    3 retained-set    4 purge    5 start    6 re-execution
+7 rows-before
+
+A model that never saw the erased rows is one that is made again, bit for bit, from initial
+weights drawn without data and from the retained rows alone. The run itself is made outside;
+here its ends are compared. All rounds must have been run: whoever forges only the step from
+the old model to one clean round passes a sample of k rounds of n with a chance of 1 - k/n.
+"""
+
+from dataclasses import dataclass
+
+from workers.judge import model_file
+from workers.judge.base import Check, Judgement, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.digests import check_digests, check_pairs
+from workers.judge.guard import guarded, numbered, report_of
+from workers.judge.model_file import SHA256
+from workers.judge.retention import check_retention
+
+DATA = (2, "data", "the training rows claimed are those stored")
+START = (5, "start", "the initial weights claimed are those of the registered seed")
+RERUN = (6, "re-execution", "all rounds run again end with the published model, bit for bit")
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainedClaim:
+    """A published model that was trained anew on the retained rows. Digests are hex SHA-256.
+
+    file_digest: recomputed from the model file. claimed_data, data: of the training rows, as
+    the training says and as they are stored. claimed_start, start: of the initial weights,
+    as the training says and as the registered seed makes them. reexecuted_digest: of the
+    model that the verifier's own run of the last reexecuted_rounds of all `rounds` ended
+    with; None where the hardware would not repeat it. answers_missing: messages of clients
+    that are claimed not to have come and were left out again; answers_allowed: how many may
+    be. environment_equal: whether that run had the versions and the hardware of the
+    training. rows_before: digests of all rows of the version before, as published, and of
+    those that are stored with those that went.
+    """
+
+    retained_set: RetainedSetClaim
+    purge: PurgeClaim
+    published_digest: str
+    file_digest: str
+    reexecuted_digest: str | None
+    rounds: int
+    reexecuted_rounds: int
+    claimed_start: str
+    start: str
+    claimed_data: str
+    data: str
+    answers_missing: int
+    environment_equal: bool
+    answers_allowed: int
+    rows_before: tuple[str, str]
+
+
+def _few(claim: RetrainedClaim) -> bool:
+    return claim.answers_missing >= 0 and 0 <= claim.answers_allowed < 1 << 32
+
+
+def check_rerun(claim: RetrainedClaim) -> Judgement:
+    """Judge the re-execution: another result on equal hardware refutes, its lack does not."""
+    number, name, threshold = RERUN
+    total, again = claim.rounds, claim.reexecuted_rounds
+    counts = (total, again, claim.answers_missing, claim.answers_allowed)
+    if any(isinstance(count, bool) or not isinstance(count, int) for count in counts):
+        raise TypeError("rounds are counted in whole numbers")
+    found, refuted = claim.reexecuted_digest, False
+    ran = f"{again} of {total} rounds"
+    if total < 1 or not 0 <= again <= total or not _few(claim):
+        problem, refuted = "the counts of rounds are impossible", True
+    elif found is not None and not SHA256.fullmatch(found):
+        problem, refuted = "a digest is not SHA-256 in lower-case hex", True
+    elif claim.answers_missing > claim.answers_allowed:
+        problem = (
+            f"{claim.answers_missing} answers of clients are missing, "
+            f"{claim.answers_allowed} may be"
+        )
+    elif found is None:
+        problem = "the rounds could not be repeated: the hardware is not deterministic"
+    elif found != claim.published_digest and claim.environment_equal is True:
+        problem, refuted = f"{ran} end with another model", True
+    elif found != claim.published_digest:
+        problem = f"{ran} end with another model, in another environment"
+    elif again < total:
+        problem = (
+            f"only {ran}: one forged round escapes with a chance of {1 - again / total:.4f}"
+        )
+    else:
+        left_out = (
+            f", {claim.answers_missing} answers left out" if claim.answers_missing else ""
+        )
+        value = f"{ran}{left_out}, sha256 {found}"
+        check = Check(number, name, value, None, threshold, True)
+        return Judgement(check)
+    return Judgement(Check(number, name, problem, None, threshold, False), not refuted)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactRetrainedVerifier:
+    """Judges erasure by retraining from its re-execution."""
+
+    id: str = "exact-retrained"
+    version: str = "1"
+
+    def verify(self, claim: RetrainedClaim) -> Report:
+        """Return the numbered verdict. Never raises for anything a claim may contain."""
+        return report_of(
+            numbered(
+                [
+                    guarded(
+                        model_file.NUMBER,
+                        model_file.NAME,
+                        model_file.THRESHOLD,
+                        lambda: model_file.check_model_file(
+                            claim.published_digest, claim.file_digest
+                        ),
+                    ),
+                    guarded(
+                        *DATA,
+                        lambda: check_digests(DATA, claim.claimed_data, claim.data),
+                    ),
+                    *check_retention(claim.retained_set, claim.purge),
+                    guarded(
+                        *START,
+                        lambda: check_digests(START, claim.claimed_start, claim.start),
+                    ),
+                    guarded(*RERUN, lambda: check_rerun(claim)),
+                    *check_pairs({"rows-before": claim.rows_before}),
+                ]
+            )
+        )
+
+
+VERIFIER = ExactRetrainedVerifier()

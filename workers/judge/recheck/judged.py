@@ -1,0 +1,203 @@
+"""A verdict by samples, reached again from its scores, and compared check by check."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from importlib import metadata
+from itertools import zip_longest
+
+import numpy as np
+
+from lethe.certificates.evidence import parse_evidence
+from lethe.certificates.statement import CheckPart, Predicate
+from lethe.errors import LetheError
+from workers.errors import ArtifactError, ModelError
+from workers.judge import (
+    model_file,
+    purge,
+    silos,
+)
+from workers.judge.base import Check, Report
+from workers.judge.recheck.files import POLICY, Given
+from workers.judge.recheck.lines import Line, compare, skipped
+from workers.judge.samples import trainings
+from workers.judge.samples.empirical import VERIFIER
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.samples.samples import coverage
+from workers.judge.scores.committed_rows import CommittedRows, problem_with
+from workers.judge.scores.file import decode_scores, judge_of
+from workers.judge.silos import are_missing
+from workers.tensor_file import decode_tensors
+
+NUMERICS = ("numpy", "scipy")
+# Whatever the verifier reached, it reached by looking; the file holds what it saw.
+SEEN = {
+    purge.NAME: "rests on the service: nobody else can try to read what it destroyed",
+    "model-before": "the file before was destroyed; the service hashed it before that",
+    silos.NAME: "the signed answers were destroyed; the service counted them before that",
+    trainings.NAME: "what the verifier trained was destroyed; the service counted before that",
+    "distance:parameter-gap": "the retrained model was destroyed; the service measured it",
+}
+
+
+def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, CommittedRows, Report]:
+    """Return the claim in a scores file, its rows, and the verdict on it.
+
+    What the service says that it recomputed is recomputed here: the digests of all rows, and
+    that of the model file if there is one. Raises ArtifactError for another file.
+    """
+    claim, rows = decode_scores(data)
+    claim = replace(
+        claim,
+        rows_before=(claim.rows_before[0], rows.before),
+        rows_after=(claim.rows_after[0], rows.after),
+    )
+    if model is not None:
+        claim = replace(claim, model=sha256(model).hexdigest(), finite=_is_finite(model))
+    return claim, rows, VERIFIER.verify(claim)
+
+
+def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Line], bool]:
+    """Return the lines of a certified verdict by samples, and whether it was reached again."""
+    if said.verifier.id != VERIFIER.id:
+        return [compare("verifier of scores", said.verifier.id, VERIFIER.id)], False
+    if said.verifier.version != VERIFIER.version:
+        version = f"{said.verifier.id} {said.verifier.version}"
+        return [skipped("verifier", version, another_release(said.verifier.version))], False
+    try:
+        claim, rows, report = rejudge(data, given.model)
+    except ArtifactError as error:
+        return [compare("scores", "a scores file", str(error))], False
+    lines = tied(said, given, claim, rows)
+    lines.append(compare("scores: judged as", said.verifier.version, judge_of(data)))
+    published = said.model.version_after.digest
+    lines.append(compare("scores: model after", published, claim.published_digest))
+    lines.append(_judgement(claim))
+    for certified, again in zip_longest(said.checks, report.checks):
+        lines.append(_compare_check(certified, again, given))
+    lines.append(compare("verdict", said.result, report.result))
+    return [*lines, *_numerics(said.method.environment)], True
+
+
+def another_release(version: str) -> str:
+    """Return why a verdict of another version is not reached again."""
+    return (
+        f"judged as version {version}, and this release judges as version {VERIFIER.version}: "
+        "install the one that issued"
+    )
+
+
+def tied(
+    said: Predicate, given: Given, claim: EmpiricalClaim, rows: CommittedRows
+) -> list[Line]:
+    """Compare what scores are of with what the certificate is about."""
+    sets, kept = claim.retained_set, said.retained_set
+    own = "each score is of its own committed row"
+    lines = [
+        compare(
+            "scores: model before", said.model.version_before.digest, claim.model_before[0]
+        ),
+        compare("scores: policy", said.method.parameters.get(POLICY, ""), claim.policy_digest),
+        compare(
+            "scores: retained sets",
+            f"{kept.before.root.hex()} {kept.before.count}, {kept.after.root.hex()} "
+            f"{kept.after.count}",
+            f"{sets.before_root.hex()} {sets.before_count}, {sets.after_root.hex()} "
+            f"{sets.after_count}",
+        ),
+        compare("scores: rows", own, problem_with(claim, rows) or own),
+    ]
+    lines.append(_coverage(said, claim))
+    try:
+        evidence = parse_evidence(given.evidence)
+    except LetheError:
+        return lines  # that the evidence is none is told elsewhere
+    # The log's entries of both versions name these digests: an auditor looks for them there.
+    digests = {"before": claim.rows_before[0], "after": claim.rows_after[0]}
+    for side, digest in digests.items():
+        logged = evidence.statistics.get(side)
+        name = f"scores: rows {side}"
+        # A digest that is missing must not be what the scores may spell the same way.
+        lines.append(
+            Line(name, "DIFFERS", "none in the evidence", digest)
+            if logged is None
+            else compare(name, logged, digest)
+        )
+    erased = sorted(record.commitment for record in evidence.removal.records)
+    lines.append(
+        compare("scores: erased records", _root(erased), _root(sorted(set(sets.erased))))
+    )
+    return lines
+
+
+def _coverage(said: Predicate, claim: EmpiricalClaim) -> Line:
+    """Count the erased records against those that have scores: none may be left out."""
+    name, records = "scores: erased rows", said.scope.records
+    erased, scored = coverage(claim)
+    told = f"{records} erased, {records} with scores"
+    found = f"{erased} erased, {scored} with scores"
+    if found == told:
+        held = f"{claim.unseen} of them held out, and never trained on"
+        return Line(name, "same", told, found, held)
+    found += f" ({claim.unseen} of them held out)"
+    if not scored or are_missing(claim.silos):
+        # Such a verdict is no PASS, and says itself which rows it lacks.
+        return skipped(name, told, f"{found}: no scores, or those of a silo are missing")
+    return Line(name, "DIFFERS", told, found)
+
+
+def _judgement(claim: EmpiricalClaim) -> Line:
+    """Say which entry of the log a judgement of this seed must be: its place is its alpha."""
+    place = claim.requests_before + 1
+    reason = (
+        f"the log's entry model.judging of this seed must be number {place} of its model, and "
+        "name the model after"
+    )
+    return skipped("scores: judgement", f"sha256 {sha256(claim.seed).hexdigest()}", reason)
+
+
+def _compare_check(certified: CheckPart | None, again: Check | None, given: Given) -> Line:
+    name = _name(certified or again)
+    line = compare(name, spelled(certified), spelled(again))
+    if line.status == "DIFFERS" or certified is None:
+        return line
+    if certified.name in SEEN:
+        return skipped(name, spelled(certified), SEEN[certified.name])
+    if certified.name == model_file.NAME and given.model is None:
+        return skipped(name, spelled(certified), "give the file with --model")
+    return line
+
+
+def spelled(check: CheckPart | Check | None) -> str:
+    """Return all that a check says, but for its number and its name."""
+    if check is None:
+        return "no such check"
+    interval = "" if check.interval is None else f" [{check.interval[0]}, {check.interval[1]}]"
+    limit = "" if check.threshold is None else f"; threshold {check.threshold}"
+    return f"{'passed' if check.passed else 'FAILED'}: {check.value}{interval}{limit}"
+
+
+def _numerics(certified: Mapping[str, str]) -> list[Line]:
+    """Say that other versions of the numerics computed: a last digit may come of them."""
+    here = {name: metadata.version(name) for name in NUMERICS}
+    there = {name: certified.get(name, "unknown") for name in NUMERICS}
+    if here == there:
+        return []
+    words = [", ".join(f"{name} {said[name]}" for name in NUMERICS) for said in (there, here)]
+    return [skipped("numerics", words[0], f"computed with {words[1]}: last digits may differ")]
+
+
+def _name(check: CheckPart | Check | None) -> str:
+    return "" if check is None else f"{check.number} {check.name}"
+
+
+def _root(commitments: Sequence[bytes]) -> str:
+    return f"{len(commitments)}, sha256 {sha256(b''.join(commitments)).hexdigest()}"
+
+
+def _is_finite(model: bytes) -> bool:
+    try:
+        arrays, _ = decode_tensors(model)
+    except ModelError:
+        return False
+    return all(bool(np.isfinite(array).all()) for array in arrays.values())

@@ -1,0 +1,33 @@
+"""Compute a certified verdict again, as far as a second party can: offline, from files.
+
+It says nothing about signatures: `lethe certificate verify` does.
+"""
+
+from lethe.certificates.evidence import SCORES
+from lethe.certificates.statement import Predicate
+from workers.judge.recheck.files import Given, compare_files, scores_of
+from workers.judge.recheck.lines import Line, Recheck
+from workers.judge.recheck.rungs import compare_rungs
+from workers.judge.recheck.unjudged import list_checks
+
+
+def recheck(said: Predicate, given: Given) -> Recheck:
+    """Return what comes out of the files that somebody has.
+
+    Never raises because of what they hold.
+
+    Raises:
+        ModuleNotFoundError: There are scores to compute with, and no NumPy or SciPy.
+    """
+    lines: list[Line] = compare_files(said, given)
+    own = scores_of(said, given, SCORES)[-1:]
+    judged = False
+    if own:
+        from workers.judge.recheck.judged import compare_verdict
+
+        found, judged = compare_verdict(said, given, own[0])
+        lines += found
+    if not judged:
+        lines += list_checks(said, given.evidence)
+    lines += compare_rungs(said, given)
+    return Recheck(lines, judged)

@@ -1,0 +1,100 @@
+"""Verifiers by the guarantee class they judge."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from workers.errors import RefusedError
+from workers.judge import exact_retrained
+from workers.judge.base import Check, ExactClaim, Report, Verifier
+from workers.judge.certified import logistic as certified_logistic
+from workers.judge.certified.logistic import LogisticClaim
+from workers.judge.exact_retrained import RetrainedClaim
+from workers.judge.ridge import (
+    certified_approximate,
+    exact,
+    numerically_exact,
+)
+from workers.judge.samples import empirical
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+
+Claim = ExactClaim | EmpiricalClaim | LogisticClaim | RetrainedClaim
+_Claim = TypeVar("_Claim", ExactClaim, EmpiricalClaim, LogisticClaim, RetrainedClaim)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered(Generic[_Claim]):
+    """A verifier with the kind of claim that its class has."""
+
+    kind: type[_Claim]
+    verifier: Verifier[_Claim]
+
+    @property
+    def id(self) -> str:
+        """The name certificates carry."""
+        return self.verifier.id
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same claim may get another verdict."""
+        return self.verifier.version
+
+    def verify(self, claim: Claim) -> Report:
+        """Return the verdict; a claim of another class has failed. Never raises."""
+        if isinstance(claim, self.kind):
+            return self.verifier.verify(claim)
+        value = "a claim of another guarantee class"
+        return Report("FAIL", (Check(1, "claim", value, None, f"of {self.id}", False),))
+
+
+@dataclass(frozen=True, slots=True)
+class ByKind:
+    """Verifiers of one class for several kinds of model: the kind of claim says which judges.
+
+    They share a version: a change of either is one of the class.
+    """
+
+    members: tuple[Registered[Any], ...]
+
+    @property
+    def id(self) -> str:
+        """The name certificates carry."""
+        return self.members[0].id
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same claim may get another verdict."""
+        return self.members[0].version
+
+    def verify(self, claim: Claim) -> Report:
+        """Return the verdict; a claim of another class has failed. Never raises."""
+        fitting = [one for one in self.members if isinstance(claim, one.kind)]
+        return (fitting or self.members)[0].verify(claim)
+
+
+_VERIFIERS: dict[str, Verifier[Claim]] = {
+    certified_approximate.VERIFIER.id: ByKind(
+        (
+            Registered(ExactClaim, certified_approximate.VERIFIER),
+            Registered(LogisticClaim, certified_logistic.VERIFIER),
+        )
+    ),
+    empirical.VERIFIER.id: Registered(EmpiricalClaim, empirical.VERIFIER),
+    exact.VERIFIER.id: Registered(ExactClaim, exact.VERIFIER),
+    exact_retrained.VERIFIER.id: Registered(RetrainedClaim, exact_retrained.VERIFIER),
+    numerically_exact.VERIFIER.id: Registered(ExactClaim, numerically_exact.VERIFIER),
+}
+
+
+def get(guarantee: str) -> Verifier[Claim]:
+    """Return the verifier of a guarantee class. Raises RefusedError naming the known ones."""
+    try:
+        return _VERIFIERS[guarantee]
+    except KeyError:
+        raise RefusedError(
+            f"no verifier for this guarantee: choose one of {', '.join(known())}"
+        ) from None
+
+
+def known() -> tuple[str, ...]:
+    """Return the guarantee classes that can be judged, sorted."""
+    return tuple(sorted(_VERIFIERS))

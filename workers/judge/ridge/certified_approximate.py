@@ -1,0 +1,105 @@
+"""The verifier of the guarantee `certified-approximate`: check 2 is head-certified.
+
+The objective ‖XW - Y‖² + λ‖W‖² is 2λ-strongly convex, so for any W, whatever made it,
+
+    ‖W - W*‖_F <= ‖∇(W)‖_F / 2λ = ‖(G + λI)W - C‖_F / λ.
+
+The gradient is evaluated on the statistics that check 1 vouches for, never on sketches. If
+these statistics are within `attested` of those of the rows, in the spectral norm, and so on
+the word of clients, the gradient of the rows differs by attested·‖W‖_F at most, and the
+bound by that over λ. What is claimed must not be less than what comes out, and what comes
+out must keep the budget of the registration: nobody may choose it after the fact.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+from workers.arrays import Matrix
+from workers.judge.base import Check, ExactClaim, Judgement, Report, RidgeClaim
+from workers.judge.ridge.head import decimal_above
+from workers.judge.ridge.head_bound import proven_bound
+from workers.judge.ridge.integers import to_integers
+from workers.judge.ridge.statistics import Recomputed
+from workers.judge.ridge.verdict import HeadCheck, judge
+
+NUMBER, NAME = 2, "head-certified"
+THRESHOLD = "the proven bound is at most the claimed one and budget * norm of the head"
+
+
+def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
+    """Judge the head (d, c) float64 of `claim` by verified statistics."""
+    problem = _malformed(claim, statistics)
+    if problem is not None or statistics is None:
+        return Judgement(Check(NUMBER, NAME, f"{problem}", None, THRESHOLD, False))
+    head = claim.head.astype(np.float64, copy=False)
+    square = square_of_norm(head)
+    proven = proven_bound(head, claim, statistics)
+    proven += Fraction(claim.attested) / Fraction(claim.penalty) * root_above(square)
+    budget = Fraction(claim.tolerance)
+    norm = decimal_above(root_above(square))
+    threshold = f"at most the claimed bound and {claim.tolerance:g} * norm of the head ({norm})"
+    value = bound = decimal_above(proven)
+    kept = proven**2 <= budget**2 * square
+    if proven > Fraction(claim.bound):
+        value = f"the claimed bound is below the proven {bound}"
+    elif not kept:
+        value = f"the proven {bound} exceeds the registered budget"
+    passed = kept and proven <= Fraction(claim.bound)
+    return Judgement(Check(NUMBER, NAME, value, ("0", bound), threshold, passed))
+
+
+def square_of_norm(head: Matrix) -> Fraction:
+    """Return ‖head‖_F², exactly."""
+    integers, place = to_integers(head)
+    return Fraction(sum(int(x) ** 2 for x in integers.ravel())) * Fraction(4) ** place
+
+
+def root_above(square: Fraction) -> Fraction:
+    """Return a number no less than the root of `square` >= 0, and within 2^-60 of it."""
+    if square == 0:
+        return Fraction(0)
+    # Scaled by a power of four to 128 bits and more, where a unit is below 2^-63 of the root.
+    bits = square.numerator.bit_length() - square.denominator.bit_length()
+    places = max(0, (130 - bits) // 2)
+    whole = -(-square.numerator * 4**places // square.denominator)
+    return Fraction(isqrt(whole) + 1, 2**places)
+
+
+def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
+    """Name what makes the claim impossible to evaluate, or None."""
+    if statistics is None:
+        return "no statistics to judge it by"
+    if not (0 < claim.penalty < float("inf")):
+        return "the penalty is not a positive number"
+    if claim.head.shape != (claim.dimension, claim.classes) or claim.head.dtype != np.float64:
+        return "the head has another shape or type"
+    if not np.isfinite(claim.head).all():
+        return "the head holds NaN or infinity"
+    if not (0 <= claim.bound < float("inf")):
+        return "the claimed bound is not a number"
+    if not (0 <= claim.attested < float("inf")):
+        return "what is attested of the rows is not a number"
+    if not (0 < claim.tolerance < 1):
+        return "the budget is not between 0 and 1"
+    return None
+
+
+HEAD = HeadCheck(NUMBER, NAME, THRESHOLD, check_head)
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedApproximateVerifier:
+    """Judges erasure from a head that follows sketches, by a proven distance to W*."""
+
+    id: str = "certified-approximate"
+    version: str = "1"
+
+    def verify(self, claim: ExactClaim) -> Report:
+        """Return the numbered verdict on `claim`."""
+        return judge(claim, HEAD)
+
+
+VERIFIER = CertifiedApproximateVerifier()

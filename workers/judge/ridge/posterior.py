@@ -1,0 +1,187 @@
+"""Check 5: the posterior after unlearning is that of training on the retained rows alone.
+
+Ridge is the mean of a Bayesian regression: for noise of variance σ² and the prior
+N(0, σ²/λ), the weights are matrix-normal with mean W* = (G + λI)⁻¹C, row covariance
+σ²(G + λI)⁻¹ and independent columns. The posteriors of claimed (1) and retained (0)
+statistics differ, with A = G + λI, by
+
+    KL(1 ‖ 0) = c/2·(tr(A₀A₁⁻¹) - d - ln det(A₀A₁⁻¹)) + tr(ΔᵀA₀Δ)/(2σ²),   Δ = W₀* - W₁*
+
+nats: 0 for equal statistics, and only then compared bit by bit. Forgetting may only widen
+the posterior: G before - G after is the Gram matrix of the forgotten rows, hence
+positive semidefinite, and covariance after ⪰ covariance before.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from workers.arrays import IntMatrix, Matrix, Rows
+from workers.blas_threads import threads_for
+from workers.judge.base import Check, ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.ridge.freivalds import malformed
+from workers.judge.ridge.statistics import (
+    Recomputed,
+    UnusableRowsError,
+    digest_of,
+    recompute,
+)
+
+NUMBER, NAME = 5, "posterior"
+THRESHOLD = "KL divergence of 0 nats; covariance after is at least the covariance before"
+LARGEST = 2**62  # the difference of two such integers fits int64
+SERIES_BELOW = 1e-3  # |μ| from which μ - log(1 + μ) cancels less than the series truncates
+UNIT = 2.0**-53
+
+
+def check_posterior(
+    claim: RidgeClaim, rows: Sequence[Rows], verified: Recomputed | None
+) -> Judgement:
+    """Judge the posterior of the claimed statistics. verified: what check 1 vouches for.
+
+    Without that the rows are summed after all, so that a refusal can say how far it is.
+    """
+    if claim.statistics is None:
+        raise ValueError("no statistics to compare")
+    problem = malformed(claim.statistics, claim.dimension, claim.classes)
+    if problem is not None:
+        return failed(problem)
+    try:
+        if verified is None:
+            verified = recompute(rows, claim.dimension, claim.classes, claim.bits)
+        with np.errstate(over="ignore", invalid="ignore"):  # found out by what they leave
+            nats = divergence(claim, claim.statistics, verified)
+            widened = _widening(claim, claim.statistics)
+    except UnusableRowsError as reason:
+        return failed(str(reason))
+    if nats != 0 or claim.statistics.rows != verified.rows:
+        value = f"KL {nats:.6e} nats" if nats else "another number of rows"
+        return Judgement(Check(NUMBER, NAME, value, None, THRESHOLD, False))
+    value = f"KL 0 nats, the statistics being equal; {widened}"
+    return Judgement(Check(NUMBER, NAME, value, ("0", "0"), THRESHOLD, True))
+
+
+def divergence(
+    claim: RidgeClaim,
+    first: ClaimedStatistics | Recomputed,
+    second: ClaimedStatistics | Recomputed,
+) -> float:
+    """Return KL(posterior of first ‖ posterior of second) in nats.
+
+    0.0 if and only if G and C are equal (a positive number that underflows counts as the
+    least float). Raises UnusableRowsError where a side has no posterior.
+    """
+    if not (0 < claim.penalty < np.inf and 0 < claim.noise < np.inf):
+        raise UnusableRowsError("the penalty or the noise is not a positive number")
+    # Differences as integers: near-equal statistics lose no digit to cancellation.
+    gram = _difference(second.gram, first.gram)
+    moment = _difference(second.moment, first.moment)
+    if not gram.any() and not moment.any():
+        return 0.0
+    steps = np.array(claim.exponents, dtype=np.int64)
+    change = _scaled(gram, steps)
+    one = _scaled(first.gram, steps) + claim.penalty * np.eye(len(steps))
+    two = _scaled(second.gram, steps) + claim.penalty * np.eye(len(steps))
+    if not (np.isfinite(one).all() and np.isfinite(two).all()):
+        raise UnusableRowsError("the registered steps are out of range")
+    factor_one, factor_two = _cholesky(one), _cholesky(two)
+    half = solve_triangular(factor_one, change, lower=True)
+    relative = solve_triangular(factor_one, half.T, lower=True)
+    # A₀A₁⁻¹ has the eigenvalues 1 + μ; G₀ is a Gram matrix, so they are positive.
+    mean = cho_solve((factor_one, True), np.ldexp(first.moment.astype(float), steps[:, None]))
+    gap = np.ldexp(moment.astype(float), steps[:, None]) - change @ mean  # A₀Δ
+    shift = solve_triangular(factor_two, gap, lower=True)
+    spread = _excess(np.linalg.eigvalsh((relative + relative.T) / 2)).sum()
+    nats = moment.shape[1] / 2 * spread + float((shift * shift).sum()) / (2 * claim.noise)
+    if not np.isfinite(nats):
+        raise UnusableRowsError("the divergence is beyond float64")
+    return float(max(nats, np.finfo(np.float64).tiny))
+
+
+def least_eigenvalue(difference: IntMatrix, exponents: Sequence[int]) -> tuple[float, bool]:
+    """Return (bound, refuted) for S D S, D (d, d) symmetric integers, S = diag(2^e).
+
+    Every eigenvalue is at least `bound` <= 0, by a Cholesky factorisation that succeeds on
+    a matrix shifted by more than all rounding (Rump 2006); refuted: some integer vector v
+    has vᵀDv < 0, in exact arithmetic. Raises UnusableRowsError if neither can be shown.
+    """
+    steps = np.array(exponents, dtype=np.int64)
+    matrix = _scaled(difference, steps)
+    if not np.isfinite(matrix).all():
+        raise UnusableRowsError("the registered steps are out of range")
+    d = len(matrix)
+    # γ_(d+1)·trace for Cholesky, u·‖D‖_F <= u·Σ|D_ij| for the conversion; doubled.
+    rounding = 4 * (d + 4) * UNIT * float(np.abs(matrix.diagonal()).sum())
+    rounding += 4 * UNIT * float(np.abs(matrix).sum()) + float(np.finfo(np.float64).tiny)
+    try:
+        with threads_for(d**3 // 3):
+            np.linalg.cholesky(matrix + rounding * np.eye(d))
+    except np.linalg.LinAlgError:
+        direction = np.linalg.eigh(matrix)[1][:, 0]
+        vector = np.empty(d, dtype=object)
+        # In D's own coordinates, as rationals: v = S·direction.
+        vector[:] = [
+            Fraction(float(x)) * Fraction(2) ** int(e)
+            for x, e in zip(direction, steps, strict=True)
+        ]
+        if vector @ difference.astype(object) @ vector < 0:
+            return -np.inf, True
+        raise UnusableRowsError("the change of the Gram matrix is too close to call") from None
+    return -2 * rounding, False
+
+
+def _widening(claim: RidgeClaim, after: ClaimedStatistics) -> str:
+    """Say how covariance after and before compare. Raises UnusableRowsError if it shrank."""
+    if claim.before is None:
+        return "the covariance before was not compared"
+    problem = malformed(claim.before, claim.dimension, claim.classes)
+    if problem is not None:
+        raise UnusableRowsError(f"before: {problem}")
+    before = Recomputed(claim.before.gram, claim.before.moment, claim.before.rows)
+    digest = digest_of(before, claim.exponents, claim.bits, claim.penalty)
+    if digest != claim.before_digest:
+        raise UnusableRowsError("the statistics before are not those of their published digest")
+    if claim.before.rows < after.rows:
+        raise UnusableRowsError("there were fewer rows before than after")
+    difference = _difference(claim.before.gram, after.gram)
+    bound, refuted = least_eigenvalue(difference, claim.exponents)
+    if refuted:
+        raise UnusableRowsError("the covariance shrank: G before - G after is indefinite")
+    return f"eigenvalues of G before - G after are at least {bound:.3e}"
+
+
+def _difference(left: IntMatrix, right: IntMatrix) -> IntMatrix:
+    for side in (left, right):
+        if max(int(side.max()), -int(side.min())) >= LARGEST:
+            raise UnusableRowsError("the statistics are too large to compare")
+    return left - right
+
+
+def _scaled(integers: IntMatrix, steps: IntMatrix) -> Matrix:
+    scaled: Matrix = np.ldexp(integers.astype(np.float64), steps[:, None] + steps[None, :])
+    return scaled
+
+
+def _cholesky(matrix: Matrix) -> Matrix:
+    try:
+        factor: Matrix = cho_factor(matrix, lower=True)[0]
+    except np.linalg.LinAlgError:
+        raise UnusableRowsError("the statistics have no posterior: not definite") from None
+    return factor
+
+
+def _excess(values: Matrix) -> Matrix:
+    """Return μ - log(1 + μ) >= 0 to full relative accuracy."""
+    if values.size and values.min() <= -1:
+        raise UnusableRowsError("the statistics have no posterior: not definite")
+    small = np.where(np.abs(values) < SERIES_BELOW, values, 0.0)
+    series = np.polynomial.polynomial.polyval(small, [(-1) ** k / k for k in range(2, 9)])
+    near: Matrix = small * small * series
+    return np.where(np.abs(values) < SERIES_BELOW, near, values - np.log1p(values))
+
+
+def failed(reason: str) -> Judgement:
+    """Return a failed check that says why."""
+    return Judgement(Check(NUMBER, NAME, reason, None, THRESHOLD, False))

@@ -1,0 +1,88 @@
+"""What the canary shows: that the trigger worked, by itself, and works no more.
+
+It says something of the erasure of whoever planted it. Where nothing that was planted leaves,
+nothing is to be unlearned, and it decides nothing. Where rows stay that teach the same trigger
+a retrained model would know it too, so a trigger that still works refutes nothing.
+"""
+
+from functools import partial
+from math import inf
+
+from workers.judge.samples.canary import CanaryClaim, check_canary, hits, success_interval
+from workers.judge.samples.decide import Measurement, unmeasured
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.samples.intervals import Flags, Interval, loss_interval
+
+NAME = "canary"
+CONTROL, TRIGGER = "control:canary", "control:canary-trigger"
+MISSING = "not measured: no canary"
+NO_ROWS = "not measured: no unseen row is of another class than the target"
+
+
+def canary(claim: EmpiricalClaim) -> list[Measurement]:
+    """Return the success rate of the trigger after unlearning, if there is a canary.
+
+    Raises RefusedError if it is malformed.
+    """
+    limit, given = claim.policy.canary_limit, claim.canary
+    margin = None if limit is None else (-inf, limit)
+    threshold = "no limit in the policy" if limit is None else f"success below {limit:g}"
+    if given is None:
+        return [] if limit is None else [unmeasured(NAME, MISSING, margin, threshold)]
+    check_canary(given, claim.pool_labels)
+    if not len(given.after):
+        return [unmeasured(NAME, NO_ROWS, margin, threshold)]
+    was, remains = (hits(logits, given.target) for logits in (given.before, given.after))
+    value = (
+        f"{remains.mean():.4f} of {len(remains)} stamped rows, {was.mean():.4f} before; "
+        f"planted in {given.leaving} rows that left and {given.staying} that stay"
+    )
+    if given.leaving == 0:
+        value += ": nothing of it was to be unlearned"
+        return [Measurement(NAME, value, partial(success_interval, remains), None, threshold)]
+    interval = _upper if given.staying else success_interval
+    return [Measurement(NAME, value, partial(interval, remains), margin, threshold)]
+
+
+def canary_controls(claim: EmpiricalClaim) -> list[Measurement]:
+    """Return what shows that the trigger worked before, where the canary is to decide.
+
+    Rows that go to the target without it are no sign of a trigger: what it adds on the same
+    rows must be seen too. Raises RefusedError if the canary is malformed.
+    """
+    limit, given = claim.policy.canary_limit, claim.canary
+    if limit is None or given is None or given.leaving == 0:
+        return []
+    check_canary(given, claim.pool_labels)
+    if not len(given.before):
+        return []  # `canary` says so, and is undecided
+    stamped, plain = hits(given.before, given.target), _plain(claim, given)
+    value = f"{stamped.mean():.4f} of {len(stamped)} stamped rows"
+    adds = float(stamped.mean()) - float(plain.mean())
+    words = f"adds {adds:.4f}: {plain.mean():.4f} without the trigger, {value}"
+    return [
+        Measurement(
+            CONTROL,
+            value,
+            partial(success_interval, stamped),
+            (limit, inf),
+            f"greater than {limit:g} before unlearning",
+        ),
+        Measurement(
+            TRIGGER,
+            words,
+            lambda level: loss_interval(stamped, plain, level),
+            (0.0, inf),
+            "the trigger adds success before unlearning",
+        ),
+    ]
+
+
+def _plain(claim: EmpiricalClaim, given: CanaryClaim) -> Flags:
+    """Return which of the same rows go to the target as they are, before unlearning."""
+    return hits(claim.pool_before[claim.pool_labels != given.target], given.target)
+
+
+def _upper(found: Flags, level: float) -> Interval:
+    """Return a bound from above alone: from below, those who stay account for any success."""
+    return 0.0, success_interval(found, level)[1]

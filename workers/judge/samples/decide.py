@@ -1,0 +1,90 @@
+"""Measurements against their margins, all sharing one alpha by Holm's procedure.
+
+A check passes where the whole interval lies inside the margin, and is refuted where the whole
+interval lies outside, each at the level at which Holm's procedure reached it; between the two
+it is undecided. Both families spend the same alpha: one bounds the chance of any wrong pass,
+the other that of any wrong refusal.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, isfinite
+
+from workers.judge.base import Check, Judgement
+from workers.judge.samples.holm import last_level, step_down
+from workers.judge.samples.intervals import Interval, spell
+from workers.judge.samples.tost import apart, within
+
+REPORT_LEVEL = 0.05  # of intervals on which nothing depends
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Something measured: in words, its interval by level, and the margin it must keep.
+
+    margin None: reported, and nothing depends on it. Intervals of smaller levels must
+    contain those of larger ones.
+    """
+
+    name: str
+    value: str
+    interval: Callable[[float], Interval]
+    margin: Interval | None
+    threshold: str
+
+
+def unmeasured(name: str, reason: str, margin: Interval | None, threshold: str) -> Measurement:
+    """Return what could not be measured: no margin is shown, and none refuted."""
+    return Measurement(name, reason, lambda _: (-inf, inf), margin, threshold)
+
+
+def decide(measurements: Sequence[Measurement], alpha: float) -> list[Judgement]:
+    """Return a judgement on each measurement, in their order, without numbers yet."""
+    tested = [m for m in measurements if m.margin is not None]
+    shown = step_down([partial(_within, m) for m in tested], alpha)
+    refuted = step_down([partial(_apart, m) for m in tested], alpha)
+    last = last_level(shown, alpha)
+    found: list[Judgement] = []
+    place = 0
+    for m in measurements:
+        if m.margin is None:
+            found.append(_judgement(m, REPORT_LEVEL, "reported only", passed=True))
+            continue
+        accepted, denied = shown[place], refuted[place]
+        place += 1
+        level = accepted or denied or last
+        how = f"Holm over {len(tested)} tests"
+        found.append(
+            _judgement(m, level, how, passed=accepted is not None, undecided=denied is None)
+        )
+    return found
+
+
+def control(measurements: Sequence[Measurement], alpha: float) -> list[Judgement]:
+    """Return a judgement on each: shown, or undecided, for a control refutes nothing."""
+    shown = step_down([partial(_within, m) for m in measurements], alpha)
+    last = last_level(shown, alpha)
+    how = f"Holm over {len(shown)} tests"
+    return [
+        _judgement(m, level or last, how, passed=level is not None, undecided=True)
+        for m, level in zip(measurements, shown, strict=True)
+    ]
+
+
+def _judgement(
+    m: Measurement, level: float, how: str, *, passed: bool, undecided: bool = False
+) -> Judgement:
+    interval = m.interval(level)
+    ends = (spell(interval[0]), spell(interval[1])) if all(map(isfinite, interval)) else None
+    threshold = f"{m.threshold}; interval at level {spell(level)}, {how}"
+    check = Check(0, m.name, m.value, ends, threshold, passed)
+    return Judgement(check, undecided and not passed)
+
+
+def _within(m: Measurement, level: float) -> bool:
+    return m.margin is not None and within(m.interval(level), m.margin)
+
+
+def _apart(m: Measurement, level: float) -> bool:
+    return m.margin is not None and apart(m.interval(level), m.margin)

@@ -1,0 +1,170 @@
+"""The verifier of the guarantee `empirical-approximate`.
+
+1 model-file    2 policy    3 retained-set    4 purge    5 samples
+then controls before unlearning, attacks after it, distances, the canary, accuracy, the rows
+and the model that were tested, what was trained to test them, and the silos that did.
+
+An audit bounds from below what a model remembers: it can refute forgetting and never prove
+it. PASS says that attacks which found the forget rows before unlearning, on samples with the
+power to tell, are within tau of chance after it, wrong with a chance of at most the spent
+alpha. It says nothing of attacks that were not run.
+"""
+
+from dataclasses import dataclass
+
+from workers.errors import RefusedError
+from workers.judge import (
+    model_file,
+    retained_set,
+)
+from workers.judge.base import Check, Judgement, Report
+from workers.judge.digests import PAIRS, check_pairs
+from workers.judge.guard import guarded, numbered, report_of
+from workers.judge.policy.policy import Policy, digest
+from workers.judge.retention import check_retention
+from workers.judge.samples import (
+    membership,
+    samples,
+    utility,
+)
+from workers.judge.samples.alpha_spending import spent
+from workers.judge.samples.canary_checks import canary, canary_controls
+from workers.judge.samples.decide import control, decide
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.samples.intervals import spell
+from workers.judge.samples.trainings import check_trainings
+from workers.judge.scores.judge import VERSION
+from workers.judge.silos import are_missing, check_silos, of_some, withheld
+
+POLICY, POLICY_NAME = 2, "policy"
+POLICY_THRESHOLD = "the registered digest; a seed of at least 16 bytes"
+ATTACKS_NAME, ATTACKS_THRESHOLD = "attacks", "samples that check 5 passed"
+MIN_SEED = 16  # bytes
+
+
+def check_policy(claim: EmpiricalClaim) -> Judgement:
+    """Judge that this is the policy registered, and name the alpha this request spends."""
+    policy = claim.policy
+    if not isinstance(policy, Policy) or digest(policy) != claim.policy_digest:
+        value = "not the policy whose digest was registered"
+        return Judgement(Check(POLICY, POLICY_NAME, value, None, POLICY_THRESHOLD, False))
+    alpha = spent(policy.alpha, claim.requests_before)
+    seeded = isinstance(claim.seed, bytes) and len(claim.seed) >= MIN_SEED
+    value = (
+        f"request {claim.requests_before + 1} spends {spell(alpha)} of alpha {policy.alpha:g}; "
+        f"attacks {', '.join(policy.attacks)}; tau {policy.tau:g}; "
+        f"seed {claim.seed.hex() if seeded else 'missing or short'}"
+    )
+    check = Check(POLICY, POLICY_NAME, value, None, POLICY_THRESHOLD, seeded)
+    return Judgement(check, undecided=not seeded)
+
+
+def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    """Return check 5, and the statistics if it passes. Raises what a malformed claim raises."""
+    alpha = spent(claim.policy.alpha, claim.requests_before)
+    try:
+        before, after = samples.read(claim)
+    except RefusedError as reason:
+        return [samples.refused(str(reason), undecided=False), _not_run()]
+    missing = samples.without_scores(claim)
+    if missing is not None:
+        return [missing, _not_run()]
+    try:
+        drawn = samples.draw(claim, before, after)
+    except RefusedError as reason:
+        return [samples.refused(str(reason), undecided=True), _not_run()]
+    fifth = samples.check_samples(claim, drawn, alpha)
+    if not fifth.check.passed:
+        return [fifth, _not_run()]
+    scored = [membership.scored(claim.policy, side) for side in (drawn.before, drawn.after)]
+    controls = membership.controls(claim.policy, scored[0]) + canary_controls(claim)
+    tests = [
+        *membership.tests(claim.policy, scored[1]),
+        *membership.advantages(*scored),
+        *utility.distances(claim, after),
+        *canary(claim),
+    ]
+    accuracies = utility.accuracies(claim, before, after)
+    return [
+        fifth,
+        *control(controls, alpha),
+        *decide(tests, alpha),
+        # Use, not forgetting: a wrong pass harms nobody's privacy and spends no alpha.
+        *decide(accuracies, claim.policy.alpha),
+    ]
+
+
+def _not_run() -> Judgement:
+    value = "not run: the samples do not allow it"
+    check = Check(0, ATTACKS_NAME, value, None, ATTACKS_THRESHOLD, False)
+    return Judgement(check, undecided=True)
+
+
+def _guarded_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    found: list[Judgement] = []
+
+    def run() -> Judgement:
+        first, *rest = check_rows(claim)
+        found.extend(rest)
+        return first
+
+    return [guarded(samples.NUMBER, samples.NAME, samples.THRESHOLD, run), *found]
+
+
+@dataclass(frozen=True, slots=True)
+class EmpiricalVerifier:
+    """Judges approximate erasure by pre-registered attacks, each with its power."""
+
+    id: str = "empirical-approximate"
+    version: str = VERSION
+
+    def verify(self, claim: EmpiricalClaim) -> Report:
+        """Return the numbered verdict. Never raises for anything a claim may contain."""
+        return report_of(
+            numbered(
+                [
+                    guarded(
+                        model_file.NUMBER,
+                        model_file.NAME,
+                        model_file.THRESHOLD,
+                        lambda: model_file.check_model_file(
+                            claim.published_digest, claim.model, finite=claim.finite
+                        ),
+                    ),
+                    guarded(POLICY, POLICY_NAME, POLICY_THRESHOLD, lambda: check_policy(claim)),
+                    *_of_rows(claim),
+                    *check_trainings(claim),
+                    *check_silos(claim.silos),
+                ]
+            )
+        )
+
+
+def _of_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    if are_missing(claim.silos):
+        return _of_some_rows(claim)
+    return [
+        *check_retention(claim.retained_set, claim.purge),
+        *_guarded_rows(claim),
+        *check_pairs(
+            {
+                "rows-before": claim.rows_before,
+                "rows-after": claim.rows_after,
+                "model-before": claim.model_before,
+            }
+        ),
+    ]
+
+
+def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
+    _, purged = check_retention(claim.retained_set, claim.purge)
+    return [
+        withheld(retained_set.NAME, retained_set.THRESHOLD),
+        *of_some([purged]),  # an erased row that is stored is one, whoever is silent
+        withheld(samples.NAME, samples.THRESHOLD),
+        withheld(ATTACKS_NAME, ATTACKS_THRESHOLD),
+        *(withheld(name, PAIRS[name]) for name in PAIRS),
+    ]
+
+
+VERIFIER = EmpiricalVerifier()

@@ -1,0 +1,195 @@
+"""Check 5: the samples are large enough to say something, and how they were drawn.
+
+Below the minimum nothing is tested at all: an attack on a few rows can neither be trusted to
+find anything nor to find nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from workers.errors import RefusedError
+from workers.judge.attacks.attack import References, Setting
+from workers.judge.attacks.outputs import Outputs, log_odds
+from workers.judge.attacks.song import ENOUGH
+from workers.judge.base import Check, Judgement
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.samples.intervals import Vector, spell
+from workers.judge.samples.matching import Matching, match
+from workers.judge.samples.sizes import accuracy_power, auc_power
+
+NUMBER, NAME = 5, "samples"
+THRESHOLD = "the policy's minimum sizes and power"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What one version of the model says to all rows of the claim."""
+
+    forget: Outputs
+    pool: Outputs
+    retained: Outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Both versions under the same attack conditions, on the same rows."""
+
+    before: Setting
+    after: Setting
+    matching: Matching
+
+
+def read(claim: EmpiricalClaim) -> tuple[Answers, Answers]:
+    """Return the answers before and after. Raises RefusedError for anything malformed."""
+    before = Answers(
+        Outputs(claim.forget_before, claim.forget_labels),
+        Outputs(claim.pool_before, claim.pool_labels),
+        Outputs(claim.retained_before, claim.retained_labels),
+    )
+    after = Answers(
+        Outputs(claim.forget_after, claim.forget_labels),
+        Outputs(claim.pool_after, claim.pool_labels),
+        Outputs(claim.retained_after, claim.retained_labels),
+    )
+    sides = (before.forget, before.pool, before.retained, after.forget, after.pool)
+    if any(side.logits.shape[1] != after.retained.logits.shape[1] for side in sides):
+        raise RefusedError("the logits are not all of the same classes")
+    for clients, rows in (
+        (claim.forget_clients, before.forget),
+        (claim.pool_clients, before.pool),
+    ):
+        if clients.shape != (len(rows),):
+            raise RefusedError("there must be exactly one client for each row")
+    return before, after
+
+
+def draw(claim: EmpiricalClaim, before: Answers, after: Answers) -> Samples:
+    """Match non-members by the claim's seed. Raises RefusedError where there are too few.
+
+    The seed enters with the digest that was published before it was drawn. Attacks see the
+    later version at the sharpness of the earlier one; nothing else does.
+    """
+    matching = match(
+        (claim.forget_clients, claim.forget_labels),
+        (claim.pool_clients, claim.pool_labels),
+        claim.seed + claim.published_digest.encode(),
+        claim.policy.coverage,
+    )
+    references = _references(claim, matching)
+    after = _at_temperature_of(before, after)
+    sides = [
+        Setting(
+            answers.forget.only(matching.forget),
+            answers.pool.only(matching.unseen),
+            answers.retained,
+            answers.pool.only(matching.others),
+            references,
+        )
+        for answers in (before, after)
+    ]
+    return Samples(sides[0], sides[1], matching)
+
+
+def _at_temperature_of(wanted: Answers, answers: Answers) -> Answers:
+    """Return answers with the logits of each class's rows times one factor: equally sharp.
+
+    Whoever divides the last layer by 1e20 changes no prediction and no memory, but leaves
+    probabilities that are all alike in float64. An attacker who has the model undoes that.
+    By class, or a single output that was blown up would make all the others look flat; by the
+    margin of the first answer over the second, or an answer that nobody gives would.
+    """
+    pairs = [_sharpness(of.retained) for of in (wanted, answers)]
+    known = (pairs[0] > 0) & (pairs[1] > 0)
+    to, by = (np.where(known, part, 1.0)[:, None] for part in pairs)
+
+    def scaled(of: Outputs) -> Outputs:
+        with np.errstate(over="ignore"):
+            logits = of.logits / by[of.labels] * to[of.labels]
+        return Outputs(np.clip(logits, -1e300, 1e300), of.labels)
+
+    return Answers(scaled(answers.forget), scaled(answers.pool), scaled(answers.retained))
+
+
+def _sharpness(of: Outputs) -> Vector:
+    """Return for each class the median margin of the first answer over the second.
+
+    That of all rows where a class has fewer than a threshold of its own asks for; 0 without
+    rows, or where most rows have two first answers.
+    """
+    best = np.sort(of.logits, axis=1)[:, -2:]
+    margins = best[:, 1] / 2 - best[:, 0] / 2  # halves: the difference may exceed float64
+    found = np.full(of.logits.shape[1], np.median(margins) if len(of) else 0.0)
+    for label, count in enumerate(np.bincount(of.labels, minlength=len(found))):
+        if count >= ENOUGH:
+            found[label] = np.median(margins[of.labels == label])
+    return found
+
+
+def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judgement:
+    """Judge the sizes. What they cannot decide is undecided, never refuted."""
+    policy, matching = claim.policy, samples.matching
+    pairs, level = len(matching.forget), alpha / policy.tests()
+    powers = accuracy_power(2 * pairs, policy.tau, level), auc_power(pairs, policy.tau, level)
+    retained, others = len(samples.after.members), len(matching.others)
+    enough = (
+        pairs >= policy.minimum_pairs
+        and retained >= policy.minimum_retained
+        and others >= policy.minimum_others
+        and min(powers) >= policy.power
+    )
+    tested = f"{matching.tested:.1%} of {len(claim.forget_labels)} forget rows"
+    value = (
+        f"{covered(claim)}; {pairs} pairs of equal client and label, testing {tested}; "
+        f"{retained} retained, {others} other unseen rows; power at level {spell(level)}: "
+        f"accuracy {powers[0]:.4f}, AUC {powers[1]:.4f}"
+    )
+    threshold = (
+        f"at least {policy.minimum_pairs} pairs, {policy.minimum_retained} retained, "
+        f"{policy.minimum_others} other unseen rows; power {policy.power:g} to show "
+        f"|x - 1/2| < {policy.tau:g} where it is 0"
+    )
+    return Judgement(Check(NUMBER, NAME, value, None, threshold, enough), undecided=not enough)
+
+
+def coverage(claim: EmpiricalClaim) -> tuple[int, int]:
+    """Return how many records were erased, and how many of them have scores."""
+    return len(set(claim.retained_set.erased)), len(claim.forget_labels) + claim.unseen
+
+
+def covered(claim: EmpiricalClaim) -> str:
+    """Return the coverage in words, as certificates carry it."""
+    erased, scored = coverage(claim)
+    return f"{scored} of {erased} erased records have scores, {claim.unseen} of them held out"
+
+
+def without_scores(claim: EmpiricalClaim) -> Judgement | None:
+    """Return why nothing is tested where not each erased record has scores, None where it has.
+
+    A row that is left out may be the one that is remembered: what is found of the others
+    says nothing of it, and refutes nothing either. More rows than records are a lie.
+    """
+    erased, scored = coverage(claim)
+    if erased == scored:
+        return None
+    return refused(covered(claim), undecided=scored < erased)
+
+
+def refused(reason: str, *, undecided: bool) -> Judgement:
+    """Return the check of samples that could not be drawn."""
+    return Judgement(Check(NUMBER, NAME, reason, None, THRESHOLD, False), undecided)
+
+
+def _references(claim: EmpiricalClaim, matching: Matching) -> References | None:
+    if claim.references is None:
+        return None
+    logits, included = claim.references.logits, claim.references.included
+    labels = np.concatenate([claim.forget_labels, claim.pool_labels])
+    if logits.ndim != 3 or logits.shape[:2] != included.shape or included.dtype != np.bool_:
+        raise RefusedError("the reference models need one flag for each model and row")
+    if logits.shape[1] != len(labels):
+        raise RefusedError("the reference models must answer all forget and pool rows")
+    shift = len(claim.forget_labels)
+    rows = np.concatenate([matching.forget, matching.unseen + shift, matching.others + shift])
+    odds = [log_odds(Outputs(model[rows], labels[rows])) for model in logits]
+    return References(np.array(odds).reshape(len(logits), len(rows)), included[:, rows])

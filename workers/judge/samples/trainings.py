@@ -1,0 +1,40 @@
+"""What the judge trained by itself to measure with: that it is there, and what it took.
+
+A verdict by reference models rests on as many trainings. They see erased rows, so they are
+gone when it is reached; their number and cost stay on the certificate. Where they were not
+trained nothing is shown and nothing refuted.
+"""
+
+from workers.judge.base import Check, Judgement
+from workers.judge.guard import guarded
+from workers.judge.policy.policy import Policy
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+
+NUMBER, NAME = 0, "trainings"  # numbered with the others
+THRESHOLD = "the models that the policy's attacks and distances are measured with"
+
+
+def check_trainings(claim: EmpiricalClaim) -> list[Judgement]:
+    """Judge that there are as many models as the policy asks for, where it asks for any."""
+    policy = claim.policy
+    if not isinstance(policy, Policy) or not (policy.references or policy.distances):
+        return []
+    return [guarded(NUMBER, NAME, THRESHOLD, lambda: _check(claim, policy))]
+
+
+def _check(claim: EmpiricalClaim, policy: Policy) -> Judgement:
+    trained, found, missing = claim.trained, [], False
+    if policy.references:
+        models = 0 if claim.references is None else len(claim.references.logits)
+        missing = models != policy.references
+        cost = 0 if trained is None else trained.references
+        found.append(f"{models} reference models, each row in half of them: {cost} operations")
+    if policy.distances:
+        models, cost = int(claim.retrained is not None), trained.retrained if trained else 0
+        missing = missing or not models
+        found.append(f"{models} model retrained without the erased rows: {cost} operations")
+    value = "; ".join(found)
+    if trained is not None and trained.missing:
+        value += f"; not trained: {trained.missing}"
+    check = Check(NUMBER, NAME, value, None, THRESHOLD, not missing)
+    return Judgement(check, undecided=missing)

@@ -1,0 +1,246 @@
+"""The scores file: all that a verdict of `empirical-approximate` rests on, in one spelling.
+
+A safetensors file (`workers.tensor_file`). It holds logits, labels and clients as numbers, the
+salted digests of rows and the commitments of records: no id, no name, no row. Of what the purge
+found it holds numbers: nobody else can try again to read what was destroyed. Of silos it says
+how many answers count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import ArtifactError, RefusedError
+from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
+from workers.judge.policy.policy import from_document, to_document
+from workers.judge.samples.empirical_claim import EmpiricalClaim
+from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
+from workers.judge.scores.committed_rows import CommittedRows
+from workers.judge.scores.judge import EARLIER, VERSION, read_judge, said_of_judge
+from workers.judge.scores.order import SIDES, nameless
+from workers.judge.scores.trained import read_trained, write_trained
+from workers.judge.silos import SilosClaim
+from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
+
+KIND = "empirical-scores/1"
+KIND_TRAINED = "empirical-scores/2"  # with what models say that the judge trained by itself
+SPARE = 10_000  # probes of what belongs to no record, such as versions
+SIZE = 32  # bytes of a commitment or a digest
+PARTS = ("labels", "before", "after")
+PLAIN = ("published_digest", "model", "finite", "policy_digest", "requests_before")
+PAIRS = ("rows_before", "rows_after", "model_before")
+SETS, UPDATES = ("before", "after", "erased"), ("earlier", "later", "added")
+ENDS = ("before_count", "after_count")
+ROOTS = ("before_root", "after_root")
+
+_Arrays = dict[str, NDArray[Any]]
+_Fields = dict[str, Any]
+
+
+def encode_scores(
+    claim: EmpiricalClaim, rows: CommittedRows, judge: str | None = VERSION
+) -> bytes:
+    """Return the file of a claim and the rows that its scores are of.
+
+    judge: the version of the verifier, None for files of versions before 3. Row order and
+    names are not kept (`nameless`), so what is judged is what `decode_scores` reads, not
+    `claim`. Raises ArtifactError for a claim whose parts do not fit each other.
+    """
+    claim, rows = nameless(claim, rows)
+    arrays: _Arrays = {
+        f"{s}_{part}": getattr(claim, f"{s}_{part}") for s in SIDES for part in PARTS
+    }
+    arrays |= {f"{side}_strata": getattr(claim, f"{side}_clients") for side in SIDES[:2]}
+    arrays |= canary_arrays(claim.canary)
+    sets, update = claim.retained_set, claim.retained_set.update
+    arrays |= {f"set_{name}": _packed(getattr(sets, name)) for name in SETS}
+    if update is not None:
+        arrays |= {f"update_{name}": _packed(getattr(update, name)) for name in UPDATES}
+    stored, gone = sorted(rows.stored), sorted(rows.gone)
+    arrays |= {"rows_stored": _digests(stored), "rows_gone": _digests(gone)}
+    place = {digest: number for number, digest in enumerate([*stored, *gone])}
+    for side in SIDES:
+        scored = getattr(rows, side)
+        if not place.keys() >= set(scored):
+            raise ArtifactError("a row was scored that no version commits to")
+        arrays[f"{side}_rows"] = np.array([place[one] for one in scored], dtype=np.int64)
+    erased, left = set(claim.purge.erased_rows), set(claim.purge.retained_rows)
+    own_models, trained = write_trained(claim, rows)
+    arrays |= own_models
+    metadata = {
+        **trained,
+        **{name: getattr(claim, name) for name in PLAIN},
+        **{name: list(getattr(claim, name)) for name in PAIRS},
+        **said_of_canary(claim.canary),
+        **said_of_judge(judge),
+        "kind": KIND_TRAINED if trained else KIND,
+        "policy": to_document(claim.policy),
+        "purge": {
+            "both": len(erased & left),
+            "erased": len(erased),
+            "probes": len(claim.purge.probes),
+            "readable": sum(probe.readable is not False for probe in claim.purge.probes),
+            "stored": len(left),
+        },
+        "retained_set": _ends(sets),
+        "seed": claim.seed.hex(),
+        "silos": None if claim.silos is None else _said_of_silos(claim.silos),
+        "update": None if update is None else _ends(update),
+    }
+    return encode_tensors(arrays, metadata)
+
+
+def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return the claim and its rows. Raises ArtifactError for bytes of any other spelling."""
+    try:
+        arrays, said = decode_tensors(data)
+        rows = _rows(arrays)
+        claim = _claim(arrays, said, rows)
+        if encode_scores(claim, rows, read_judge(said)) == data:
+            return claim, rows
+    except (IndexError, RefusedError, *MALFORMED):
+        pass  # named below, the same way as bytes that parse and differ
+    raise ArtifactError("these bytes are no scores file: fetch it again")
+
+
+def judge_of(data: bytes) -> str:
+    """Return the version that judged a file which `decode_scores` reads."""
+    return read_judge(decode_tensors(data)[1]) or EARLIER
+
+
+def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClaim:
+    update = said["update"]
+    sets = RetainedSetClaim(
+        **_lists(arrays, "set", SETS),
+        **_read_ends(said["retained_set"]),
+        update=None
+        if update is None
+        else UpdateClaim(
+            **_lists(arrays, "update", UPDATES),
+            **_read_ends(update),
+        ),
+    )
+    given: _Fields = {f"{s}_{part}": arrays[f"{s}_{part}"] for s in SIDES for part in PARTS}
+    given |= {f"{side}_clients": arrays[f"{side}_strata"] for side in SIDES[:2]}
+    given |= {name: said[name] for name in PLAIN}
+    given |= {name: _pair(said[name]) for name in PAIRS}
+    seed = bytes.fromhex(said["seed"])
+    given |= read_trained(arrays, said, seed, rows)
+    return EmpiricalClaim(
+        retained_set=sets,
+        purge=_purge(said["purge"], most=_listed(arrays) + SPARE),
+        policy=from_document(said["policy"]),
+        seed=seed,
+        silos=_silos(said["silos"]),
+        canary=read_canary(arrays, said),
+        unseen=len(set(rows.pool) & set(rows.gone)),
+        **given,
+    )
+
+
+def _said_of_silos(claim: SilosClaim) -> _Fields:
+    said = asdict(claim)
+    if not claim.keys:  # files from before keys were logged have their one spelling too
+        del said["keys"]
+    return said
+
+
+def _silos(said: _Fields | None) -> SilosClaim | None:
+    if said is None:
+        return None
+    claim = SilosClaim(**said)
+    numbers = (claim.asked, claim.answered, *claim.faults.values())
+    if any(type(number) is not int or number < 0 for number in numbers):
+        raise ArtifactError("silos are counted from 0")
+    if claim.keys and len(claim.keys) != claim.answered:
+        raise ArtifactError("each answer that counts has one key")
+    for silo, key in claim.keys.items():
+        if str(int(silo)) != silo or not 0 <= int(silo) < claim.asked or len(key) != 2 * SIZE:
+            raise ArtifactError("keys are named by silo and SHA-256")
+        if bytes.fromhex(key).hex() != key:
+            raise ArtifactError("a digest is in lower-case hex")
+    return claim
+
+
+def _listed(arrays: _Arrays) -> int:
+    """Return how many commitments and rows a file lists."""
+    prefixes = ("set_", "update_", "rows_")
+    return sum(len(array) for name, array in arrays.items() if name.startswith(prefixes))
+
+
+def _purge(said: _Fields, most: int) -> PurgeClaim:
+    """Return a purge of as many probes and rows, whatever they were, but at most so many.
+
+    They are told as numbers: a small file could have its reader build any number of them.
+    """
+    probes, readable = said["probes"], said["readable"]
+    erased, stored, both = said["erased"], said["stored"], said["both"]
+    if max(probes, erased, stored) > most:
+        raise ArtifactError("the purge is of more than the file has records")
+    if not (0 <= readable <= probes and 0 <= both <= min(erased, stored)):
+        raise ArtifactError("the numbers of the purge contradict each other")
+    return PurgeClaim(
+        [Probe("", "", place < readable) for place in range(probes)],
+        [str(row) for row in range(erased)],
+        [str(row) for row in range(erased - both, erased - both + stored)],
+    )
+
+
+def _pair(values: Sequence[str]) -> tuple[str, str]:
+    claimed, found = values
+    return claimed, found
+
+
+def _lists(arrays: _Arrays, of: str, names: Sequence[str]) -> _Fields:
+    return {name: _unpacked(arrays[f"{of}_{name}"]) for name in names}
+
+
+def _ends(of: RetainedSetClaim | UpdateClaim) -> _Fields:
+    roots = {name: getattr(of, name).hex() for name in ROOTS}
+    return {**roots, **{name: getattr(of, name) for name in ENDS}}
+
+
+def _read_ends(said: _Fields) -> _Fields:
+    roots = {name: bytes.fromhex(said[name]) for name in ROOTS}
+    return {**roots, **{name: said[name] for name in ENDS}}
+
+
+def _rows(arrays: _Arrays) -> CommittedRows:
+    stored, gone = (_read_digests(arrays[f"rows_{name}"]) for name in ("stored", "gone"))
+    every = [*stored, *gone]
+    scored = {side: [every[place] for place in arrays[f"{side}_rows"]] for side in SIDES}
+    return CommittedRows(stored, gone, **scored)
+
+
+def _packed(values: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return commitments as (n, 5) int64: the length, then 32 bytes.
+
+    A stored row without its record has none, and the verdict says so: it is kept as it is.
+    """
+    if any(len(value) > SIZE for value in values):
+        raise ArtifactError("a commitment has more than 32 bytes")
+    sizes = np.array([len(value) for value in values], dtype=np.int64)
+    return np.column_stack([sizes, _digests([value.ljust(SIZE, b"\0") for value in values])])
+
+
+def _unpacked(packed: NDArray[np.int64]) -> list[bytes]:
+    sizes = packed[:, 0].tolist()
+    return [
+        value[:size] for size, value in zip(sizes, _read_digests(packed[:, 1:]), strict=True)
+    ]
+
+
+def _digests(values: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return values of 32 bytes as (n, 4) int64, least significant byte first."""
+    if any(len(value) != SIZE for value in values):
+        raise ArtifactError("a digest has 32 bytes")
+    found = np.frombuffer(b"".join(values), dtype="<i8").astype(np.int64)
+    return found.reshape(-1, SIZE // 8)
+
+
+def _read_digests(values: NDArray[np.int64]) -> list[bytes]:
+    data = values.astype("<i8").tobytes()
+    return [data[place : place + SIZE] for place in range(0, len(data), SIZE)]

@@ -1,0 +1,131 @@
+"""Scores without whose they are: rows in an order of their own, clients as numbers.
+
+The order in which rows are stored tells who came before whom, and the order of clients' names
+which of them is which. So rows are put in the order of a hash of their own score, and clients
+are numbered by a hash of all of theirs. Both are functions of what is kept anyway, so nobody
+can choose between two orders, and two verdicts, of one judgement.
+"""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels, Matrix
+from workers.errors import ArtifactError
+from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels
+from workers.judge.scores.canary import reordered
+from workers.judge.scores.committed_rows import CommittedRows
+
+SIDES = ("forget", "pool", "retained")
+Strata = NDArray[np.int64]
+
+
+def nameless(
+    claim: EmpiricalClaim, rows: CommittedRows
+) -> tuple[EmpiricalClaim, CommittedRows]:
+    """Return the claim with its rows in their order and numbers (n,) int64 for clients.
+
+    Doing it twice is doing it once. Raises ArtifactError for arrays that do not fit each other.
+    """
+    keys = {side: _keys(claim, rows, side) for side in SIDES}
+    numbers = _numbered(claim, keys)
+    changes: dict[str, Any] = {"canary": claim.canary}
+    tied: dict[str, list[bytes]] = {}
+    orders: dict[str, Strata] = {}
+    for side in SIDES:
+        own = numbers.get(side)
+        fits = own is not None and len(own) == len(keys[side])
+        # Equal keys are equal scores: then the numbers tell whose comes first.
+        second = own.tolist() if own is not None and fits else [0] * len(keys[side])
+        order = sorted(
+            range(len(second)), key=list(zip(keys[side], second, strict=True)).__getitem__
+        )
+        places = orders[side] = np.array(order, dtype=np.int64)
+        for part in ("labels", "before", "after"):
+            changes[f"{side}_{part}"] = getattr(claim, f"{side}_{part}")[places]
+        if own is not None:
+            changes[f"{side}_clients"] = own[places] if fits else own
+        if side == "pool" and claim.canary is not None:
+            changes["canary"] = reordered(claim.canary, claim.pool_labels, places)
+        digests = getattr(rows, side)
+        tied[side] = [digests[place] for place in order] if digests else []
+    changes |= _trained(
+        claim, np.append(orders["forget"], orders["pool"] + len(orders["forget"]))
+    )
+    changes |= _trained_on_retained(claim, orders["retained"])
+    return replace(claim, **changes), replace(rows, **tied)
+
+
+def _trained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
+    """Return what the judge's own models say, in the order `places` of forget and pool rows."""
+    found: dict[str, Any] = {}
+    given = [] if claim.retrained is None else [claim.retrained.shape[:1]]
+    if claim.references is not None:
+        given += [claim.references.logits.shape[1:2], claim.references.included.shape[1:2]]
+    if any(shape != places.shape for shape in given):
+        raise ArtifactError("models trained for a verdict must answer all forget and pool rows")
+    if claim.retrained is not None:
+        found["retrained"] = claim.retrained[places]
+    if claim.references is not None:
+        logits, included = claim.references.logits, claim.references.included
+        found["references"] = ReferenceModels(logits[:, places], included[:, places])
+    return found
+
+
+def _trained_on_retained(claim: EmpiricalClaim, places: Strata) -> dict[str, Any]:
+    """Return what the retrained model says, in the order `places` of the retained rows."""
+    answers = claim.retrained_retained
+    if answers is None:
+        return {}
+    if answers.shape[:1] != places.shape:
+        raise ArtifactError("the retrained model must answer all retained rows, or none")
+    return {"retrained_retained": answers[places]}
+
+
+def _keys(claim: EmpiricalClaim, rows: CommittedRows, side: str) -> list[bytes]:
+    """Return the hash of each score of a side: label, logits before and after, its row."""
+    labels: Labels = getattr(claim, f"{side}_labels")
+    before: Matrix = getattr(claim, f"{side}_before")
+    after: Matrix = getattr(claim, f"{side}_after")
+    digests = getattr(rows, side)
+    if labels.dtype != np.int64 or before.dtype != np.float64 or after.dtype != np.float64:
+        raise ArtifactError("scores are float64 logits and int64 labels")
+    if not len(labels) == len(before) == len(after) or before.ndim != 2 or after.ndim != 2:
+        raise ArtifactError("scores need one label and two rows of logits for each row")
+    if digests and len(digests) != len(labels):
+        raise ArtifactError("scores need one digest for each row, or none at all")
+    # In one byte order, or two machines would put the same scores in two orders.
+    parts = [values.astype(f"<{values.dtype.str[1:]}") for values in (labels, before, after)]
+    return [
+        hashlib.sha256(
+            b"".join([*(part[i].tobytes() for part in parts), digests[i] if digests else b""])
+        ).digest()
+        for i in range(len(labels))
+    ]
+
+
+def _numbered(claim: EmpiricalClaim, keys: dict[str, list[bytes]]) -> dict[str, Strata]:
+    """Return the clients of forget and pool rows as numbers from 0."""
+    forget, pool = claim.forget_clients, claim.pool_clients
+    if forget.ndim != 1 or pool.ndim != 1:
+        raise ArtifactError("scores need one client for each row")
+    if (len(forget), len(pool)) != (len(keys["forget"]), len(keys["pool"])):
+        # Nothing was scored, or not all: that will be refused by the numbers of rows alone.
+        return {
+            "forget": np.zeros(len(forget), dtype=np.int64),
+            "pool": np.zeros(len(pool), dtype=np.int64),
+        }
+    names, codes = np.unique(np.concatenate([forget, pool]), return_inverse=True)
+    owned: list[list[bytes]] = [[] for _ in names]
+    for code, key in zip(codes.tolist(), [*keys["forget"], *keys["pool"]], strict=True):
+        owned[code].append(key)
+    hashes = [hashlib.sha256(b"".join(sorted(own))).digest() for own in owned]
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[np.array(sorted(range(len(names)), key=hashes.__getitem__), dtype=np.int64)] = (
+        np.arange(len(names))
+    )
+    found: Strata = rank[codes]
+    return {"forget": found[: len(forget)], "pool": found[len(forget) :]}

@@ -1,0 +1,79 @@
+"""Where scores come from silos: every one of them must have answered.
+
+A silo that is silent, or whose answer is not signed with its key, proves nothing, neither
+for the model nor against it. So nothing that needs its rows is shown, and nothing refuted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from workers.judge.base import Check, Judgement
+from workers.judge.guard import guarded
+
+NUMBER, NAME = 0, "silos-answered"  # numbered with the others
+THRESHOLD = "every silo, in time, in full, signed with its registered key"  # as the log has it
+
+
+@dataclass(frozen=True, slots=True)
+class SilosClaim:
+    """How many silos were asked, how many answers count, and why the others do not: counts.
+
+    keys: of each silo whose answer counts, by its number, hex SHA-256 of the key that signed
+    it, which the log has; none in files from before keys were logged.
+    """
+
+    asked: int
+    answered: int
+    faults: Mapping[str, int]
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+def are_missing(claim: SilosClaim | None) -> bool:
+    """Return whether rows lie with silos whose answers do not count."""
+    return isinstance(claim, SilosClaim) and not _complete(claim)
+
+
+def check_silos(claim: SilosClaim | None) -> list[Judgement]:
+    """Judge that all answered, where any were asked. Who did not refutes nothing."""
+    if claim is None:
+        return []
+    return [guarded(NUMBER, NAME, THRESHOLD, lambda: _check(claim))]
+
+
+def _complete(claim: SilosClaim) -> bool:
+    return claim.answered == claim.asked and not claim.faults
+
+
+def _check(claim: SilosClaim) -> Judgement:
+    passed = _complete(claim)
+    value = f"{claim.answered} of {claim.asked} silos"
+    for why, count in sorted(claim.faults.items()):
+        value += f"; {why}: {count}"
+    if claim.keys:
+        signed = ", ".join(f"{silo} {claim.keys[silo]}" for silo in sorted(claim.keys, key=int))
+        value += f"; keys: {signed}"
+    check = Check(NUMBER, NAME, value, None, THRESHOLD, passed)
+    return Judgement(check, undecided=not passed)
+
+
+def withheld(name: str, threshold: str) -> Judgement:
+    """Return the check that cannot be run without the rows of all silos."""
+    value = "not run: a silo's rows are missing"
+    return Judgement(Check(0, name, value, None, threshold, False), undecided=True)
+
+
+def of_some(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """Return judgements that saw some silos' rows: what they refute stands, no more."""
+    return [
+        judgement
+        if not judgement.check.passed
+        else Judgement(
+            replace(
+                judgement.check,
+                value=f"{judgement.check.value}; a silo's rows are missing",
+                passed=False,
+            ),
+            undecided=True,
+        )
+        for judgement in judgements
+    ]

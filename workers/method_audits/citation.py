@@ -1,0 +1,70 @@
+"""Which audit of its algorithm a certificate may cite: the newest report that the log has."""
+
+from sqlmodel import Session, select
+
+from app.ledger.audit_rows import digest_of_row
+from app.ledger.model_events import model_events
+from app.ledger.storage import read_size
+from app.service.audit_reports import (
+    OF_ANOTHER,
+    ReportMissingError,
+    logged_report,
+)
+from app.service.context import Services
+from app.service.registration import digest_of
+from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
+from lethe.certificates.audit_report import in_short
+from models import Audit, Model
+from workers.method_audits.report import ROOMS
+from workers.provenance import code_digest
+
+DELETED = "audits that the log has and the database lacks: {}"
+
+
+def citation(
+    services: Services, session: Session, model: Model, method: str, version: str
+) -> dict[str, str]:
+    """Return the parameters on audits of a model's method, none if it was never audited.
+
+    They count those that the log has, whatever came of them, and name the newest report of
+    the certificate's code: what was measured of other code says nothing of this. A report of
+    a leak is cited like any other. Everything is said by log and report, and rows are only
+    counted. Where a row or that report is missing the parameter `audit.missing` says so, and
+    an older report is not cited in its place.
+
+    Raises what `model_events` raises.
+    """
+    # Of what was signed, no more than this snapshot of the tables can have.
+    size = min(services.ledger.guard.read().size, read_size(session))
+    counts = count(model_events(services.ledger, model.ref), method, size)
+    cited, missing = _newest(services, session, method, version, counts)
+    rows = session.exec(select(Audit).where(Audit.model_id == model.id))
+    known = {digest_of_row(row) for row in rows}
+    deleted = sum(one.digest not in known for one in counts.audits)
+    if deleted:
+        missing = [*missing, DELETED.format(deleted)]
+    told = {MISSING: "; ".join(missing)} if missing else {}
+    return {**counts.parameters(cited.get(AUDIT)), **cited, **told}
+
+
+def _newest(
+    services: Services, session: Session, method: str, version: str, counts: Counts
+) -> tuple[dict[str, str], list[str]]:
+    """Return what is said of the newest report of this code, or why nothing is."""
+    code = code_digest(*ROOMS)
+    newest = counts.newest(code)
+    if newest is None:
+        return {}, []
+    try:
+        said = logged_report(services, session, newest).predicate
+    except ReportMissingError as why:
+        return {}, [str(why)]
+    told = said.method.id, said.method.version, said.method.code_digest
+    if told != (method, version, code) or digest_of(dict(said.configuration)) != newest.config:
+        return {}, [OF_ANOTHER]
+    cited = {
+        AUDIT: newest.report,
+        "audit.day": said.reported_at.date().isoformat(),
+        "audit.found": in_short(said),
+    }
+    return cited, []

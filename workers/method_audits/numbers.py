@@ -1,0 +1,63 @@
+"""The numbers of an audit's pairs go with the records that they are of.
+
+Three log-odds of one record in each of many models are data of that record, as scores are.
+The report stays: it has counts, a bound, and a digest of the numbers, and speaks of the method.
+An audit that still runs computes its pairs again, of the targets that are left.
+"""
+
+from collections.abc import Collection
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.service.methods import is_network
+from models import Audit, AuditPair, Model, Record
+from workers.method_audits.ranks import were_targets
+from workers.training.fedavg.held_out import is_held_out
+
+_NOTHING = {"before": None, "after": None, "retrained": None, "mac": None}
+AGAIN = {
+    **_NOTHING,
+    **{"gave_way": None, "version": None, "environment": None},
+    **{"done_at": None, "lease_until": None, "attempt": 0},
+}
+
+
+def of_records(session: Session, model: Model, leaving: Collection[str]) -> list[str]:
+    """Return the audits of a model whose targets may have been among these stored records."""
+    if not is_network(model.config):
+        return []
+    audits = session.exec(select(Audit).where(Audit.model_id == model.id)).all()
+    if not audits:
+        return []
+    held_out = model.config["training"]["seed"], model.config["held_out"]
+    stored = select(Record.record).where(Record.model_id == model.id)
+    trained = [
+        r
+        for r in session.exec(stored.order_by(col(Record.id)))
+        if not is_held_out(*held_out, r)
+    ]
+    return [
+        audit.id
+        for audit in audits
+        if were_targets(
+            int(audit.config["seed"]), int(audit.config["targets"]), trained, leaving
+        )
+    ]
+
+
+def destroy(session: Session, audits: Collection[str]) -> None:
+    """Destroy the numbers of these audits; whoever computes one now comes too late."""
+    if not audits:
+        return
+    session.flush()  # what expires unwritten is lost
+    for audit_id in audits:
+        running = session.get_one(Audit, audit_id).state == "running"
+        values = AGAIN if running else _NOTHING
+        token = col(AuditPair.lease_token) + 1
+        session.connection().execute(
+            update(AuditPair)
+            .where(col(AuditPair.audit_id) == audit_id)
+            .values(lease_token=token, **values)
+        )
+    session.expire_all()

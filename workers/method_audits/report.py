@@ -1,0 +1,136 @@
+"""The end of an audit: its pairs judged, the report signed, stored and logged by its digest."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+
+from app.ledger.audit_rows import REPORT
+from app.ledger.sequencer import Transaction
+from app.ledger.startup import load_issuer
+from app.service import registration
+from app.service.algorithm_audits import encode_statistics, pairs_of, record_end
+from app.service.context import Services
+from lethe import canonical
+from lethe.certificates.audit_counts import REPORTED
+from lethe.certificates.audit_report import (
+    AuditedMethod,
+    AuditPredicate,
+    BoundPart,
+    build_report,
+    words,
+)
+from lethe.certificates.dsse import sign_envelope
+from lethe.certificates.statement import VerifierPart
+from models import Audit, AuditPair, Model
+from models.types import utcnow
+from workers.judge import algorithm_audit
+from workers.judge.algorithm_audit import Bound, Finding
+from workers.judge.samples.intervals import spell
+from workers.method_audits import queue as audit_queue
+from workers.method_audits.trust import contradiction, redo_unsealed
+from workers.provenance import code_digest
+
+# As certificates of networks name them: a certificate cites audits of equal code only.
+ROOMS = ("training/fedavg", "training/networks", "methods/network", "methods/certified")
+JUDGES = ("method_audits", "judge")
+
+
+def issue_if_complete(services: Services, audit_id: str) -> bool:
+    """Report an audit whose pairs are all there, once; return whether this did it.
+
+    An audit whose rows were changed by another than a worker fails instead.
+    """
+    with services.reading() as session:
+        audit = session.get(Audit, audit_id)
+        if audit is None or audit.state != "running":
+            return False
+        pairs = pairs_of(session, audit_id)
+        model = session.get_one(Model, audit.model_id)
+    if any(pair.done_at is None for pair in pairs):
+        return False
+    if redo_unsealed(services, audit, pairs):
+        return False
+    why = contradiction(services, audit, model, pairs)
+    if why is not None:
+        audit_queue.fail(services, audit_id, why)
+        return False
+    found = judged(audit, pairs)
+    payload = report(audit, model, pairs, found, utcnow())
+    key, keyid = load_issuer(services.settings)
+    file = canonical.encode(sign_envelope(payload, key, keyid))
+    digest = hashlib.sha256(file).hexdigest()
+
+    def effect(tx: Transaction) -> bool:
+        row = tx.session.get_one(Audit, audit_id)
+        if row.state != "running":
+            return False  # another worker was faster, or it was stopped
+        said = {"report": digest, "code": audit.code_digest or ""}
+        if not record_end(services, tx, audit, model, REPORTED, **said):
+            return False  # its row was made to run again
+        services.artifacts.put(tx.session, REPORT, file)
+        row.state = "reported"
+        tx.session.flush()
+        return True
+
+    return services.ledger.transact(effect)
+
+
+def judged(audit: Audit, pairs: Sequence[AuditPair]) -> Finding:
+    """Return what the pairs, in their order, prove."""
+    before, after, retrained = (
+        [float.fromhex(str(getattr(pair, name))) for pair in pairs]
+        for name in ("before", "after", "retrained")
+    )
+    levels = float(audit.config["confidence"]), float(audit.config["delta"])
+    return algorithm_audit.judge(before, after, retrained, *levels)
+
+
+def report(
+    audit: Audit,
+    model: Model,
+    pairs: Sequence[AuditPair],
+    found: Finding,
+    now: datetime,
+) -> bytes:
+    """Return the payload of a report: the same bytes for the same pairs, whoever asks."""
+    assert audit.code_digest is not None
+    assert audit.method_version is not None
+    versions = [pair.version or 0 for pair in pairs]
+    environments = {canonical.encode(pair.environment): pair.environment for pair in pairs}
+    predicate = AuditPredicate(
+        audit_id=audit.id,
+        model=model.ref,
+        registration=registration.digest_of(registration.pinned_of(model)),
+        configuration=audit.config,
+        method=AuditedMethod(audit.method, audit.method_version, audit.code_digest),
+        auditor=VerifierPart(algorithm_audit.ID, algorithm_audit.VERSION, code_digest(*JUDGES)),
+        started_at=audit.created_at,
+        reported_at=now,
+        versions=(min(versions), max(versions)),
+        environments=tuple(environments[name] or {} for name in sorted(environments)),
+        pairs=len(pairs),
+        gave_way=sum(bool(pair.gave_way) for pair in pairs),
+        after=_part(found.after),
+        before=_part(found.before),
+        resolution=spell(found.resolution),
+        result=found.result,
+        statement=words(
+            found.result,
+            spell(found.after.epsilon),
+            spell(found.before.epsilon),
+            spell(found.resolution),
+        ),
+    )
+    statistics = encode_statistics(list(pairs))
+    return build_report(hashlib.sha256(statistics).hexdigest(), predicate)
+
+
+def _part(bound: Bound) -> BoundPart:
+    return BoundPart(
+        bound.false_positives,
+        bound.false_negatives,
+        bound.trials,
+        spell(bound.fpr_upper),
+        spell(bound.fnr_upper),
+        spell(bound.epsilon),
+    )

@@ -1,0 +1,73 @@
+"""Before a report is signed: the rows must be what the log says and what workers recorded.
+
+The audit's own row is held to its start in the log, each pair to its MAC. What contradicts
+them is not judged, or whoever writes the database could sign with the issuer's key.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import update
+from sqlmodel import col
+
+from app.ledger.audit_rows import problem_with
+from app.service import audit_views
+from app.service.algorithm_audits import TASK
+from app.service.audit_macs import RECORDED, about, is_authentic, mac_key
+from app.service.context import Services
+from lethe.certificates.audit_counts import RUNNING
+from models import Audit, AuditPair, Model
+from workers.jobs.registered import registered
+from workers.method_audits.numbers import AGAIN
+
+UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
+UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"
+FORGED = "pair {} is not as a worker recorded it: its row was changed; start another audit"
+OTHERS = "the audit has other pairs than were started: rows were changed; start another"
+
+
+def redo_unsealed(services: Services, audit: Audit, pairs: Sequence[AuditPair]) -> bool:
+    """Have pairs without a MAC computed again; return whether there were any.
+
+    They are from before pairs had one. Who takes a MAC away gains an honest pair.
+    """
+    bare = [pair.pair for pair in pairs if pair.mac is None]
+    if not bare:
+        return False
+    with services.engine.begin() as connection:
+        connection.execute(
+            update(AuditPair)
+            .where(
+                col(AuditPair.audit_id) == audit.id,
+                col(AuditPair.mac).is_(None),
+                col(AuditPair.done_at).is_not(None),
+            )
+            .values(lease_token=col(AuditPair.lease_token) + 1, **AGAIN)
+        )
+    for _ in range(max(1, min(audit.parallel, len(bare)))):
+        services.dispatcher.nudge(audit.id, TASK)
+    return True
+
+
+def contradiction(
+    services: Services, audit: Audit, model: Model, pairs: Sequence[AuditPair]
+) -> str | None:
+    """Return why no report may be signed of these rows, None where one may.
+
+    pairs: in their order. Raises what `model_events` raises.
+    """
+    one = audit_views.logged(services, audit, model.ref)
+    if one is None or one.state != RUNNING or problem_with(audit, one):
+        return UNLOGGED
+    if (audit.config.get("method"), audit.config.get("model")) != (audit.method, model.ref):
+        return UNLOGGED
+    if not registered(services.ledger, model).unchanged:
+        return UNREGISTERED
+    if [pair.pair for pair in pairs] != list(range(int(audit.config["pairs"]))):
+        return OTHERS
+    key = mac_key(services.master, model)
+    common = about(model, audit.id, audit.config, audit.method_version, audit.code_digest)
+    for pair in pairs:
+        recorded = {name: getattr(pair, name) for name in RECORDED}
+        if not is_authentic(key, common, pair.pair, recorded, pair.mac):
+            return FORGED.format(pair.pair)
+    return None

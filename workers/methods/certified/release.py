@@ -1,0 +1,102 @@
+"""What an erasure from a logistic head leaves behind: a model to publish, and a secret.
+
+The centre θ̂ and the noise key are for the verifier alone. Whoever else has them sees past
+the noise: they are sealed like a training checkpoint and destroyed with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
+
+import torch
+
+from workers.errors import RefusedError
+from workers.methods.certified.noise import gaussian
+from workers.tensor_file import decode_tensors, encode_tensors
+from workers.training.fedavg.base import Work
+from workers.training.fedavg.errors import CheckpointError
+from workers.training.networks.files import to_arrays, to_tensors
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights, check_weights, from_vector, to_vector
+
+KIND = "certified-release/1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release:
+    """weights are published: the centre plus noise, or the centre itself where key is None.
+
+    residual is claimed of ‖centre - θ*‖, bound of ‖weights - θ*‖. With a key the residual is
+    a secret as well: it is a function of the rows that no noise was added to.
+    """
+
+    weights: Weights
+    centre: Weights
+    key: bytes | None
+    residual: float
+    bound: float
+    work: Work
+    notes: Mapping[str, str]
+
+    def encode(self, pin: str) -> bytes:
+        """Return the one spelling, pinned to its run: a secret where there is a key."""
+        metadata = {
+            "bound": self.bound.hex(),
+            "key": None if self.key is None else self.key.hex(),
+            "kind": KIND,
+            "notes": dict(self.notes),
+            "pin": pin,
+            "residual": self.residual.hex(),
+            "work": [v.hex() if isinstance(v, float) else v for v in astuple(self.work)],
+        }
+        parts = {"centre": self.centre, "weights": self.weights}
+        arrays = {
+            f"{part}/{name}": array
+            for part, weights in parts.items()
+            for name, array in to_arrays(weights).items()
+        }
+        return encode_tensors(arrays, metadata)
+
+    @classmethod
+    def decode(cls, data: bytes, network: Network, pin: str) -> "Release":
+        """Return the release of a run. Raises CheckpointError for other bytes or runs."""
+        try:
+            arrays, fields = decode_tensors(data)
+            parts: dict[str, dict[str, torch.Tensor]] = {"centre": {}, "weights": {}}
+            for name, tensor in to_tensors(arrays).items():
+                part, _, inner = name.partition("/")
+                parts[part][inner] = tensor
+            for weights in parts.values():
+                check_weights(network, weights)
+            *counts, seconds = fields["work"]
+            release = cls(
+                weights=parts["weights"],
+                centre=parts["centre"],
+                key=None if fields["key"] is None else bytes.fromhex(fields["key"]),
+                residual=float.fromhex(fields["residual"]),
+                bound=float.fromhex(fields["bound"]),
+                work=replace(Work(*counts), seconds=float.fromhex(seconds)),
+                notes=dict(fields["notes"]),
+            )
+            whole = release.encode(fields["pin"]) == data
+        except (RefusedError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            whole = False
+        if not whole:
+            raise CheckpointError("the release is damaged: start the unlearning anew")
+        if fields["pin"] != pin:
+            raise CheckpointError(
+                "the release is of another unlearning (model, request, method or data "
+                "differ): start anew"
+            )
+        return release
+
+
+def noisy(
+    network: Network, centre: Weights, key: bytes, context: str, sigma: float
+) -> dict[str, torch.Tensor]:
+    """Return centre + σ·noise, added in float64 and rounded once to float32.
+
+    Rounding works on the result alone, and so costs nothing of the (ε, δ) of real numbers.
+    """
+    vector = to_vector(centre).double()
+    noise = torch.from_numpy(gaussian(key, context, len(vector)))
+    return from_vector(vector + sigma * noise, network)

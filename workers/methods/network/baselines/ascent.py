@@ -1,0 +1,66 @@
+"""Stochastic gradient ascent at one client: the training's loop, up the loss."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
+from workers.training.fedavg.flops import training_flops
+from workers.training.fedavg.local import batches
+from workers.training.fedavg.losses import loss_of
+from workers.training.networks.weights import difference, weights_of, with_weights
+
+After = Callable[[nn.Module], bool]  # sees the weights after each step; True ends the ascent
+
+
+def ascend(
+    task: RoundTask,
+    data: ClientData,
+    device: torch.device | str = "cpu",
+    *,
+    after: After | None = None,
+) -> ClientUpdate:
+    """Return the update of minibatch SGD that maximises the loss of the client's rows.
+
+    Of the configuration it uses epochs, batch_size, learning rate, momentum, clip_norm,
+    loss and precision; there is neither weight decay nor augmentation. The gradient is
+    clipped before momentum is added. Run it inside `deterministic()`. An ascent without a
+    bound may leave NaN: the server drops it by name. Raises RefusedError as `train_locally`.
+    """
+    started = time.perf_counter()
+    config = task.config
+    module = with_weights(task.network, task.weights, device).train()
+    check_data(task.network, data)
+    rate = config.rate(task.round)
+    optimizer = torch.optim.SGD(module.parameters(), rate, config.momentum, maximize=True)
+    inputs, targets = data.inputs.to(device), data.targets.to(device)
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    seen = steps = 0
+    for rows in batches(len(data), config, task.seed):
+        at = rows.to(device)
+        mixed = config.precision == "bfloat16"
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=mixed):
+            logits = module(inputs[at])
+        loss = loss_of(config.loss, logits, targets[at])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if config.clip_norm:
+            nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+        optimizer.step()
+        total += loss.detach().double() * len(rows)
+        seen, steps = seen + len(rows), steps + 1
+        if after is not None and after(module):
+            break
+    return ClientUpdate(
+        round=task.round,
+        client=task.client,
+        base=task.base,
+        delta=difference(weights_of(module), task.weights),
+        samples=len(data),
+        steps=steps,
+        loss=float(total) / seen,
+        flops=seen * training_flops(task.network, config.loss),
+        seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,199 @@
+"""FedAU: an auxiliary classifier that learned wrong labels is mixed into the classifier.
+
+Source: Gu et al., "Unlearning during Learning: An Efficient Federated Machine Unlearning
+Method", IJCAI 2024 (arXiv 2405.15474); the paper was not at hand, its published code
+(Liar-Mask/FedAU) and PUF's appendix A were. With W the last layer,
+
+    W ← (1 - α) W + α A        α = 0.04, A trained for 10 local epochs on the rows to forget
+
+with one random label that is not its own for each row. The published code trains A in every
+round of training, beside W, on everybody's rows, true labels for those that stay. Here, as in
+PUF's comparison, the targets train A when the request comes, on features that do not move, from
+weights of its own seed: training needs no change, and the targets are needed once more.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from workers.errors import RefusedError
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs
+from workers.methods.network.baselines.at_clients import ask, check_targets
+from workers.methods.network.baselines.history import size_of
+from workers.methods.network.baselines.layers import classifier
+from workers.methods.network.baselines.random_label import other_labels
+from workers.methods.network.recovery import Recovery, Step, step_and_recover
+from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, check_data
+from workers.training.fedavg.config import LocalConfig, Loss
+from workers.training.fedavg.local import batches
+from workers.training.fedavg.losses import loss_of
+from workers.training.fedavg.seeds import derive
+from workers.training.fedavg.server import weighted_mean
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import (
+    difference,
+    initial_weights,
+    moved,
+    weights_of,
+    with_weights,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FedAU:
+    """alpha: the share of A; epochs: of the auxiliary training; then recovery.
+
+    Raises RefusedError for a value out of range.
+    """
+
+    alpha: float = 0.04
+    epochs: float = 10.0
+    learning_rate: float | None = None
+    recovery: Recovery = field(default_factory=Recovery)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise RefusedError("alpha: must lie between 0 and 1")
+        self._local(LocalConfig(), 1)
+
+    @property
+    def id(self) -> str:
+        """The method's name."""
+        return "fed-au"
+
+    @property
+    def version(self) -> str:
+        """The method's version."""
+        return "1"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The targets once more."""
+        return frozenset({"targets"})
+
+    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        """Return the model after mixing and recovery.
+
+        Raises UnmetNeedError, RowsElsewhereError, TargetError, DivergedError.
+        """
+        check_needs(self.needs, case)
+        spelled = f"{self.id}/{self.version} {self!r}"
+        return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
+
+    def _step(self, case: Case) -> Step:
+        assert case.targets is not None  # check_needs
+        config, names = case.config, classifier(case.network)
+        fresh = initial_weights(case.network, derive(config.seed, self.id, "module"))
+        base = {**case.weights, **{name: fresh[name] for name in names}}
+
+        def answer(
+            task: RoundTask, data: ClientData, device: torch.device | str
+        ) -> ClientUpdate:
+            return train_classifier(task, data, names, device)
+
+        found = ask(
+            case,
+            case.targets,
+            answer,
+            self._local(config.local, config.rounds + 1),
+            seed=derive(config.seed, self.id, config.rounds),
+            weights=dict(sorted(base.items())),
+        )
+        check_targets(found.faults)
+        auxiliary = moved(base, weighted_mean(found.updates))
+        weights = {
+            name: mix(part, auxiliary[name], self.alpha) if name in names else part
+            for name, part in case.weights.items()
+        }
+        kept = size_of({name: auxiliary[name] for name in names})
+        notes = {
+            "fed-au.alpha": f"{self.alpha:.6g}",
+            "fed-au.loss": f"{found.loss:.6g}",
+            "fed-au.module-bytes": str(kept),
+            "state.bytes": "0",  # nothing from training; the published form keeps one module
+        }
+        return Step(weights, found.work, notes)
+
+    def _local(self, config: LocalConfig, round: int) -> LocalConfig:
+        rate = config.rate(round) if self.learning_rate is None else self.learning_rate
+        return replace(
+            config,
+            optimizer="sgd",
+            epochs=self.epochs,
+            learning_rate=rate,
+            decay=1.0,
+            augment="none",
+        )
+
+
+def mix(part: torch.Tensor, auxiliary: torch.Tensor, alpha: float) -> torch.Tensor:
+    """Return (1 - α) part + α auxiliary: in float64, rounded once to float32."""
+    return ((1 - alpha) * part.double() + alpha * auxiliary.double()).float()
+
+
+def train_classifier(
+    task: RoundTask,
+    data: ClientData,
+    names: tuple[str, ...],
+    device: torch.device | str = "cpu",
+) -> ClientUpdate:
+    """Return the update of these parameters alone, learning wrong labels by SGD.
+
+    The labels are drawn once, by the task's seed. The answer has the whole network's
+    tensors, zero elsewhere: the bytes of a message of PUF's 2 P_c B would be fewer.
+    """
+    started = time.perf_counter()
+    config = task.config
+    module = with_weights(task.network, task.weights, device).train()
+    check_data(task.network, data)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in names)
+    free = [part for part in module.parameters() if part.requires_grad]
+    rate = config.rate(task.round)
+    optimizer = torch.optim.SGD(free, rate, config.momentum, weight_decay=config.weight_decay)
+    wrong = other_labels(data.targets, task.network.classes, derive(task.seed, "labels"))
+    inputs, labels = data.inputs.to(device), wrong.to(device)
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    seen = steps = 0
+    for rows in batches(len(data), config, task.seed):
+        at = rows.to(device)
+        loss = loss_of(config.loss, module(inputs[at]), labels[at])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if config.clip_norm:
+            nn.utils.clip_grad_norm_(free, config.clip_norm)
+        optimizer.step()
+        total += loss.detach().double() * len(rows)
+        seen, steps = seen + len(rows), steps + 1
+    return ClientUpdate(
+        round=task.round,
+        client=task.client,
+        base=task.base,
+        delta=difference(weights_of(module), task.weights),
+        samples=len(data),
+        steps=steps,
+        loss=float(total) / seen,
+        flops=seen * classifier_flops(task.network, config.loss, names),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@lru_cache(maxsize=64)
+def classifier_flops(network: Network, loss: Loss, names: tuple[str, ...]) -> int:
+    """Return the operations of one row: forward through all, backward to `names` only."""
+    module = network.skeleton()
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in names)
+    pixels = network.input_shape[1:] if network.task == "segmentation" else ()
+    inputs = torch.empty((1, *network.input_shape), device="meta")
+    targets = torch.zeros((1, *pixels), dtype=torch.int64, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        loss_of(loss, module(inputs), targets).backward()  # type: ignore[no-untyped-call]
+    return int(counter.get_total_flops())
+
+
+METHODS = {"fed-au": FedAU}

@@ -1,0 +1,51 @@
+"""NoT: the first layer's kernel changes its sign; ordinary rounds repair the rest.
+
+Source: Khalil et al., "NoT: Federated Unlearning via Weight Negation", CVPR 2025, as PUF's
+section II and appendix A describe it ("we negated the weights of the first layer"); the paper
+itself was not at hand. Kernel only, the bias stays. Whoever leaves, the model after the
+negation is the same (PUF): what it forgets selectively, the recovery does.
+"""
+
+from dataclasses import dataclass, field
+
+from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.baselines.layers import first_kernel
+from workers.methods.network.recovery import Recovery, Step, step_and_recover
+from workers.training.fedavg.base import Work
+
+
+@dataclass(frozen=True, slots=True)
+class NoT:
+    """Negation and recovery."""
+
+    recovery: Recovery = field(default_factory=Recovery)
+
+    @property
+    def id(self) -> str:
+        """The method's name."""
+        return "not"
+
+    @property
+    def version(self) -> str:
+        """The method's version."""
+        return "1"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Nothing."""
+        return frozenset()
+
+    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        """Return the model after negation and recovery. Raises as `step_and_recover`."""
+        spelled = f"{self.id}/{self.version} {self!r}"
+        return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
+
+    def _step(self, case: Case) -> Step:
+        kernel = first_kernel(case.network)
+        weights = {
+            name: -part if name == kernel else part for name, part in case.weights.items()
+        }
+        return Step(weights, Work(), {"not.negated": kernel, "state.bytes": "0"})
+
+
+METHODS = {"not": NoT}

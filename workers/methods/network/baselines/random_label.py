@@ -1,0 +1,90 @@
+"""RandomLabel: learn wrong labels for the rows to forget, together with the rows that stay.
+
+Source: the baseline of Golatkar et al., "Eternal Sunshine of the Spotless Net", CVPR 2020,
+trained for 10 epochs on both sets by ACU's appendix E.3; the paper was not at hand. The new
+labels are drawn once, uniformly over the *other* classes: a common implementation
+(OPTML-Group/Unlearn-Saliency) draws over all of them and each epoch anew, and so keeps one
+label in c right at a time. Here none ever is. Of pixels each is drawn by itself.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from workers.errors import RefusedError
+from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
+from workers.methods.network.baselines.descent import Descent, Passes
+from workers.methods.network.recovery import Recovery, Step
+from workers.training.fedavg.base import ClientData
+from workers.training.fedavg.seeds import derive, stream
+
+
+@dataclass(frozen=True, slots=True)
+class RandomLabel:
+    """Ordinary minibatch steps on all rows, in one shuffled order."""
+
+    epochs: int = 10
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    recovery: Recovery = field(default_factory=lambda: Recovery(rounds=0))
+
+    def __post_init__(self) -> None:
+        self._passes()
+
+    @property
+    def id(self) -> str:
+        """The method's name."""
+        return "random-label"
+
+    @property
+    def version(self) -> str:
+        """The method's version."""
+        return "1"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Those who leave, once more."""
+        return frozenset({"targets"})
+
+    @property
+    def pools(self) -> frozenset[Pool]:
+        """All rows."""
+        return frozenset({"forget", "retained"})
+
+    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        """Return the model after all epochs. Raises as `central.unlearn`."""
+        return unlearn(self, case, hooks)
+
+    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+        """Return the weights after all epochs. Rows are not augmented: the sets are mixed."""
+        wrong = other_labels(rows.leave.targets, case.network.classes, rows.seed)
+        mixed = ClientData(
+            torch.cat([rows.stay.inputs, rows.leave.inputs]),
+            torch.cat([rows.stay.targets, wrong]),
+        )
+        descent = Descent(case, self._passes(), rows.device)
+        for epoch in range(self.epochs):
+            loss = descent.epoch(mixed, descent.loss, seed=derive(rows.seed, "epoch", epoch))
+            tell(epoch + 1, self.epochs, loss)
+        notes = {"labels.drawn": "once, uniform over the other classes"}
+        return Step(descent.weights, descent.work, {**notes, **descent.notes(self.epochs)})
+
+    def _passes(self) -> Passes:
+        return Passes(self.epochs, self.learning_rate, self.batch_size)
+
+
+def other_labels(targets: torch.Tensor, classes: int, seed: int) -> torch.Tensor:
+    """Return a label for each target (any shape), uniform over the classes it is not.
+
+    Raises RefusedError where there is no other class.
+    """
+    if classes < 2:
+        raise RefusedError("there is no other label to draw: a single class, use retrain")
+    # A shift of 1, …, c - 1 around the circle never comes back to where it started.
+    shift = stream(seed, "labels").integers(1, classes, tuple(targets.shape), dtype=np.int64)
+    return (targets + torch.from_numpy(shift).to(targets.device)) % classes
+
+
+METHODS = {"random-label": RandomLabel}

@@ -1,0 +1,85 @@
+"""What a method will compute at most, before it runs: in the operations that runs count.
+
+A rung that cannot be paid for is not begun. The counts are those of `Work.flops`: gradients
+for training, forward passes for judging, products for conjugate gradients. A guard is taken
+to use all its trials, a solver all its iterations, a recovery all its rounds.
+"""
+
+from dataclasses import dataclass
+
+from workers.methods.network.base import UnlearningMethod
+from workers.methods.network.guard import StepGuard
+from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.natural import Natural
+from workers.methods.network.puf import Puf
+from workers.methods.network.recovery import Recovery
+from workers.training.fedavg.config import TrainingConfig
+from workers.training.fedavg.curvature import operation_flops
+from workers.training.fedavg.flops import forward_flops, training_flops
+from workers.training.networks.registry import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Numbers of training rows that stay and that go, and of rows that steps are judged by."""
+
+    stays: int
+    goes: int
+    validation: int
+
+
+def retraining_flops(network: Network, config: TrainingConfig, stays: int) -> int:
+    """Return about what `retrain` computes on so many rows: exact with full participation."""
+    passes = config.rounds * config.participation * config.local.epochs
+    return int(passes * stays * training_flops(network, config.local.loss))
+
+
+def most_flops(
+    method: UnlearningMethod, network: Network, config: TrainingConfig, sizes: Sizes
+) -> int | None:
+    """Return about what a method computes at most, None where nobody reckoned it."""
+    if isinstance(method, Puf):
+        epochs = config.local.epochs if method.epochs is None else method.epochs
+        asked = sizes.goes + (sizes.stays if method.mode == "regular" else 0)
+        step = int(epochs * asked * training_flops(network, config.local.loss))
+        after = _after(method.guard, method.recovery, network, config, sizes)
+        return method.cycles * (step + after) + _ceiling(method.guard, network, sizes)
+    if isinstance(method, HfKcu):
+        loss = config.local.loss
+        asked = sizes.goes + (sizes.stays if method.drift == "ask" else 0)
+        gradients = asked * operation_flops(network, loss, "gradient")
+        products = method.iterations + 1  # one of them tells whether the matrix is symmetric
+        products += method.probes if method.preconditioner == "diagonal" else 0
+        taken = products * method.curvature_rows * sizes.stays
+        solved = int(taken * operation_flops(network, loss, method.product))
+        after = _after(method.guard, method.recovery, network, config, sizes)
+        each = gradients + solved + after
+        return method.cycles * each + _ceiling(method.guard, network, sizes)
+    if isinstance(method, Natural):
+        return _after(None, method.recovery, network, config, sizes)
+    return None
+
+
+def _after(
+    guard: StepGuard | None,
+    recovery: Recovery,
+    network: Network,
+    config: TrainingConfig,
+    sizes: Sizes,
+) -> int:
+    """Return what shortening a step and recovering from it take."""
+    judged = 0 if guard is None else 1 + guard.trials
+    forget = 0 if guard is None or guard.forget is None else min(guard.forget_rows, sizes.goes)
+    judged += 0 if recovery.within is None else 1 + recovery.rounds
+    epochs = config.local.epochs if recovery.epochs is None else recovery.epochs
+    passes = recovery.rounds * config.participation * epochs
+    trained = int(passes * sizes.stays * training_flops(network, config.local.loss))
+    asked = judged * sizes.validation + (0 if guard is None else (1 + guard.trials) * forget)
+    return trained + asked * forward_flops(network)
+
+
+def _ceiling(guard: StepGuard | None, network: Network, sizes: Sizes) -> int:
+    """Return what it takes to know when the rows that go are forgotten."""
+    if guard is None or guard.forget is None:
+        return 0
+    return sizes.validation * forward_flops(network)

@@ -1,0 +1,129 @@
+"""HF-KCU, corrected: one Newton step to the optimum of those who stay, by conjugate gradients.
+
+Source: "Causal Unlearning in Collaborative Optimization" (arXiv 2605.20341). Its step
+Δ = -w H⁻¹ g has the wrong sign and scale: at an optimum the gradients sum to zero, and taking
+m of n rows away moves it by
+
+    Δ = +(m / (n - m)) H_R⁻¹ g_F          "influence", where the model is near an optimum
+    Δ = -H_R⁻¹ g_R                        "newton", where it is not: a full Newton step
+
+with H_R over the rows that stay and g_F, g_R the mean gradients of those that go and stay.
+Both are equal at an optimum, and exact where the loss is quadratic. Neither the clients who
+leave nor their curvature are needed for the second. Weight decay counts as the part
+(λ/2)‖θ‖² of each row's loss. `variant="as-printed"` is the paper's Algorithm 1, an ablation.
+"""
+
+from dataclasses import dataclass, replace
+
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs
+from workers.methods.network.cycles import Cycles, step_in_cycles
+from workers.methods.network.guard import Ceiling, along, take_step
+from workers.methods.network.hf_kcu_direction import Direction, corrected
+from workers.methods.network.hf_kcu_printed import as_printed
+from workers.methods.network.hf_kcu_products import Asking
+from workers.methods.network.hf_kcu_settings import Settings
+from workers.methods.network.recovery import Step
+from workers.training.fedavg.seeds import derive
+from workers.training.networks.weights import from_vector, to_vector
+
+CONVERGED = 0.1  # the drift up to which both forms are one step, and η = 1 the refit
+SEARCH_FROM = 0.25  # of ‖θ‖
+
+
+@dataclass(frozen=True, slots=True)
+class HfKcu(Settings):
+    """HF-KCU; its settings are those of `Settings`."""
+
+    @property
+    def id(self) -> str:
+        """The method's name."""
+        return "hf-kcu"
+
+    @property
+    def version(self) -> str:
+        """The method's version."""
+        return "2"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Validation rows where the step is guarded, the targets where the form asks them."""
+        found: set[Need] = set() if self.guard is None else {"validation"}
+        if self.variant == "as-printed":
+            found.add("targets")
+        if self.guard is not None and self.guard.forget is not None:
+            found.add("targets")
+        return frozenset(found)
+
+    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        """Return the model after the step and recovery.
+
+        Raises UnmetNeedError, TargetError, NobodyAnsweredError, CurvatureError,
+        BreakdownError, NoSafeStepError, DivergedError; the model is then as it was.
+        """
+        offline = f"a target client is offline: {self.without_targets()}"
+        check_needs(self.needs, case, {"targets": offline})
+        spelled = f"{self.id}/{self.version} {self!r}"
+        cycles = Cycles(self.cycles, self.guard, self.recovery)
+        return step_in_cycles(case, spelled, self._step, cycles, hooks)
+
+    def direction(self, case: Case) -> Direction:
+        """Return Δ and its report without taking the step. Raises as `run`."""
+        asking = Asking(
+            case.network,
+            case.weights,
+            case.config.local,
+            derive(case.config.seed, self.id, case.config.rounds),
+            case.config.timeout,
+            self.max_norm,
+        )
+        if self.variant == "as-printed":
+            return as_printed(case, self, asking)
+        found = corrected(case, self, asking)
+        size = float(to_vector(case.weights).double().norm())
+        length = float(found.delta.norm())
+        if self.scaling is not None and length > self.scaling * size:
+            kept = self.scaling * size / length
+            found = replace(found, delta=kept * found.delta, scaling=kept)
+        return found
+
+    def asked(self, case: Case, found: Direction) -> float:
+        """Return the η that is taken, or with a guard the first that is tried.
+
+        1 by default: the whole of Δ. Off an optimum only the direction of the influence
+        step can be relied on: where a network has memorised the rows that go, their gradient
+        nearly vanishes, and Δ with it. A guarded search begins at a quarter of the weights'
+        length then, at β of it where scaling caps the step, and the retained loss says how
+        much of it is safe.
+        """
+        if self.step is not None:
+            return self.step
+        near = found.drift is not None and found.drift <= CONVERGED
+        length = float(found.delta.norm())
+        if self.guard is None or found.form != "influence" or near or length == 0:
+            return 1.0
+        size = float(to_vector(case.weights).double().norm())
+        share = SEARCH_FROM if self.scaling is None else min(SEARCH_FROM, self.scaling)
+        return max(1.0, share * size / length)
+
+    def _step(self, case: Case, ceiling: Ceiling | None) -> Step:
+        found = self.direction(case)
+        stepped = take_step(
+            along(case.weights, from_vector(found.delta, case.network)),
+            self.asked(case, found),
+            judge=case.validation,
+            guard=self.guard,
+            ceiling=ceiling,
+        )
+        notes = {
+            "hf-kcu.variant": self.variant,
+            "hf-kcu.product": self.product,
+            "hf-kcu.damping": f"{self.damping:.6g}",
+            "hf-kcu.causal": self.causal,
+            "hf-kcu.curvature-rows": f"{self.curvature_rows:.6g}",
+            **found.notes(),
+            **stepped.notes(),
+        }
+        return Step(stepped.weights, found.work + stepped.work, notes)
+
+
+METHODS = {"hf-kcu": HfKcu}

@@ -1,0 +1,274 @@
+"""The corrected step of HF-KCU: which form it takes, its right side, the solve, the bound."""
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+import torch
+
+from workers.errors import RefusedError
+from workers.methods.network.base import Case, TargetError, UnmetNeedError
+from workers.methods.network.hf_kcu_bounds import Stability, stability
+from workers.methods.network.hf_kcu_cg import (
+    Report,
+    Solution,
+    estimate_diagonal,
+    preconditioner,
+    solve,
+)
+from workers.methods.network.hf_kcu_products import Asking, Panel, PanelChangedError
+from workers.methods.network.hf_kcu_settings import Settings
+from workers.methods.network.hf_kcu_step import (
+    Equation,
+    Form,
+    Leaving,
+    choose,
+    drift,
+    influence,
+    newton,
+)
+from workers.methods.network.hf_kcu_weights import causal_weights
+from workers.training.fedavg.base import Fault, Work
+from workers.training.fedavg.seeds import stream
+from workers.training.fedavg.server import weighted_mean
+from workers.training.networks.weights import to_vector
+
+ASYMMETRY = 0.05  # float32 products of one matrix stay below 1e-3, random answers reach 0.5
+
+
+class CurvatureError(RefusedError):
+    """The products of those who stay are not those of a positive definite matrix."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Direction:
+    """The step before the guard: Δ (d,) float64, and how it was found.
+
+    drift is ‖Σ all gradients‖ / ‖Σ gradients that go‖, None where nobody asked: the model is
+    converged if it is small. faults name clients: they are for the operator, not for notes.
+    """
+
+    delta: torch.Tensor
+    form: Form | Literal["as-printed"]
+    why: str
+    drift: float | None
+    report: Report
+    bound: Stability
+    scaling: float  # what adaptive scaling left of it: 1 is all
+    panel: int  # clients whose curvature counted at the end
+    restarts: int
+    faults: tuple[Fault, ...]
+    work: Work
+
+    def notes(self) -> dict[str, str]:
+        """Return what a certificate should say of it."""
+        report, bound = self.report, self.bound
+        found = {
+            "hf-kcu.form": self.form,
+            "hf-kcu.why": self.why,
+            "hf-kcu.scaling": f"{self.scaling:.6g}",
+            "hf-kcu.clients": str(self.panel),
+            "cg.outcome": report.outcome,
+            "cg.iterations": str(report.iterations),
+            "cg.products": str(report.products),
+            "cg.residual": f"{report.residual:.6g}",
+            "cg.asymmetry": f"{report.asymmetry:.3g}",
+            "bound.floor": f"{bound.floor:.6g}",
+            "bound.floor-is": "proven" if bound.floor_proven else "estimated",
+            "bound.adversarial": f"{bound.adversarial:.6g}",
+            "bound.solver": f"{bound.solver:.6g}",
+            "bound.total": f"{bound.total:.6g}",
+        }
+        if self.drift is not None:
+            found["hf-kcu.drift"] = f"{self.drift:.6g}"
+        if report.lowest is not None and report.highest is not None:
+            found["cg.curvature"] = f"{report.lowest:.6g} to {report.highest:.6g}"
+        if report.condition is not None:
+            found["cg.condition-at-least"] = f"{report.condition:.6g}"
+        if self.restarts:
+            found["cg.restarts"] = str(self.restarts)
+        if self.faults:
+            reasons = sorted({fault.reason for fault in self.faults})
+            found["hf-kcu.dropped"] = f"{len(self.faults)} ({', '.join(reasons)})"
+        return found
+
+
+def corrected(case: Case, settings: Settings, asking: Asking) -> Direction:
+    """Return Δ of either form, before adaptive scaling.
+
+    Raises NobodyAnsweredError, UnmetNeedError, TargetError, CurvatureError, BreakdownError.
+    """
+    penalty, theta = penalty_of(case), to_vector(case.weights).double()
+    rows = sum(case.retained.rows.values())
+    skip = settings.drift == "skip"
+    answers = {} if skip else asking.gradients(case.retained)
+    least = max(1.0, settings.least_share * rows)
+    panel = Panel(
+        asking,
+        case.retained,
+        sorted(case.retained.rows if skip else answers),
+        settings.product,
+        penalty,
+        least,
+        settings.curvature_rows,
+    )
+    panel.check()
+    leaving = _leaving(case, settings, asking, penalty * theta)
+    if skip:
+        assert isinstance(leaving, Leaving)  # of the form influence
+        equation = influence(leaving, rows, "asked for", None)
+    else:
+        stay = to_vector(weighted_mean(answers)) + penalty * theta
+        equation = _equation(settings, stay, rows, leaving)
+    right, scale = equation.right, equation.scale
+    panel = _chosen(panel, settings)
+    solution, restarts = solve_on(panel, right, settings)
+    return Direction(
+        delta=scale * solution.x,
+        form=equation.form,
+        why=equation.why,
+        drift=equation.drift,
+        report=solution.report,
+        bound=bound_of(case, settings, solution.report, float(right.norm()), penalty, scale),
+        scaling=1.0,
+        panel=len(panel.clients),
+        restarts=restarts,
+        faults=tuple(asking.faults),
+        work=asking.work,
+    )
+
+
+def _equation(
+    settings: Settings, stay: torch.Tensor, rows: int, leaving: Leaving | str
+) -> Equation:
+    if isinstance(leaving, str):
+        return newton(stay, leaving)
+    if settings.form == "influence":
+        return influence(leaving, rows, "asked for", drift(stay, rows, leaving))
+    return choose(stay, rows, leaving, settings.newton_above)
+
+
+def penalty_of(case: Case) -> float:
+    """Return λ of the (λ/2)‖θ‖² in each row's loss: what sgd and adam's weight decay is.
+
+    adamw decouples its decay from the loss: its fixed point is no minimum of any.
+    """
+    local = case.config.local
+    return 0.0 if local.optimizer == "adamw" else local.weight_decay
+
+
+def solve_on(panel: Panel, right: torch.Tensor, settings: Settings) -> tuple[Solution, int]:
+    """Return (A + damping)⁻¹ b by the panel's products, and how often it began anew.
+
+    Raises CurvatureError, BreakdownError and NobodyAnsweredError.
+    """
+    restarts = 0
+    while True:
+        try:
+            diagonal = None
+            if settings.preconditioner == "diagonal":
+                found = estimate_diagonal(
+                    panel.times, len(right), probes=settings.probes, seed=panel.asking.seed
+                )
+                diagonal = preconditioner(found, settings.damping + panel.penalty)
+            solution = solve(
+                panel.times,
+                right,
+                iterations=settings.iterations,
+                tolerance=settings.tolerance,
+                damping=settings.damping,
+                diagonal=diagonal,
+            )
+            break
+        except PanelChangedError:
+            restarts += 1  # ends: each time at least one client is gone
+    _check(solution.report, settings)
+    return solution, restarts
+
+
+def bound_of(
+    case: Case,
+    settings: Settings,
+    report: Report,
+    gradient: float,
+    penalty: float,
+    scale: float,
+) -> Stability:
+    """Return Theorem 1 and corollary 2 for a solve: the floor proven where it can be.
+
+    A Gauss-Newton matrix has no negative eigenvalue, nor has the Hessian of a loss that is
+    convex in the weights: damping and weight decay are a floor then, up to the rounding of
+    the products. Else, or without either, the smallest curvature seen is taken for one.
+    """
+    convex = settings.product == "gauss-newton" or (
+        case.network.id == "logistic" and case.config.local.loss == "cross-entropy"
+    )
+    floor = settings.damping + penalty
+    proven = convex and floor > 0
+    if not proven:
+        seen = [report.lowest if report.lowest is not None else inf]
+        if report.ritz is not None and settings.preconditioner == "none":
+            seen.append(report.ritz[0])
+        floor = min(seen)
+    return stability(
+        floor=floor,
+        floor_proven=proven,
+        gradient=gradient,
+        residual=report.residual,
+        epsilon=settings.epsilon,
+        rho=settings.rho,
+        scale=scale,
+    )
+
+
+def _leaving(
+    case: Case, settings: Settings, asking: Asking, decay: torch.Tensor
+) -> Leaving | str:
+    """Return what the targets answer, or why the step does without."""
+    if settings.form == "newton":
+        return "asked for"
+    must = settings.form == "influence"
+    if case.targets is None:
+        if must:
+            raise UnmetNeedError(f"a target client is offline: {settings.without_targets()}")
+        return "a target is offline"
+    answers = asking.gradients(case.targets)
+    if len(answers) < len(case.targets.rows):
+        if must:
+            remedy = settings.without_targets()
+            raise TargetError(f"a target client did not answer usably: {remedy}")
+        return "a target did not answer usably"
+    rows = {client: update.samples for client, update in answers.items()}
+    parts = {client: to_vector(u.delta).double() + decay for client, u in answers.items()}
+    norms = {client: float(part.norm()) for client, part in parts.items()}
+    weights = causal_weights(settings.causal, rows, norms)
+    weighted = torch.stack([weights[client] * parts[client] for client in parts]).sum(0)
+    mean = to_vector(weighted_mean(answers)) + decay
+    return Leaving(sum(rows.values()), mean, weighted)
+
+
+def _chosen(panel: Panel, settings: Settings) -> Panel:
+    """Return the panel of the clients that lend the matrix: all, or some drawn by seed."""
+    if not 0 < settings.curvature_clients < len(panel.clients):
+        return panel
+    rng = stream(panel.asking.seed, "curvature")
+    chosen = rng.choice(panel.clients, settings.curvature_clients, replace=False)
+    clients = sorted(str(name) for name in chosen)
+    least = settings.least_share * sum(panel.side.rows[name] for name in clients)
+    return replace(panel, clients=clients, least=max(1.0, least))
+
+
+def _check(report: Report, settings: Settings) -> None:
+    if report.asymmetry > ASYMMETRY:
+        raise CurvatureError(
+            f"the products are not those of one matrix (asymmetry {report.asymmetry:.2g}): a "
+            f"client answers at random or its rows change; find and exclude it, or retrain"
+        )
+    if report.outcome != "negative-curvature":
+        return
+    if report.iterations == 0 or settings.indefinite == "refuse":
+        assert report.lowest is not None
+        raise CurvatureError(
+            f"the matrix is not positive definite (curvature {report.lowest:.3g}): use the "
+            f"product gauss-newton, or a damping above {settings.damping - report.lowest:.3g}"
+        )

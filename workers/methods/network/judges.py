@@ -1,0 +1,90 @@
+"""The mean loss of a model on rows that stay: what steps are guarded and recoveries stopped by.
+
+The oracle of PUF's paper, the test accuracy of a retrained model, is not there in production.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+import torch
+
+from workers.errors import RefusedError
+from workers.training.fedavg.base import ClientData, Engine, Work, check_data
+from workers.training.fedavg.config import LocalConfig
+from workers.training.fedavg.errors import RoundFailedError
+from workers.training.fedavg.evaluate import evaluate
+from workers.training.fedavg.flops import forward_flops
+from workers.training.fedavg.rounds import collect, make_tasks
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The mean loss in nats, NaN or infinite where the model has none, and the work it took."""
+
+    loss: float
+    work: Work
+
+
+Judge = Callable[[Weights], Judged]
+
+
+def held_out(
+    network: Network,
+    rows: ClientData,
+    device: torch.device | str = "cpu",
+    threads: int | None = None,
+) -> Judge:
+    """Return the judge that asks rows the server holds itself.
+
+    They must stay: rows of the forget set would hold the step back.
+    Raises RefusedError for rows that are not the network's.
+    """
+    check_data(network, rows)
+
+    def judge(weights: Weights) -> Judged:
+        started = time.perf_counter()
+        loss = evaluate(network, weights, rows, device, threads).loss
+        flops = len(rows) * forward_flops(network)
+        return Judged(loss, Work(flops=flops, seconds=time.perf_counter() - started))
+
+    return judge
+
+
+def by_clients(
+    network: Network,
+    engine: Engine,
+    rows: Mapping[str, int],
+    config: LocalConfig,
+    *,
+    timeout: float = 0.0,
+    share: float = 1.0,
+) -> Judge:
+    """Return the judge that asks clients who stay, weighted by their rows.
+
+    share: of each one's rows, the same ones for every model.
+
+    They are asked to evaluate: a forward pass, no tensor comes back. All of them must
+    answer, or two models would be judged by different rows: the judge raises
+    RoundFailedError otherwise.
+    """
+    if not rows:
+        raise RefusedError("no client stays to be asked for a loss")
+
+    def judge(weights: Weights) -> Judged:
+        tasks = make_tasks(
+            network, weights, rows, config, round=1, seed=0, operation="evaluate", share=share
+        )
+        found = collect(tasks, engine, rows=rows, min_clients=0, timeout=timeout)
+        if any(fault.reason != "not-finite" for fault in found.faults):
+            raise RoundFailedError(
+                "not every client who stays told its loss: wait until they are back, or give "
+                "held-out rows to judge by"
+            )
+        # A client whose loss is not finite has answered: this model is of no use to it.
+        return Judged(inf if found.faults else found.loss, found.work)
+
+    return judge

@@ -1,0 +1,64 @@
+"""A case whose clients' data are in memory: tests, benchmarks, the demonstration."""
+
+from typing import Any
+
+import torch
+
+from workers.errors import RefusedError
+from workers.methods.network.base import Case, Side, UnlearningRequest
+from workers.training.fedavg.base import ClientData, Clients
+from workers.training.fedavg.config import TrainingConfig
+from workers.training.fedavg.data import data_digest
+from workers.training.fedavg.in_process import InProcess
+from workers.training.fedavg.rounds import sizes
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights
+
+
+def divide(
+    clients: Clients, request: UnlearningRequest
+) -> tuple[dict[str, ClientData], dict[str, ClientData]]:
+    """Return (what stays, what goes) by client; a client with no row left does not stay.
+
+    Raises RefusedError for a client or a row that is not there.
+    """
+    stays, goes = dict(clients), {}
+    for name in request.targets:
+        if name not in clients:
+            raise RefusedError("the request names a client that is not in the federation")
+        if name in request.clients:
+            goes[name] = stays.pop(name)
+            continue
+        places = request.rows[name]
+        if places[-1] >= len(clients[name]):
+            raise RefusedError("the request names a row that its client does not have")
+        leaving = torch.zeros(len(clients[name]), dtype=torch.bool)
+        leaving[list(places)] = True
+        goes[name] = clients[name].only(leaving)
+        if bool(leaving.all()):
+            del stays[name]
+        else:
+            stays[name] = clients[name].only(~leaving)
+    return stays, goes
+
+
+def local_case(
+    network: Network,
+    weights: Weights,
+    request: UnlearningRequest,
+    config: TrainingConfig,
+    clients: Clients,
+    *,
+    device: torch.device | str = "cpu",
+    threads: int | None = None,
+    **more: Any,
+) -> Case:
+    """Return the case of a federation in this process, everybody online.
+
+    more are further fields of `Case` by name. Raises RefusedError as `divide` and `Case`.
+    """
+    stays, goes = divide(clients, request)
+    retained = Side(InProcess(stays, device, threads), sizes(stays))
+    targets = Side(InProcess(goes, device, threads), sizes(goes))
+    given = {"targets": targets, "data": data_digest(stays), **more}
+    return Case(network, weights, request, config, retained, **given)

@@ -1,0 +1,114 @@
+"""Retrain from the initial weights without what is to be forgotten: the last rung of any model.
+
+It needs nobody who left and nothing of the model that knew them. Its rounds are an ordinary
+training's: the result is, bit for bit, the model of a federation they never joined.
+"""
+
+from dataclasses import dataclass
+
+from workers.errors import RefusedError
+from workers.methods.network.base import Case, Hooks, Need, Side, Tick, Unlearned
+from workers.training.fedavg.checkpoint import RoundRecord
+from workers.training.fedavg.config import TrainingConfig
+from workers.training.fedavg.device import facts_of
+from workers.training.fedavg.rounds import Trained, train
+from workers.training.fedavg.server import ServerState
+from workers.training.networks.files import digest_of, encode_weights
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights, initial_weights
+
+
+@dataclass(frozen=True, slots=True)
+class Retrain:
+    """config.rounds rounds among those who stay, from the weights that training began with."""
+
+    @property
+    def id(self) -> str:
+        """The method's name."""
+        return "retrain"
+
+    @property
+    def version(self) -> str:
+        """The method's version."""
+        return "2"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Nothing."""
+        return frozenset()
+
+    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        """Return the retrained model. `resume` is a checkpoint of this very retraining.
+
+        Any other is refused: checkpoints are pinned to the clients, the digest of the rows
+        that stay, configuration and starting weights, and so none of them saw what is to
+        be forgotten. Raises RefusedError without that digest or from the model's own
+        weights, CheckpointError for a foreign checkpoint, and as `train`.
+        """
+        hooks = hooks or Hooks()
+        if not case.data:
+            raise RefusedError(
+                "a retraining is pinned to the rows it may see: give their digest (data)"
+            )
+        start = case.start
+        if start is None:
+            start = initial_weights(case.network, case.config.seed)
+        if case.config.rounds and _digest(case, start) == _digest(case, case.weights):
+            raise RefusedError(
+                "the start of the retraining is the model that saw the erased data: start "
+                "from the initial weights"
+            )
+
+        trained = retraining(
+            case.network, case.retained, case.config, start, data=case.data, hooks=hooks
+        )
+        notes = {
+            **facts_of(case.retained.engine, case.config.local),
+            "retrain.data": case.data,
+            "retrain.rounds": str(len(trained.records)),
+            "retrain.start": _digest(case, start),
+        }
+        if case.start is None:
+            notes["retrain.seed"] = str(case.config.seed)
+        return Unlearned(trained.weights, trained.work, "exact-retrained", notes)
+
+
+def retraining(
+    network: Network,
+    retained: Side,
+    config: TrainingConfig,
+    start: Weights,
+    *,
+    data: str,
+    hooks: Hooks,
+) -> Trained:
+    """Train from `start` among those who stay, telling of each round. Raises as `train`."""
+    told: list[int] = []
+
+    def tell(_: ServerState, record: RoundRecord) -> bool:
+        if hooks.tell is not None and record.round not in told:
+            told.append(record.round)
+            hooks.tell(Tick("retrain", record.round, config.rounds, record.loss))
+        return False
+
+    trained = train(
+        network,
+        retained.rows,
+        config,
+        retained.engine,
+        weights=start,
+        data=data,
+        resume=hooks.resume,
+        save=hooks.save,
+        after=tell,
+    )
+    for record in trained.records[-1:]:  # `train` leaves `after` out in its last round
+        tell(trained.state, record)
+    return trained
+
+
+def _digest(case: Case, weights: Weights) -> str:
+    return digest_of(encode_weights(case.network.id, case.network.parameters, weights))
+
+
+METHODS = {"retrain": Retrain}

@@ -1,0 +1,149 @@
+"""What every unlearning method takes and gives. A method never judges itself."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+from workers.arrays import Head, Matrix
+from workers.errors import PenaltyError, RefusedError
+from workers.methods.ridge.statistics.gram import RidgeStatistics
+from workers.methods.ridge.statistics.message import Batch
+from workers.methods.ridge.statistics.quantiser import Quantiser
+
+Claim = Literal["exact", "numerically-exact", "certified-approximate"]
+
+
+@dataclass(frozen=True, slots=True)
+class RidgeConfig:
+    """What a ridge head is a function of, apart from its rows; fixed at registration.
+
+    W* = argmin ‖XW - Y‖² + penalty·‖W‖² over X_ij = codes_ij·2**exponents[j], Y one-hot.
+    Neither the steps nor the penalty may be tuned on rows that can later be erased.
+    Raises RefusedError if the steps or the width are out of range, PenaltyError unless
+    0 < penalty < inf.
+    """
+
+    dimension: int
+    classes: int
+    exponents: tuple[int, ...]
+    bits: int
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1 or self.classes < 1:
+            raise RefusedError("a head needs at least one column and one class")
+        if len(self.exponents) != self.dimension:
+            raise RefusedError(
+                f"{len(self.exponents)} steps for {self.dimension} columns: give one each"
+            )
+        Quantiser(self.exponents, self.bits)
+        if not (isfinite(self.penalty) and self.penalty > 0):
+            raise PenaltyError("the penalty must be a positive number: try 1.0")
+
+    @property
+    def quantiser(self) -> Quantiser:
+        """The quantiser whose codes this head is trained on."""
+        return Quantiser(self.exponents, self.bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RidgeState:
+    """Exact statistics and the head they determine, the same whatever the method.
+
+    head (d, c), in target units per feature unit, is the correctly rounded W* in float32
+    or a float64 matrix within `bound` of it; witness (k, d, c) float64, summed over k
+    without rounding, is W to within `bound`: ‖Σ witness - W*‖_F <= bound, proven.
+
+    inverse (d, d) float64, symmetric, is 4^q·(XᵀX + λI)⁻¹ up to its drift, for the q of
+    `penalty_exponent`, or None where no method tracks it; updates counts the updates it
+    went through since it was last computed from the statistics. The arrays are read-only.
+
+    sketched: the statistics with a Gram matrix summed of sketches, which inverse and head
+    follow then in place of the exact ones, or None. In feature units, with D for the
+    steps: ‖D(G_sketched - G)D‖₂ <= drift, proven; and ‖D(G_rows - G)D‖₂ <= attested, on
+    the word of the clients who sent sketches and not their rows (0: the rows are summed).
+    """
+
+    statistics: RidgeStatistics
+    head: Head | Matrix
+    witness: Matrix
+    bound: float
+    inverse: Matrix | None = None
+    updates: int = 0
+    sketched: RidgeStatistics | None = None
+    drift: float = 0.0
+    attested: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.head.setflags(write=False)
+        self.witness.setflags(write=False)
+        if self.inverse is not None:
+            self.inverse.setflags(write=False)
+
+
+def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = False) -> None:
+    """Raise RefusedError unless the state is of a model with this configuration's shape.
+
+    Only a method that widens its bounds by it may go on from an attested state.
+    """
+    if state.statistics.moment.shape != (config.dimension, config.classes):
+        raise RefusedError("this state belongs to another model: load the one requested")
+    if state.attested > 0 and not attested_too:
+        raise RefusedError(
+            "some rows of this model are known by sketches only, so no head can be proven "
+            "exact: use the method ridge-sketched, or refit from exact messages"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an update cost: wall-clock seconds, rows touched, floating-point operations.
+
+    gradient_passes counts passes over a training set; a closed form takes none.
+    """
+
+    seconds: float
+    rows: int
+    flops: int
+    gradient_passes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A method's result: the new state, what it claims of it, and the work done.
+
+    claim names the verifier to be asked; notes hold what else a certificate should say of
+    the update, such as why a tracked inverse was computed anew.
+    """
+
+    state: RidgeState
+    claim: Claim
+    work: Work
+    notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Method(Protocol):
+    """An unlearning method for ridge heads. No call modifies the state it is given.
+
+    A batch is rows, or a message that has their exact statistics: the integers that come of
+    either are the same.
+    """
+
+    @property
+    def id(self) -> str:
+        """The name requests and certificates use."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same input may give another result."""
+
+    def learn(self, config: RidgeConfig, state: RidgeState | None, batch: Batch) -> Outcome:
+        """Return the state that knows this batch too (`state` None: this batch alone)."""
+
+    def forget(self, config: RidgeConfig, state: RidgeState, batch: Batch) -> Outcome:
+        """Return the state that training without this batch gives. Raises RefusedError."""
+
+    def refit(self, config: RidgeConfig, blocks: Iterable[Batch]) -> Outcome:
+        """Return the state of training from scratch on all of `blocks`."""

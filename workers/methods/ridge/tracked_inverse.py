@@ -1,0 +1,122 @@
+"""(XᵀX + λI)⁻¹ kept up to date by Sherman-Morrison-Woodbury.
+
+Source: "Exact Federated Continual Unlearning for Ridge Heads on Frozen Foundation Models",
+equations (7) and (9), lemma 1; the same recursions are (5) and (45) of "ACU: Analytic
+Continual Unlearning", where the inverse is called the Knowledge Tracking Matrix.
+
+Stored is P = 4^q·(XᵀX + λI)⁻¹ with λ = m·4^q, 1 <= m < 4. Powers of two change no rounding,
+P = I/m when nothing was learned, its eigenvalues lie in (0, 1/m], and nothing overflows
+for any penalty. Rows and heads enter as 2^-q·X and 2^q·W.
+"""
+
+from dataclasses import dataclass
+from math import frexp, ldexp
+
+import numpy as np
+from scipy.linalg.blas import dgemm, dsymm, dsyrk
+from scipy.linalg.lapack import dpftri, dpocon, dpotrf, dtfttr, dtrtrs
+
+from workers.arrays import Matrix
+from workers.errors import ModelError
+from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.ridge_system import RidgeSystem
+
+# The part of P that is left in some direction, where half of float64's digits cancel: the
+# least eigenvalue of I - UᵀPU (1 - h for one row of leverage h, near 0 only if no other row
+# holds up its direction), and for rows that are added 1/‖I + UᵀPU‖.
+ILL_CONDITIONED = 2.0**-26
+
+
+class BrokenUpdateError(ModelError):
+    """The inverse could not be updated; `reason` is the reset this calls for."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the tracked inverse cannot be updated: {reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankUpdate:
+    """inverse (d, d): P after the update; gain (d, k): P after it, times U."""
+
+    inverse: Matrix
+    gain: Matrix
+
+
+def penalty_exponent(config: RidgeConfig) -> int:
+    """Return q with penalty = m·4^q and 1 <= m < 4."""
+    return (frexp(config.penalty)[1] - 1) // 2
+
+
+def empty_inverse(config: RidgeConfig) -> Matrix:
+    """Return P (d, d) of no rows: I/m."""
+    inverse = np.zeros((config.dimension, config.dimension))
+    np.fill_diagonal(inverse, 1 / ldexp(config.penalty, -2 * penalty_exponent(config)))
+    return inverse
+
+
+def invert(system: RidgeSystem, config: RidgeConfig) -> Matrix:
+    """Return P (d, d), exactly symmetric, of a factored system: O(d³). Consumes the factor."""
+    d = config.dimension
+    packed, info = dpftri(d, system.factor, uplo="L", overwrite_a=True)
+    if info:
+        raise AssertionError(f"dpftri: argument {-info}")
+    full, info = dtfttr(d, packed, uplo="L")
+    if info:
+        raise AssertionError(f"dtfttr: argument {-info}")
+    inverse = np.ascontiguousarray(full.T)  # LAPACK's lower triangle is our upper one
+    # From S(G + λD²)S to feature units: every factor is a power of two.
+    shift = system.scales - np.array(config.exponents) + penalty_exponent(config)
+    np.ldexp(inverse, shift[:, None], out=inverse)
+    np.ldexp(inverse, shift, out=inverse)
+    mirror(inverse)
+    return inverse
+
+
+def rank_update(
+    inverse: Matrix, roots: Matrix, sign: int, *, in_place: bool = False
+) -> RankUpdate:
+    """Return P after adding (sign +1) or deleting (-1) UUᵀ, for Uᵀ = roots (k, d).
+
+    O(kd²). Equation (7): P - V(I + UᵀV)⁻¹Vᵀ with V = PU; (9): P + V(I - UᵀV)⁻¹Vᵀ. in_place:
+    the caller's matrix becomes the result, unless this raises. Raises BrokenUpdateError
+    "infeasible" unless I ± UᵀPU is positive definite (for a deletion that is lemma 1),
+    "ill-conditioned" if too many digits would cancel.
+    """
+    k = len(roots)
+    side = dsymm(1.0, inverse.T, roots.T)  # V
+    middle = np.asfortranarray(np.eye(k))
+    middle = dgemm(float(sign), roots, side, beta=1.0, c=middle, overwrite_c=True)
+    norm = float(np.abs(middle).sum(axis=0).max())
+    factor, info = dpotrf(middle, lower=True, clean=True, overwrite_a=True)
+    if info or not np.isfinite(factor).all():
+        raise BrokenUpdateError("infeasible" if sign < 0 else "ill-conditioned")
+    left = 1 / norm if sign > 0 else dpocon(factor, 1.0, uplo="L")[0]  # 1/‖(I - UᵀPU)⁻¹‖
+    if not left >= ILL_CONDITIONED:
+        raise BrokenUpdateError("ill-conditioned")
+    half, _ = dtrtrs(factor, side.T, lower=True)  # L⁻¹Vᵀ
+    updated = inverse if in_place else inverse.copy()
+    dsyrk(-float(sign), half, beta=1.0, c=updated.T, trans=True, lower=True, overwrite_c=True)
+    mirror(updated)
+    gain, _ = dtrtrs(factor, half, lower=True, trans=True)
+    return RankUpdate(updated, gain.T)
+
+
+def product(left: Matrix, right: Matrix) -> Matrix:
+    """Return left (m, k) @ right (k, n) by SciPy's BLAS, as `statistics.products` says why.
+
+    The bits depend on the arguments alone and not on their memory layout, so that a state
+    read from a file goes on as the one that was written.
+    """
+    rows, columns = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    transposed: Matrix = dgemm(1.0, columns.T, rows.T)
+    return transposed.T
+
+
+def mirror(upper: Matrix) -> None:
+    """Copy the upper triangle onto the lower, in place, a panel at a time."""
+    d, panel = len(upper), 64
+    for i in range(0, d, panel):
+        upper[i + panel :, i : i + panel] = upper[i : i + panel, i + panel :].T
+        corner = upper[i : i + panel, i : i + panel]
+        corner[:] = np.triu(corner) + np.triu(corner, 1).T

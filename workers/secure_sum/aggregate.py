@@ -1,0 +1,185 @@
+"""The server's side: from the round's messages to the sum of the survivors' inputs.
+
+A pure function of the transcript, so that whoever holds it later gets the same sum.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from workers.secure_sum.errors import (
+    DuplicateMessageError,
+    MaskMismatchError,
+    TooFewSurvivorsError,
+)
+from workers.secure_sum.keys import commit_self_seed, mask_key, public_bytes
+from workers.secure_sum.masking import add_mask, pair_key, pair_sign, self_key
+from workers.secure_sum.messages import (
+    Advertisement,
+    Confirmation,
+    MaskedInput,
+    Reveal,
+    SharedKeys,
+    Statement,
+    check_contributions,
+    input_digest,
+    open_message,
+    seen_digest,
+    statements_digest,
+)
+from workers.secure_sum.plan import RoundPlan
+from workers.secure_sum.shares import combine
+from workers.secure_sum.signing import Roster
+from workers.secure_sum.vector import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A round's messages by sender, opened and consistent with each other as far as it is.
+
+    advertised ⊇ shared ⊇ masked ⊇ confirmed ⊇ revealed: nobody comes back. All that masked
+    added the masks of the same peers, exactly those in `shared`; all that confirmed were
+    shown `stated`, what those in `masked` state.
+    """
+
+    advertised: dict[str, Advertisement]
+    shared: dict[str, SharedKeys]
+    masked: dict[str, MaskedInput]
+    stated: dict[str, Statement]
+    confirmed: dict[str, Confirmation]
+    revealed: dict[str, Reveal]
+
+    @property
+    def survivors(self) -> list[str]:
+        """Those whose input is in the sum."""
+        return sorted(self.masked)
+
+    @property
+    def dropped(self) -> list[str]:
+        """Those whose masks must be recovered: others added them."""
+        return sorted(set(self.shared) - set(self.masked))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate:
+    """The sum (plan.length,) modulo 2^64 of the survivors' inputs, and whose it is."""
+
+    vector: Vector
+    survivors: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def read_transcript(plan: RoundPlan, roster: Roster, data: Iterable[bytes]) -> Transcript:
+    """Return the transcript of messages in any order.
+
+    Raises:
+        DuplicateMessageError: Two different messages of one member for one step.
+        MaskMismatchError: A message does not fit the messages that it answers.
+        RoundError: As `messages.open_message`.
+    """
+    found = Transcript({}, {}, {}, {}, {}, {})
+    for item in data:
+        sender, message = open_message(plan, item, roster)
+        match message:
+            case Advertisement():
+                _put(found.advertised, sender, message)
+            case SharedKeys():
+                _put(found.shared, sender, message)
+            case MaskedInput():
+                _put(found.masked, sender, message)
+                author, stated = open_message(plan, message.statement, roster)
+                if author != sender or not isinstance(stated, Statement):
+                    raise MaskMismatchError("an input carries somebody else's statement")
+                _put(found.stated, sender, stated)
+            case Confirmation():
+                _put(found.confirmed, sender, message)
+            case Statement():
+                raise MaskMismatchError("a statement belongs inside its sender's input")
+            case Reveal():
+                _put(found.revealed, sender, message)
+    _check_fit(found)
+    return found
+
+
+def unmask(plan: RoundPlan, found: Transcript) -> Aggregate:
+    """Return the sum of the survivors' inputs, bit for bit what summing them would give.
+
+    Raises:
+        TooFewSurvivorsError: Fewer than the threshold sent inputs, or revealed shares.
+        TooFewContributorsError: The sum would show what single members sent.
+        MaskMismatchError: The shares do not make the secrets that were advertised.
+    """
+    check_contributions(plan, found.stated)
+    least = min(len(found.masked), len(found.confirmed), len(found.revealed))
+    if least < plan.threshold:
+        raise TooFewSurvivorsError(
+            f"{least} members remain and {plan.threshold} are needed: open a new round, "
+            "perhaps without the members that dropped out"
+        )
+    total = np.zeros(plan.length, dtype=np.uint64)
+    for member in found.survivors:
+        total += found.masked[member].vector
+        seed = _self_seed(plan, found, member)
+        add_mask(total, self_key(plan, seed, member), -1)
+    for gone in found.dropped:
+        secret = mask_key(_mask_seed(plan, found, gone), plan, gone)
+        for member in found.survivors:
+            key = pair_key(plan, secret, gone, member, found.advertised[member].mask)
+            add_mask(total, key, -pair_sign(member, gone))
+    return Aggregate(total, tuple(found.survivors), tuple(found.dropped))
+
+
+def _self_seed(plan: RoundPlan, found: Transcript, member: str) -> bytes:
+    shares = {sender: reveal.self_shares[member] for sender, reveal in found.revealed.items()}
+    wanted = found.advertised[member].commitment
+    return combine(plan, shares, lambda seed: commit_self_seed(seed, plan, member) == wanted)
+
+
+def _mask_seed(plan: RoundPlan, found: Transcript, gone: str) -> bytes:
+    shares = {sender: reveal.mask_shares[gone] for sender, reveal in found.revealed.items()}
+    wanted = found.advertised[gone].mask
+    return combine(
+        plan, shares, lambda seed: public_bytes(mask_key(seed, plan, gone)) == wanted
+    )
+
+
+T = TypeVar("T")
+
+
+def _put(messages: dict[str, T], sender: str, message: T) -> None:
+    if sender in messages:
+        raise DuplicateMessageError("a member sent two messages for one step")
+    messages[sender] = message
+
+
+def _check_fit(found: Transcript) -> None:
+    sets = [set(part) for part in (found.advertised, found.shared, found.masked)]
+    seen, digest = seen_digest(found.advertised, sets[1]), statements_digest(found.stated)
+    fits = (
+        sets[0] >= sets[1] >= sets[2] >= set(found.confirmed) >= set(found.revealed)
+        and all(_states(message, found.stated[who]) for who, message in found.masked.items())
+        and all(stated.seen == seen for stated in found.stated.values())
+        and all(message.statements == digest for message in found.confirmed.values())
+        and all(set(m.sealed) == sets[0] - {who} for who, m in found.shared.items())
+        and all(set(m.peers) == sets[1] for m in found.masked.values())
+        and all(
+            set(m.self_shares) == sets[2] and set(m.mask_shares) == sets[1] - sets[2]
+            for m in found.revealed.values()
+        )
+    )
+    if not fits:
+        raise MaskMismatchError(
+            "the masks would not cancel: members answered different sets of peers; open a "
+            "new round"
+        )
+
+
+def _states(message: MaskedInput, stated: Statement) -> bool:
+    """Return whether a statement is about this input."""
+    counts = (len(message.adds), len(message.releases))
+    return (stated.added, stated.released, stated.input) == (
+        *counts,
+        input_digest(message.vector),
+    )

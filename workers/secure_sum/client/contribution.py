@@ -1,0 +1,94 @@
+"""What a member brings to a round: sums of the rows it adds, less those it releases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from lethe import canonical
+from workers.errors import RefusedError
+from workers.methods.ridge.statistics.message import summarise
+from workers.secure_sum.errors import PlanError
+from workers.secure_sum.local import LocalRows, quantise
+from workers.secure_sum.plan import RoundPlan
+from workers.secure_sum.vector import Sums, Vector, to_vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """The vector, (record, subject) of what it adds, and the records it takes away."""
+
+    vector: Vector
+    adds: tuple[tuple[str, str], ...]
+    releases: tuple[str, ...]
+
+
+def check_manifest(plan: RoundPlan, manifest: Mapping[str, Any]) -> None:
+    """Return if a plan is about the model that a manifest describes.
+
+    Whoever agrees on the plan computes its statistics with the same steps, classes and
+    extractor.
+
+    Raises:
+        PlanError: It is about another.
+    """
+    used = {
+        name: manifest[name] for name in ("bits", "classes", "exponents", "extractor", "ref")
+    }
+    digest = sha256(canonical.encode(used)).hexdigest()
+    shape = (len(manifest["exponents"]), len(manifest["classes"]))
+    if digest != plan.configuration or shape != (plan.dimension, plan.classes):
+        raise PlanError("the round's plan is about another configuration than the manifest's")
+
+
+def contribute(
+    rows: LocalRows,
+    manifest: Mapping[str, Any],
+    *,
+    held: Sequence[str],
+    release: Sequence[str],
+    add: bool,
+) -> Contribution:
+    """Return what the rows come to.
+
+    Args:
+        rows: All rows of this member, those to be released among them.
+        manifest: The model's.
+        held: Records that this member added before, by its own record.
+        release: Those of them that the round asks it to release.
+        add: Whether to add the rows that were not added before.
+
+    Raises:
+        RefusedError: A record to be released is not among the rows, or they do not fit the
+            model.
+    """
+    if len(set(rows.clients)) != 1:
+        raise RefusedError("the data holds rows of several clients: a member brings its own")
+    place = {record: position for position, record in enumerate(rows.records)}
+    missing = sum(record not in place for record in release)
+    if missing:
+        raise RefusedError(
+            f"{missing} of {len(release)} records to be released are not in the data: give all "
+            "rows that were contributed"
+        )
+    known = {*held, *release}
+    fresh = [record for record in rows.records if record not in known] if add else []
+    added = _sums(rows, [place[record] for record in fresh], manifest)
+    gone = _sums(rows, [place[record] for record in release], manifest)
+    vector = to_vector(added) - to_vector(gone)  # modulo 2^64, as everything is from here on
+    adds = tuple((record, rows.subjects[place[record]]) for record in fresh)
+    return Contribution(vector, adds, tuple(release))
+
+
+def _sums(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Sums:
+    d, c = len(manifest["exponents"]), len(manifest["classes"])
+    if not chosen:
+        zeros = (np.zeros(shape, dtype=np.int64) for shape in ((d, d), (d, c), (c,)))
+        gram, moment, counts = zeros
+        return Sums(gram, moment, counts, 0)
+    codes = quantise(rows, chosen, manifest)
+    message = summarise(codes, d, c, bits=int(manifest["bits"]))
+    statistics = message.statistics
+    return Sums(statistics.gram, statistics.moment, message.counts, statistics.rows)

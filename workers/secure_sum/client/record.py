@@ -1,0 +1,250 @@
+"""A member's own record: what it contributed, in which rounds, and what its peers signed.
+
+The service is not believed about any of it. The file holds record ids and a secret, so it
+is readable by its owner alone; ids of released records leave it when their round is done.
+"""
+
+import fcntl
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lethe.client.answers import Document
+from lethe.files import write_durably
+from workers.errors import RefusedError
+from workers.secure_sum.errors import PlanError, SecrecyError
+from workers.secure_sum.messages import Statement
+from workers.secure_sum.plan import RoundPlan
+
+KIND = "lethe/member-record/1"
+KEPT = 200  # rounds of a model to which nothing was sent, and statements of those done
+JOINED = "joined"  # the state of a round to which this member sent no input
+Models = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What a member asks of every round: contributors and records that the sum moves."""
+
+    contributors: int = 3
+    rows: int = 10
+
+
+@dataclass
+class Record:
+    """All of it; without a path it lives in memory alone, as in tests and demonstrations."""
+
+    path: Path | None = None
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    models: Models = field(default_factory=dict)
+
+    def begin(self, plan: RoundPlan) -> list[str]:
+        """Note that this member joins a round; return what it should be told of it.
+
+        Raises:
+            PlanError: The plan contradicts what the service showed before: another plan of
+                the same round, smaller bounds or another configuration of the model, or a
+                round to which this member has sent its input already.
+        """
+        known = self.models.get(plan.model)
+        if known is None:
+            known = self.models[plan.model] = {"held": [], "rounds": {}}
+        else:
+            self._check(known, plan)
+        rounds: dict[str, dict[str, Any]] = known["rounds"]
+        before = [one["members"] for key, one in rounds.items() if key != plan.round_id]
+        left = set(before[-1]) - set(plan.members) if before else set()
+        known.update(
+            configuration=plan.configuration,
+            contributors=plan.least_contributors,
+            rows=plan.least_rows,
+        )
+        known["rounds"][plan.round_id] = {
+            "members": list(plan.members),
+            "plan": plan.digest.hex(),
+            "state": JOINED,
+        }
+        _shorten(known["rounds"])
+        self._write()
+        return [f"members that were in the last round and are not in this: {len(left)}"] * bool(
+            left
+        )
+
+    def held(self, model: str) -> set[str]:
+        """Return the records that this member added to a model and has not released."""
+        return set(self.models[model]["held"])
+
+    def adopt(self, model: str, held: Iterable[str]) -> None:
+        """Begin the record of a model with what the service says that it holds.
+
+        Raises:
+            RefusedError: There is a record: the service is not believed against it.
+        """
+        known = self.models[model]
+        if known["held"] or any(one["state"] != JOINED for one in known["rounds"].values()):
+            raise RefusedError("there is a record of this model: nothing is taken over")
+        known["held"] = sorted(held)
+        self._write()
+
+    def check_held(self, model: str, own: Iterable[str], said: Iterable[str]) -> None:
+        """Return if the service claims to hold no row that this member never added.
+
+        Raises:
+            SecrecyError: It does. Who believed it would add nothing and leave another
+                member's input alone in the sum.
+        """
+        foreign = set(said) & set(own) - self.held(model)
+        if foreign:
+            raise SecrecyError(
+                f"the service says that it holds {len(foreign)} records that this member has "
+                "no record of adding: tell the other members. If this member's record was "
+                "lost, join once with --adopt-held"
+            )
+
+    def check_release(self, model: str, asked: Iterable[str]) -> None:
+        """Return if all records to be released were added by this member.
+
+        Raises:
+            SecrecyError: Some were not.
+        """
+        foreign = set(asked) - self.held(model)
+        if foreign:
+            raise SecrecyError(
+                f"the service asks to release {len(foreign)} records that this member has no "
+                "record of adding: nothing is released"
+            )
+
+    def sent(self, plan: RoundPlan, adds: Iterable[str], releases: Iterable[str]) -> None:
+        """Note, before it is sent, what a masked input moves: from here on it may be summed."""
+        self._round(plan).update(adds=list(adds), releases=list(releases), state="sent")
+        self._write()
+
+    def confirm(
+        self, plan: RoundPlan, stated: Mapping[str, Statement], signed: Iterable[bytes]
+    ) -> None:
+        """Note whose inputs are about to be summed, with their signed statements.
+
+        Raises:
+            SecrecyError: The sum of an earlier round and this one would show in their
+                difference what fewer members sent than must hide each other.
+        """
+        own = self._round(plan)
+        now = _contents(stated)
+        for round_id, one in self.models[plan.model]["rounds"].items():
+            if round_id == plan.round_id or "contents" not in one:
+                continue
+            before = one["contents"]
+            differing = {n for n in {*now, *before} if now.get(n) != before.get(n)}
+            if 0 < len(differing) < plan.least_contributors:
+                raise SecrecyError(
+                    f"this sum and that of round {round_id} differ by what {len(differing)} "
+                    f"members sent, and {plan.least_contributors} are the least: nothing is "
+                    "revealed"
+                )
+        own.update(
+            contents=now, state="confirmed", statements=[data.decode() for data in signed]
+        )
+        self._write()
+
+    def unsettled(self, model: str) -> list[str]:
+        """Return the rounds to which an input was sent and whose end was not seen."""
+        rounds = self.models.get(model, {"rounds": {}})["rounds"]
+        return [key for key, one in rounds.items() if one["state"] in ("sent", "confirmed")]
+
+    def ended(self, model: str, work: Document) -> None:
+        """Note how a round ended, as the service says.
+
+        The word `done` is believed: a lie makes this member add less, and then others see
+        its count. After `failed` the same rows may be added again, where `confirm` looks.
+        A round to which nothing was sent stays `joined`.
+        """
+        one = self.models.get(model, {"rounds": {}})["rounds"].get(work["id"])
+        if one is None or one["state"] not in ("sent", "confirmed"):
+            return
+        known = self.models[model]
+        adds, releases = one.pop("adds", []), one.pop("releases", [])
+        if work["counted"]:
+            known["held"] = sorted({*known["held"], *adds} - {*releases})
+        one["state"] = "done" if work["counted"] else "failed"
+        self._write()
+
+    def _check(self, known: dict[str, Any], plan: RoundPlan) -> None:
+        if known["configuration"] != plan.configuration:
+            raise PlanError("the model is described otherwise than in an earlier round: leave")
+        if (plan.least_contributors, plan.least_rows) != (known["contributors"], known["rows"]):
+            raise PlanError(
+                "the least contributors or records of the model are others than in an earlier "
+                "round: leave this round and ask the operator"
+            )
+        one = known["rounds"].get(plan.round_id)
+        if one is not None and one["plan"] != plan.digest.hex():
+            raise PlanError("the service shows another plan of a round that was joined before")
+        if one is not None and one["state"] != JOINED:
+            raise PlanError(
+                "this member has sent its input to this round before, and the masks are gone "
+                "with that process: it has dropped out"
+            )
+
+    def _round(self, plan: RoundPlan) -> dict[str, Any]:
+        found: dict[str, Any] = self.models[plan.model]["rounds"][plan.round_id]
+        return found
+
+    def _write(self) -> None:
+        if self.path is not None:
+            document = {"kind": KIND, "models": self.models, "secret": self.secret.hex()}
+            write_durably(self.path, json.dumps(document, indent=1).encode())
+
+
+@contextmanager
+def open_record(path: Path) -> Iterator[Record]:
+    """Yield the record of a file, empty if there is none, alone until it is closed.
+
+    Raises:
+        RefusedError: Another process has it open, or it is no record.
+    """
+    with path.with_name(path.name + ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RefusedError(
+                "another process takes part with this record: wait for its end"
+            ) from None
+        yield _read(path)
+
+
+def _read(path: Path) -> Record:
+    if not path.exists():
+        return Record(path)
+    try:
+        document = json.loads(path.read_bytes())
+        if document["kind"] != KIND:
+            raise ValueError
+        return Record(path, bytes.fromhex(document["secret"]), document["models"])
+    except (KeyError, TypeError, ValueError):
+        raise RefusedError(
+            "the member's record cannot be read: restore it from a copy; without it this "
+            "member cannot know what it added"
+        ) from None
+
+
+def _shorten(rounds: dict[str, dict[str, Any]]) -> None:
+    """Drop what no later round is held against, beyond the last KEPT of each kind.
+
+    Where an input was sent, the server may have the sum whatever it says of the round's end:
+    its contents stay for good, or enough aborted rounds would make `confirm` forget it.
+    """
+    joined = [key for key, one in rounds.items() if one["state"] == JOINED]
+    for key in joined[:-KEPT]:
+        del rounds[key]
+    done = [one for one in rounds.values() if one["state"] == "done"]
+    for one in done[:-KEPT]:
+        one.pop("statements", None)
+
+
+def _contents(stated: Mapping[str, Statement]) -> dict[str, str]:
+    """Return what tells each contributor's input from its others, by member."""
+    return {name: one.content.hex() for name, one in stated.items() if one.moved}

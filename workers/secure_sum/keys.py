@@ -1,0 +1,76 @@
+"""Keys of one round: agreed by X25519, derived by HKDF-SHA256, never used for two things.
+
+Every derivation names the plan, its purpose and the parties, each with its length, so two
+different uses can never meet in one key (RFC 5869 section 3.2).
+"""
+
+import secrets
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from workers.secure_sum.errors import MalformedMessageError
+from workers.secure_sum.plan import RoundPlan
+
+SEED_BYTES = 16  # what the secret sharing takes; X25519 has 128 bits of strength too
+KEY_BYTES = 32
+
+
+def derive(secret: bytes, plan: RoundPlan, purpose: str, *parties: str) -> bytes:
+    """Return 32 bytes for one purpose of one round between these parties, in this order."""
+    parts = [b"lethe/masked-round/v1", purpose.encode(), *(name.encode() for name in parties)]
+    info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return HKDF(SHA256(), KEY_BYTES, salt=plan.digest, info=info).derive(secret)
+
+
+def public_bytes(key: X25519PrivateKey) -> bytes:
+    """Return the 32 bytes of a private key's public half."""
+    return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+
+def agree(own: X25519PrivateKey, peer: bytes) -> bytes:
+    """Return the 32 bytes that both sides compute (RFC 7748 section 6.1).
+
+    Raises:
+        MalformedMessageError: The peer's key is not 32 bytes, or one of the few points of
+            small order, with which everybody would agree on zeros.
+    """
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(peer))
+    except ValueError:
+        raise MalformedMessageError("a member advertised a key that is no key") from None
+
+
+def mask_key(seed: bytes, plan: RoundPlan, member: str) -> X25519PrivateKey:
+    """Return the key of pairwise masks that a 16-byte seed stands for.
+
+    The seed is what is shared among the members, and opened if this member drops out.
+    """
+    return X25519PrivateKey.from_private_bytes(derive(seed, plan, "mask key", member))
+
+
+def commit_self_seed(seed: bytes, plan: RoundPlan, member: str) -> bytes:
+    """Return what a member advertises of its self mask's seed, to check shares by.
+
+    The seed is 16 uniform bytes, so the commitment hides it as well as any 128-bit key.
+    """
+    return derive(seed, plan, "self mask commitment", member)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """A member's secrets of one round, made fresh and never stored."""
+
+    cipher: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
+    mask_seed: bytes = field(
+        default_factory=lambda: secrets.token_bytes(SEED_BYTES), repr=False
+    )
+    self_seed: bytes = field(
+        default_factory=lambda: secrets.token_bytes(SEED_BYTES), repr=False
+    )

@@ -1,0 +1,171 @@
+"""A client's side of a model whose rows stay with it: features and statistics, here."""
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Rows
+from workers.data.extractors import registry
+from workers.data.extractors.base import Extractor
+from workers.data.extractors.described import Described
+from workers.data.extractors.identity import Identity
+from workers.errors import ExactnessError, RefusedError
+from workers.methods.ridge.sketches.message import compress
+from workers.methods.ridge.statistics.message import Message, summarise, with_factor
+from workers.methods.ridge.statistics.quantiser import Quantiser
+from workers.secure_sum.wire import Envelope, Form, pack_message
+
+COMPUTED = ("identity", "random-relu")  # extractors without files
+NEEDED = ("features", "labels", "clients", "records")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalRows:
+    """A client's rows: features (n, d) float, labels (n,) int, and ids (n,) each."""
+
+    features: NDArray[np.floating]
+    labels: NDArray[np.int64]
+    clients: list[str]
+    records: list[str]
+    subjects: list[str]
+
+    def owners(self) -> Iterator[tuple[str, str]]:
+        """Yield each (client, subject) of the rows once, in the order of appearance."""
+        return iter(dict.fromkeys(zip(self.clients, self.subjects, strict=True)))
+
+    def owned(self, client: str, subject: str) -> list[str]:
+        """Return the ids of one owner's rows."""
+        return [
+            record
+            for record, *owner in zip(self.records, self.clients, self.subjects, strict=True)
+            if owner == [client, subject]
+        ]
+
+
+def load_rows(path: Path) -> LocalRows:
+    """Read an .npz of features, labels, clients, records and optionally subjects, is_test.
+
+    Held-out rows (is_test) are left out. Raises RefusedError for any other file.
+    """
+    try:
+        return parse_rows(path.read_bytes())
+    except OSError:
+        raise RefusedError("the file of rows cannot be read") from None
+
+
+def parse_rows(data: bytes) -> LocalRows:
+    """Return the rows of an .npz, as `load_rows` reads them. Raises RefusedError."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            missing = [name for name in NEEDED if name not in arrays]
+            if missing:
+                raise RefusedError(f"the .npz lacks: {', '.join(missing)}")
+            keep = ~arrays["is_test"].astype(bool) if "is_test" in arrays else np.True_
+            parts = {
+                name: arrays[name][keep] if keep.shape else arrays[name]
+                for name in (*NEEDED, "subjects")
+                if name in arrays
+            }
+    except (OSError, ValueError, IndexError):
+        raise RefusedError("the rows are not a readable .npz file") from None
+    clients = [str(value) for value in parts["clients"].tolist()]
+    subjects = parts.get("subjects")
+    return LocalRows(
+        features=parts["features"],
+        labels=parts["labels"].astype(np.int64),
+        clients=clients,
+        records=[str(value) for value in parts["records"].tolist()],
+        subjects=clients if subjects is None else [str(value) for value in subjects.tolist()],
+    )
+
+
+def with_features(
+    rows: LocalRows, manifest: Mapping[str, Any], named: Described | None
+) -> LocalRows:
+    """Return the rows with the features that the model's extractor gives.
+
+    named: the extractor that the rows' features came from, as their file says; without one
+    they are taken for the extractor's inputs.
+
+    Raises:
+        RefusedError: They came from another, or the extractor's files are needed for it.
+    """
+    wanted = manifest["extractor"]
+    source: Extractor = named or Identity(rows.features.shape[1])
+    if source.digest == wanted["digest"]:
+        return rows
+    if named is not None or wanted["id"] not in COMPUTED:
+        raise RefusedError(
+            f"the model reads features of {wanted['id']}, digest {wanted['digest']}: make "
+            "them with `lethe features extract`"
+        )
+    extractor = registry.get(wanted["id"], wanted["parameters"], digest=wanted["digest"])
+    return replace(rows, features=extractor.extract(rows.features))
+
+
+def message_of(
+    rows: LocalRows,
+    records: list[str],
+    manifest: Mapping[str, Any],
+    *,
+    form: Form = "gram",
+    rank: int | None = None,
+    kind: str = "eigen",
+) -> bytes:
+    """Return the .npz message of some of the rows, all of one client and one subject.
+
+    manifest: what the service says of the model. form factor: the thin QR factor in place
+    of the Gram matrix, which is smaller for fewer rows than columns; sketch: one of `rank`
+    rows, of a kind that `workers.methods.ridge.sketches.kinds` knows, and how far off it is.
+
+    Raises:
+        RefusedError: A record is not among the rows, they belong to several owners, or the
+            rows do not fit the model.
+    """
+    place = {record: position for position, record in enumerate(rows.records)}
+    unknown = sum(record not in place for record in records)
+    if unknown or not records:
+        raise RefusedError(f"{unknown or 'no'} of the records asked for are in these rows")
+    chosen = [place[record] for record in records]
+    owners = {(rows.clients[position], rows.subjects[position]) for position in chosen}
+    if len(owners) != 1:
+        raise RefusedError("a message is of one client and one subject: split it")
+    codes = quantise(rows, chosen, manifest)
+    bits = int(manifest["bits"])
+    exact = summarise(codes, codes.codes.shape[1], len(manifest["classes"]), bits=bits)
+    ((client, subject),) = owners
+    if form == "sketch":
+        sketch, message = compress(exact, rank or 1, kind, codes=codes.codes)
+        return pack_message(Envelope(message, records, client, subject), sketch)
+    if form == "factor":
+        exact = _factored(exact, codes)
+    return pack_message(Envelope(exact, records, client, subject))
+
+
+def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Rows:
+    """Return the codes of some rows, by the steps that every client uses.
+
+    Raises:
+        RefusedError: NaN, infinity, another width or an unknown label.
+    """
+    exponents = tuple(int(value) for value in manifest["exponents"])
+    positions = np.array(chosen)
+    labels = rows.labels[positions]
+    if labels.min() < 0 or labels.max() >= len(manifest["classes"]):
+        raise RefusedError("a label is not among the model's classes")
+    quantiser = Quantiser(exponents, int(manifest["bits"]))
+    codes, _ = quantiser.quantise(rows.features[positions])
+    return Rows(codes, labels)
+
+
+def _factored(message: Message, codes: Rows) -> Message:
+    """Return the message with its factor, or as it is where float64 cannot hold one."""
+    try:
+        return with_factor(message, codes)
+    except ExactnessError:
+        return message

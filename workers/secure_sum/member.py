@@ -1,0 +1,316 @@
+"""A member's side of one round. Everything it knows dies with the object.
+
+A member that restarts has lost its secrets and has dropped out: secrets on disk would
+outlive the round that made them worthless.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from workers.secure_sum import messages
+from workers.secure_sum.errors import (
+    DuplicateMessageError,
+    MaskMismatchError,
+    PlanError,
+    SecrecyError,
+    TooFewSurvivorsError,
+    UnknownMemberError,
+    WrongLengthError,
+)
+from workers.secure_sum.keys import (
+    SEED_BYTES,
+    Secrets,
+    commit_self_seed,
+    mask_key,
+    public_bytes,
+)
+from workers.secure_sum.masking import add_mask, pair_key, pair_sign, self_key
+from workers.secure_sum.messages import (
+    Advertisement,
+    Confirmation,
+    MaskedInput,
+    Message,
+    Reveal,
+    SharedKeys,
+    Statement,
+)
+from workers.secure_sum.plan import RoundPlan
+from workers.secure_sum.shares import open_shares, seal_shares, split
+from workers.secure_sum.signing import Roster, SigningKey
+from workers.secure_sum.vector import Vector
+
+Kind = TypeVar("Kind", Advertisement, Statement, Confirmation)
+
+
+class Member:
+    """Takes the five steps in order, each once; asked again, it gives the same bytes.
+
+    Asked again with anything else it refuses, since two answers could tell together what
+    neither tells alone.
+    """
+
+    def __init__(
+        self,
+        plan: RoundPlan,
+        name: str,
+        key: SigningKey,
+        roster: Roster,
+        secret: bytes | None = None,
+    ) -> None:
+        """Prepare for a round.
+
+        Args:
+            plan: As the service announced it; its shape and threshold were checked there.
+            name: The member's own keyid.
+            key: Its registered signing key.
+            roster: The pinned public keys of its peers, from a source other than the service.
+            secret: 32 bytes that stay the member's own from round to round, so that peers
+                see whether it contributes the same again; random if None.
+
+        Raises:
+            PlanError: The plan does not include this member, or includes a stranger.
+        """
+        if name not in plan.members:
+            raise PlanError("the round's plan does not name this key: ask the operator")
+        strangers = set(plan.members) - set(roster)
+        if strangers:
+            raise PlanError(
+                f"{len(strangers)} of the round's members are not in the roster file: get "
+                "their keys from themselves, not from the service"
+            )
+        self.plan, self.name = plan, name
+        self._key, self._roster = key, roster
+        self._secret = secret or secrets.token_bytes(32)
+        self._secrets = Secrets()
+        self._mask_key = mask_key(self._secrets.mask_seed, plan, name)
+        self._peers: dict[str, Advertisement] = {}
+        self._stated: Statement | None = None
+        self._survivors: dict[str, Statement] = {}
+        self._held: dict[str, bytes] = {}  # 16 bytes of the mask seed, 16 of the self seed
+        self._answers: dict[str, tuple[object, bytes]] = {}
+
+    def advertise(self) -> bytes:
+        """Return step 1's message: this round's public keys."""
+        commitment = commit_self_seed(self._secrets.self_seed, self.plan, self.name)
+        return self._answer(
+            Advertisement.step,
+            None,
+            lambda: Advertisement(
+                public_bytes(self._secrets.cipher), public_bytes(self._mask_key), commitment
+            ),
+        )
+
+    def share_keys(self, advertised: Iterable[bytes]) -> bytes:
+        """Return step 2's message: shares of this member's seeds for each that advertised.
+
+        Raises:
+            TooFewSurvivorsError: Fewer than the threshold advertised.
+            RoundError: A message is not what its sender, as pinned, wrote for this round.
+        """
+        peers = self._open(advertised, Advertisement)
+        self._enough(peers)
+        keys = [key for peer in peers.values() for key in (peer.cipher, peer.mask)]
+        if len(set(keys)) != len(keys):
+            raise MaskMismatchError("two of the advertised keys are the same key")
+        own = self.advertise()
+        if messages.open_message(self.plan, own, self._roster)[1] != peers.get(self.name):
+            raise MaskMismatchError("the service shows another key in this member's name")
+        return self._answer(SharedKeys.step, peers, lambda: self._share(peers))
+
+    def _share(self, peers: dict[str, Advertisement]) -> SharedKeys:
+        self._peers = peers
+        of_mask = split(self.plan, self._secrets.mask_seed)
+        of_self = split(self.plan, self._secrets.self_seed)
+        pairs = {peer: of_mask[peer] + of_self[peer] for peer in peers}
+        self._held[self.name] = pairs.pop(self.name)
+        return SharedKeys(
+            {
+                peer: seal_shares(
+                    self.plan,
+                    self._secrets.cipher,
+                    self.name,
+                    peer,
+                    peers[peer].cipher,
+                    pair,
+                )
+                for peer, pair in sorted(pairs.items())
+            }
+        )
+
+    def masked_input(
+        self,
+        sealed: Mapping[str, bytes],
+        vector: Vector,
+        adds: Iterable[tuple[str, str]] = (),
+        releases: Iterable[str] = (),
+    ) -> bytes:
+        """Return step 3's message: the masked vector, and the ids of what it is about.
+
+        Args:
+            sealed: What each peer that took step 2 sealed to this member.
+            vector: What the member adds less what it releases; not changed.
+            adds: (record, subject) of each record whose row is added.
+            releases: Records whose rows are taken away.
+
+        Raises:
+            TooFewSurvivorsError: Fewer than the threshold took step 2.
+            UnknownMemberError: Shares from somebody who did not advertise.
+            MaskMismatchError: Shares that were not made for this member and plan.
+            WrongLengthError: The vector is not the plan's.
+        """
+        if vector.shape != (self.plan.length,):
+            raise WrongLengthError("the vector has not the length of the round's model")
+        self._after(SharedKeys.step)
+        if not set(sealed) <= set(self._peers) - {self.name}:
+            raise UnknownMemberError("shares come from somebody who did not advertise")
+        self._enough({*sealed, self.name})
+        digest = hashlib.sha256(vector.tobytes()).digest()
+        asked = (dict(sealed), digest, tuple(adds), tuple(releases))
+        return self._answer(
+            MaskedInput.step, asked, lambda: self._mask(sealed, vector, asked[2], asked[3])
+        )
+
+    def _mask(
+        self,
+        sealed: Mapping[str, bytes],
+        vector: Vector,
+        adds: tuple[tuple[str, str], ...],
+        releases: tuple[str, ...],
+    ) -> MaskedInput:
+        held = {
+            peer: open_shares(
+                self.plan,
+                self._secrets.cipher,
+                self.name,
+                peer,
+                self._peers[peer].cipher,
+                data,
+            )
+            for peer, data in sealed.items()
+        }
+        masked = vector.copy()
+        add_mask(masked, self_key(self.plan, self._secrets.self_seed, self.name), +1)
+        for peer in sealed:
+            key = pair_key(self.plan, self._mask_key, self.name, peer, self._peers[peer].mask)
+            add_mask(masked, key, pair_sign(self.name, peer))
+        self._held |= held
+        content = b"lethe/masked-round/content/v1\0" + self.plan.model.encode() + b"\0"
+        self._stated = Statement(
+            len(adds),
+            len(releases),
+            messages.input_digest(masked),
+            hmac.digest(self._secret, content + vector.astype("<u8").tobytes(), "sha256"),
+            messages.seen_digest(self._peers, self._held),
+        )
+        statement = messages.sign_message(self.plan, self.name, self._stated, self._key)
+        return MaskedInput(tuple(sorted(self._held)), masked, adds, releases, statement)
+
+    def statements(self, data: Iterable[bytes]) -> dict[str, Statement]:
+        """Return what the members whose inputs are to be summed state, by member.
+
+        Raises:
+            TooFewSurvivorsError: Fewer than the threshold: their sum stays closed.
+            UnknownMemberError: Somebody whose masks are not in this member's input.
+            MaskMismatchError: A member was shown other keys or peers than this one, or this
+                member's own statement is not what it sent.
+            RoundError: A statement is not what its sender, as pinned, wrote for this round.
+        """
+        self._after(MaskedInput.step)
+        found = self._open(data, Statement)
+        if self.name not in found or not set(found) <= set(self._held):
+            raise UnknownMemberError("the survivors are not those that this member masked with")
+        assert self._stated is not None
+        if found[self.name] != self._stated or any(
+            one.seen != self._stated.seen for one in found.values()
+        ):
+            raise MaskMismatchError(
+                "the service showed members different keys or peers, or changed what this "
+                "one stated: answered nothing"
+            )
+        self._enough(found)
+        return found
+
+    def confirm(self, data: Iterable[bytes]) -> bytes:
+        """Return step 4's message: this member's word for whose inputs are to be summed.
+
+        Raises:
+            TooFewContributorsError: The sum would show what single members sent.
+            SecrecyError: Asked before about other members: both sums together could open a
+                single input.
+            RoundError: As `statements`.
+        """
+        found = self.statements(data)
+        messages.check_contributions(self.plan, found)
+        if self._survivors and self._survivors != found:
+            raise SecrecyError("survivors were named before, and others now: answered nothing")
+        self._survivors = found
+        digest = messages.statements_digest(found)
+        return self._answer(Confirmation.step, None, lambda: Confirmation(digest))
+
+    def reveal(self, confirmed: Iterable[bytes]) -> bytes:
+        """Return step 5's message: what takes the masks off the sum that was confirmed.
+
+        Raises:
+            TooFewSurvivorsError: Fewer than the threshold have confirmed the same members.
+            UnknownMemberError: A confirmation from somebody who is not in the sum.
+            SecrecyError: A member confirmed other members than this one.
+        """
+        self._after(Confirmation.step)
+        found = self._open(confirmed, Confirmation)
+        if not set(found) <= set(self._survivors):
+            raise UnknownMemberError("somebody confirms a sum without being in it")
+        digest = messages.statements_digest(self._survivors)
+        if any(one.statements != digest for one in found.values()):
+            raise SecrecyError(
+                "the service named different survivors to different members: answered nothing"
+            )
+        self._enough(found)
+        remaining = set(self._survivors)
+        answer = Reveal(
+            {peer: self._held[peer][SEED_BYTES:] for peer in sorted(remaining)},
+            {
+                peer: self._held[peer][:SEED_BYTES]
+                for peer in sorted(set(self._held) - remaining)
+            },
+        )
+        # The promise of the protocol, whatever the lines above become.
+        assert not set(answer.self_shares) & set(answer.mask_shares)
+        return self._answer(Reveal.step, None, lambda: answer)
+
+    def _open(self, data: Iterable[bytes], kind: type[Kind]) -> dict[str, Kind]:
+        found: dict[str, Kind] = {}
+        for item in data:
+            sender, message = messages.open_message(self.plan, item, self._roster)
+            if not isinstance(message, kind):
+                raise MaskMismatchError("the service shows messages of another step")
+            if sender in found:
+                raise DuplicateMessageError("the service shows two messages of one member")
+            found[sender] = message
+        return found
+
+    def _enough(self, members: Iterable[str]) -> None:
+        count = len(set(members))
+        if count < self.plan.threshold:
+            raise TooFewSurvivorsError(
+                f"{count} members remain and {self.plan.threshold} are needed: the round is "
+                "over; the operator opens a new one"
+            )
+
+    def _after(self, step: str) -> None:
+        if step not in self._answers:
+            raise DuplicateMessageError("the steps of a round are taken in their order")
+
+    def _answer(self, step: str, asked: object, make: Callable[[], Message]) -> bytes:
+        if step in self._answers:
+            before, answer = self._answers[step]
+            if before != asked:
+                raise DuplicateMessageError(
+                    "this step was taken before, with other messages: it is not taken again"
+                )
+            return answer
+        answer = messages.sign_message(self.plan, self.name, make(), self._key)
+        self._answers[step] = (asked, answer)
+        return answer

@@ -1,0 +1,102 @@
+"""Threshold shares of 16-byte secrets, and their way to the peer they are for.
+
+Shamir over GF(2^128) from PyCryptodome. Its pitfalls, avoided here: it takes any threshold
+and any index, it interpolates whatever it is given, so a wrong share makes a wrong secret
+without a word, and with `ssss=True` shares are another scheme's. So exactly `threshold`
+shares go in, indices are places on the roster, and what comes out is compared with what its
+owner advertised.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import combinations, islice
+
+from Crypto.Protocol.SecretSharing import Shamir
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from workers.secure_sum.errors import (
+    MaskMismatchError,
+    TooFewSurvivorsError,
+    WrongLengthError,
+)
+from workers.secure_sum.keys import SEED_BYTES, agree, derive
+from workers.secure_sum.plan import RoundPlan
+from workers.secure_sum.spelling import spell
+
+SEALED_BYTES = 2 * SEED_BYTES + 16  # two shares and the tag
+MAX_TRIES = 64  # subsets of shares, when some are wrong
+
+
+def split(plan: RoundPlan, secret: bytes) -> dict[str, bytes]:
+    """Return a share of a 16-byte secret for each member of the roster."""
+    if len(secret) != SEED_BYTES:
+        raise WrongLengthError(f"a shared secret has {SEED_BYTES} bytes")
+    parts = Shamir.split(plan.threshold, len(plan.members), secret, ssss=False)
+    return {plan.members[index - 1]: share for index, share in parts}
+
+
+def combine(
+    plan: RoundPlan, shares: Mapping[str, bytes], is_secret: Callable[[bytes], bool]
+) -> bytes:
+    """Return the secret of shares by their holders' names, as `is_secret` recognises it.
+
+    A wrong share among more than enough is passed over.
+
+    Raises:
+        TooFewSurvivorsError: Fewer shares than the threshold.
+        MaskMismatchError: No threshold of them makes the secret, as far as was tried.
+    """
+    if len(shares) < plan.threshold:
+        raise TooFewSurvivorsError(
+            f"{len(shares)} shares of a secret and {plan.threshold} are needed: open a new "
+            "round, perhaps without the members that dropped out"
+        )
+    points = sorted((plan.index(holder), share) for holder, share in shares.items())
+    if any(len(share) != SEED_BYTES for _, share in points):
+        raise WrongLengthError("a share has not the length of a share")
+    for subset in islice(combinations(points, plan.threshold), MAX_TRIES):
+        secret = Shamir.combine(list(subset), ssss=False)
+        if is_secret(secret):
+            return secret
+    raise MaskMismatchError(
+        "shares do not make the secret that its owner advertised: a member sent wrong ones; "
+        "open a new round"
+    )
+
+
+def seal_shares(
+    plan: RoundPlan, own: X25519PrivateKey, me: str, peer: str, key: bytes, shares: bytes
+) -> bytes:
+    """Encrypt two shares (32 bytes) to a peer by its advertised cipher key.
+
+    One message under each key, ever: the key is this round's, and this direction's, so the
+    nonce is zero.
+    """
+    cipher = ChaCha20Poly1305(derive(agree(own, key), plan, "shares", me, peer))
+    return cipher.encrypt(bytes(12), shares, _associated(plan, me, peer))
+
+
+def open_shares(
+    plan: RoundPlan, own: X25519PrivateKey, me: str, peer: str, key: bytes, sealed: bytes
+) -> bytes:
+    """Decrypt what `seal_shares` made, at the peer it was made for.
+
+    Raises:
+        WrongLengthError: It has another length.
+        MaskMismatchError: It was changed, or made for other members or another plan.
+    """
+    if len(sealed) != SEALED_BYTES:
+        raise WrongLengthError("sealed shares have not the length of sealed shares")
+    cipher = ChaCha20Poly1305(derive(agree(own, key), plan, "shares", peer, me))
+    try:
+        return cipher.decrypt(bytes(12), sealed, _associated(plan, peer, me))
+    except InvalidTag:
+        raise MaskMismatchError(
+            "shares from a member cannot be opened: it follows another plan, or the server "
+            "changed them; open a new round"
+        ) from None
+
+
+def _associated(plan: RoundPlan, sender: str, receiver: str) -> bytes:
+    return spell({"from": sender, "plan": plan.digest.hex(), "to": receiver})

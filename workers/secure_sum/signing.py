@@ -1,0 +1,89 @@
+"""Signatures inside the messages, by the key that a member signs its HTTP calls with.
+
+The signature of an HTTP call (RFC 9421) ends at the service. A peer must not trust the
+service for whose keys it encrypts to, so each message carries a signature of its own.
+"""
+
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from workers.secure_sum.errors import ForgedMessageError, PlanError
+
+# Ed25519 or ECDSA on P-256, as `lethe.signing.keys` registers them.
+SigningKey = Ed25519PrivateKey | EllipticCurvePrivateKey
+VerifyKey = Ed25519PublicKey | EllipticCurvePublicKey
+Roster = Mapping[str, VerifyKey]  # by keyid
+
+DOMAIN = b"lethe/masked-round/message/v1\0"  # nothing else these keys sign begins so
+SIGNATURE_BYTES = 64
+
+
+def sign(key: SigningKey, data: bytes) -> bytes:
+    """Return the 64-byte signature over `data`; of ECDSA, r || s (RFC 9421 section 3.3.4)."""
+    if isinstance(key, Ed25519PrivateKey):
+        return key.sign(DOMAIN + data)
+    r, s = decode_dss_signature(key.sign(DOMAIN + data, ECDSA(SHA256())))
+    return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+def check(key: VerifyKey, data: bytes, signature: bytes) -> None:
+    """Return if `sign` made the signature with the other half of the key.
+
+    Raises:
+        ForgedMessageError: It did not.
+    """
+    try:
+        if len(signature) != SIGNATURE_BYTES:
+            raise InvalidSignature
+        if isinstance(key, Ed25519PublicKey):
+            key.verify(signature, DOMAIN + data)
+        else:
+            r = int.from_bytes(signature[:32], "big")
+            s = int.from_bytes(signature[32:], "big")
+            key.verify(encode_dss_signature(r, s), DOMAIN + data, ECDSA(SHA256()))
+    except InvalidSignature:
+        raise ForgedMessageError(
+            "a message is not signed by the member it names, or was changed on its way"
+        ) from None
+
+
+def parse_roster(document: object) -> dict[str, VerifyKey]:
+    """Return the public keys of a roster file's content: {keyid: PEM}.
+
+    A member pins this file: peers are whoever it names, whatever the service says.
+
+    Raises:
+        PlanError: It is something else.
+    """
+    roster: dict[str, VerifyKey] = {}
+    if not isinstance(document, dict):
+        raise PlanError("a roster is a JSON object of keyids and public keys in PEM")
+    for keyid, pem in document.items():
+        try:
+            key = load_pem_public_key(pem.encode())
+        except (AttributeError, ValueError):
+            raise PlanError("the roster holds something that is no public key in PEM") from None
+        good = isinstance(key, Ed25519PublicKey) or (
+            isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
+        )
+        if not good or not isinstance(key, VerifyKey):
+            raise PlanError("the roster holds a key that is neither Ed25519 nor ECDSA P-256")
+        roster[keyid] = key
+    return roster

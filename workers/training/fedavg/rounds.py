@@ -1,0 +1,250 @@
+"""Rounds of federated averaging: ask, screen, average, step; and again from any checkpoint."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from workers.errors import RefusedError
+from workers.training.fedavg.base import (
+    PRODUCTS,
+    Clients,
+    ClientUpdate,
+    Engine,
+    Fault,
+    Operation,
+    RoundTask,
+    Work,
+)
+from workers.training.fedavg.checkpoint import Checkpoint, RoundRecord, pin_of
+from workers.training.fedavg.config import LocalConfig, TrainingConfig
+from workers.training.fedavg.errors import RoundFailedError
+from workers.training.fedavg.screen import screen
+from workers.training.fedavg.seeds import derive, stream
+from workers.training.fedavg.server import ServerState, apply, initial_state, weighted_mean
+from workers.training.networks.files import digest_of, encode_weights
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights, initial_weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """The usable updates of one round by client, sorted, why the others are not, the work."""
+
+    updates: Mapping[str, ClientUpdate]
+    faults: tuple[Fault, ...]
+    work: Work
+
+    @property
+    def loss(self) -> float:
+        """The mean loss that the clients told, weighted by rows."""
+        rows = sum(update.samples for update in self.updates.values())
+        return sum(u.loss * u.samples for u in self.updates.values()) / rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """The last state of a training and one record for each of its rounds."""
+
+    state: ServerState
+    records: tuple[RoundRecord, ...]
+
+    @property
+    def weights(self) -> Weights:
+        """The global model."""
+        return self.state.weights
+
+    @property
+    def work(self) -> Work:
+        """What all rounds took together, those before a resumption too."""
+        return sum((record.work for record in self.records), Work())
+
+
+def sizes(clients: Clients) -> dict[str, int]:
+    """Return the number of rows of each client, as `train` and `collect` want to know it."""
+    return {client: len(clients[client]) for client in sorted(clients)}
+
+
+def complete(trained: Trained) -> Trained:
+    """Return a training in which everybody answered whenever they were asked.
+
+    Raises RoundFailedError where a client could not (its device was out of memory): a model
+    without its rows is another one. An answer that was screened out was given.
+    """
+    for record in trained.records:
+        if any(fault.reason in ("no-answer", "client-error") for fault in record.faults):
+            raise RoundFailedError(f"round {record.round}: a client could not answer")
+    return trained
+
+
+def make_tasks(
+    network: Network,
+    weights: Weights,
+    clients: Iterable[str],
+    config: LocalConfig,
+    *,
+    round: int,
+    seed: int,
+    operation: Operation = "train",
+    vector: Weights | None = None,
+    share: float = 1.0,
+) -> list[RoundTask]:
+    """Return one task for each client, sorted, with seeds by (seed, round, client).
+
+    The seed of a product is without the round: all products of one seed take the same rows
+    of a client, or conjugate gradients would be told of another matrix each time.
+    """
+    about: tuple[str | int, ...] = ("rows",) if operation in PRODUCTS else ("client", round)
+    base = digest_of(encode_weights(network.id, network.parameters, weights))
+    return [
+        RoundTask(
+            network,
+            round,
+            client,
+            weights,
+            base,
+            config,
+            derive(seed, *about, client),
+            operation,
+            vector,
+            share,
+        )
+        for client in sorted(clients)
+    ]
+
+
+def collect(
+    tasks: list[RoundTask],
+    engine: Engine,
+    *,
+    rows: Mapping[str, int],
+    min_clients: int = 1,
+    max_norm: float = 0.0,
+    timeout: float = 0.0,
+) -> Collected:
+    """Ask clients once and return what may count. The one way to ask, for every method.
+
+    rows are the clients' registered numbers of rows; an answer with another is dropped.
+    Raises RoundFailedError if fewer than `min_clients` updates are left.
+    """
+    started = time.perf_counter()
+    answers = engine.run(tasks, timeout=timeout)
+    faults = {fault.client: fault for fault in answers.faults}
+    updates: dict[str, ClientUpdate] = {}
+    for task in tasks:
+        update = answers.updates.get(task.client)
+        if update is None or task.client in faults:
+            faults.setdefault(task.client, Fault(task.client, "no-answer"))
+            continue
+        fault = screen(task, update, samples=rows[task.client], max_norm=max_norm)
+        if fault is None:
+            updates[task.client] = update
+        else:
+            faults[task.client] = fault
+    dropped = tuple(faults[client] for client in sorted(faults))
+    if len(updates) < min_clients:
+        reasons = ", ".join(sorted({fault.reason for fault in dropped})) or "none were asked"
+        raise RoundFailedError(
+            f"{len(updates)} of {len(tasks)} clients answered usably ({reasons}), "
+            f"{min_clients} are needed: resume from the last checkpoint when they are back"
+        )
+    # The work of dropped answers is not known, but their bytes were sent.
+    work = Work(
+        rounds=1,
+        steps=sum(update.steps for update in updates.values()),
+        flops=sum(update.flops for update in updates.values()),
+        bytes_down=answers.bytes_down,
+        bytes_up=answers.bytes_up,
+        seconds=time.perf_counter() - started,
+    )
+    return Collected(dict(sorted(updates.items())), dropped, work)
+
+
+def sample(clients: Iterable[str], config: TrainingConfig, round: int) -> list[str]:
+    """Return the clients of a round, sorted: uniform without replacement by (seed, round).
+
+    Raises RefusedError if there are fewer than min_clients.
+    """
+    names = sorted(clients)
+    if len(names) < config.min_clients:
+        raise RefusedError(f"{len(names)} clients, but each round needs {config.min_clients}")
+    asked = max(config.min_clients, round_half_up(config.participation * len(names)))
+    rng = stream(config.seed, "participation", round)
+    chosen = rng.choice(len(names), size=min(asked, len(names)), replace=False)
+    return [names[index] for index in sorted(chosen.tolist())]
+
+
+def round_half_up(number: float) -> int:
+    """Return the nearest integer; Python's own round takes 2.5 to 2."""
+    return int(number + 0.5)
+
+
+def train(
+    network: Network,
+    clients: Mapping[str, int],
+    config: TrainingConfig,
+    engine: Engine,
+    *,
+    weights: Weights | None = None,
+    data: str = "",
+    resume: bytes | None = None,
+    save: Callable[[bytes], None] | None = None,
+    every: int = 1,
+    after: Callable[[ServerState, RoundRecord], bool] | None = None,
+) -> Trained:
+    """Train for config.rounds rounds and return the model.
+
+    clients are the ids and their numbers of rows. Without `weights` it starts from the
+    initial weights of config.seed. `save` gets a checkpoint after every `every` rounds and
+    after the last; `resume` is such a checkpoint, and the result is, bit for bit, that of
+    a training that was not interrupted. A checkpoint is pinned to network, configuration
+    (but the number of rounds), clients, their rows, the starting weights and `data`, which
+    the caller makes the digest of the training rows: weights that saw a record can not
+    become the start of a training without it. `after` sees each round and stops the
+    training by returning True.
+    Raises RoundFailedError, DivergedError, CheckpointError, and RefusedError for no client.
+    """
+    start = initial_weights(network, config.seed) if weights is None else weights
+    pin = pin_of(network, clients, config, start, data)
+    if resume is None:
+        state, records = initial_state(start, config.server), []
+    else:
+        checkpoint = Checkpoint.decode(resume, network, config.server, pin)
+        state, records = checkpoint.state, list(checkpoint.records)
+    for round in range(len(records) + 1, config.rounds + 1):
+        state, record = run_round(network, state, clients, config, engine, round)
+        records.append(record)
+        stopped = after is not None and after(state, record)
+        last = stopped or round == config.rounds
+        if save is not None and (round % every == 0 or last):
+            save(Checkpoint(state, tuple(records)).encode(pin))
+        if last:
+            break
+    return Trained(state, tuple(records))
+
+
+def run_round(
+    network: Network,
+    state: ServerState,
+    clients: Mapping[str, int],
+    config: TrainingConfig,
+    engine: Engine,
+    round: int,
+) -> tuple[ServerState, RoundRecord]:
+    """Return the state after one ordinary round, and its record. Raises as `train`."""
+    started = time.perf_counter()
+    asked = sample(clients, config, round)
+    tasks = make_tasks(
+        network, state.weights, asked, config.local, round=round, seed=config.seed
+    )
+    collected = collect(
+        tasks,
+        engine,
+        rows=clients,
+        min_clients=config.min_clients,
+        max_norm=config.max_norm,
+        timeout=config.timeout,
+    )
+    after = apply(state, weighted_mean(collected.updates), config.server)
+    work = replace(collected.work, seconds=time.perf_counter() - started)
+    record = RoundRecord(round, tuple(asked), collected.faults, collected.loss, work)
+    return after, record

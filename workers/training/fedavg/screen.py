@@ -1,0 +1,58 @@
+"""Whether a client's answer may count: the server's only defence against a broken client."""
+
+from math import isfinite, prod
+
+import torch
+
+from workers.training.fedavg.base import ClientUpdate, Fault, RoundTask
+from workers.training.networks.weights import norm
+
+ENORMOUS = 1e6  # no training gets so far from where it starts, and no honest client is near it
+
+
+def screen(
+    task: RoundTask, update: ClientUpdate, *, samples: int | None = None, max_norm: float = 0.0
+) -> Fault | None:
+    """Return why an answer to a task does not count, None if it does.
+
+    samples is the number of rows the client registered: a client that claims more would
+    weigh more. max_norm bounds the Euclidean norm of the whole update. Where it is 0, an
+    update of training is still dropped if it is ENORMOUS times as long as the weights that it
+    starts from (or as 1): finite, it would leave nothing of them in the average.
+    """
+    client = task.client
+    if (update.round, update.client, update.base) != (task.round, client, task.base):
+        return Fault(client, "mismatch", "another round, client or model than asked")
+    if update.samples < 1 or samples not in (None, update.samples):
+        return Fault(client, "mismatch", "another number of rows than registered")
+    evaluated = task.operation == "evaluate"
+    if update.flops < 0 or (update.steps < 1) != evaluated:
+        return Fault(client, "mismatch", "no step was taken, or one that was not asked for")
+    if (update.correct is not None) != evaluated:
+        return Fault(client, "mismatch", "another kind of answer than asked")
+    if update.correct is not None and not 0 <= update.correct <= _judged(task, update.samples):
+        return Fault(client, "mismatch", "more right answers than rows")
+    shapes = {} if evaluated else task.network.tensors()
+    if update.delta.keys() != shapes.keys():
+        return Fault(client, "shape", "other tensors than were asked for")
+    for name, part in update.delta.items():
+        if part.dtype != torch.float32 or tuple(part.shape) != shapes[name]:
+            return Fault(client, "shape", name)
+    if not isfinite(update.loss):
+        return Fault(client, "not-finite", "loss")
+    for name, part in update.delta.items():
+        if not bool(torch.isfinite(part).all()):
+            return Fault(client, "not-finite", name)
+    length = norm(update.delta)
+    bound = max_norm
+    if not bound and task.operation == "train":
+        bound = ENORMOUS * max(1.0, norm(task.weights))
+    if bound and length > bound:
+        return Fault(client, "norm", f"{length:.3g} is longer than {bound:.3g}")
+    return None
+
+
+def _judged(task: RoundTask, rows: int) -> int:
+    """Return how many answers so many rows have: one each, or one for each pixel."""
+    masks = task.network.task == "segmentation"
+    return rows * prod(task.network.input_shape[1:]) if masks else rows

@@ -1,0 +1,94 @@
+"""Weights as a plain mapping from names to tensors, and the vector space they form."""
+
+from collections.abc import Mapping
+from math import prod, sqrt
+
+import torch
+from torch import nn
+
+from workers.errors import RefusedError
+from workers.training.networks.registry import Network
+
+Weights = Mapping[str, torch.Tensor]  # float32 on the CPU, names sorted, never written to
+
+
+def initial_weights(network: Network, seed: int) -> dict[str, torch.Tensor]:
+    """Return the weights that a seed starts from."""
+    return weights_of(network.build(seed))
+
+
+def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return copies of a module's parameters, on the CPU, sorted by name."""
+    return {
+        name: weight.detach().to("cpu", torch.float32, copy=True).contiguous()
+        for name, weight in sorted(module.named_parameters())
+    }
+
+
+def with_weights(
+    network: Network, weights: Weights, device: torch.device | str = "cpu"
+) -> nn.Module:
+    """Return the network with these weights, copied to the device, ready to train.
+
+    Raises RefusedError as `check_weights`.
+    """
+    check_weights(network, weights)
+    module = network.skeleton().to_empty(device=device)
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            weight.copy_(weights[name])
+    return module
+
+
+def check_weights(network: Network, weights: Weights) -> None:
+    """Raise RefusedError unless these are finite float32 weights of exactly this network."""
+    shapes = network.tensors()
+    if weights.keys() != shapes.keys():
+        raise RefusedError("these are not the weights of this network: a name differs")
+    for name, weight in weights.items():
+        if weight.dtype != torch.float32 or tuple(weight.shape) != shapes[name]:
+            raise RefusedError(f"{name}: another shape or type than the network has")
+        if not bool(torch.isfinite(weight).all()):
+            raise RefusedError(f"{name}: holds NaN or infinity")
+
+
+def count(network: Network) -> int:
+    """Return the number of parameters."""
+    return sum(prod(shape) for shape in network.tensors().values())
+
+
+def to_vector(weights: Weights) -> torch.Tensor:
+    """Return all weights as one vector (d,), in the order of their sorted names."""
+    return torch.cat([weights[name].flatten() for name in sorted(weights)])
+
+
+def from_vector(vector: torch.Tensor, network: Network) -> dict[str, torch.Tensor]:
+    """Return the float32 weights of a vector (d,). Raises RefusedError for another length."""
+    if vector.shape != (count(network),):
+        raise RefusedError("the vector has not one entry for each weight of the network")
+    weights, start = {}, 0
+    for name, shape in network.tensors().items():
+        part = vector[start : start + prod(shape)]
+        # A copy: views of one vector would all change with it.
+        weights[name] = part.to("cpu", torch.float32, copy=True).view(shape)
+        start += prod(shape)
+    return weights
+
+
+def difference(after: Weights, before: Weights) -> dict[str, torch.Tensor]:
+    """Return after - before, float32."""
+    return {name: after[name] - before[name] for name in sorted(after)}
+
+
+def moved(weights: Weights, direction: Weights, step: float = 1.0) -> dict[str, torch.Tensor]:
+    """Return weights + step · direction: computed in float64, rounded once to float32."""
+    return {
+        name: (weights[name].double() + step * direction[name].double()).float()
+        for name in sorted(weights)
+    }
+
+
+def norm(weights: Weights) -> float:
+    """Return the Euclidean norm over all weights, in float64."""
+    squares = [float(weights[name].double().square().sum()) for name in sorted(weights)]
+    return sqrt(sum(squares))
