@@ -35,7 +35,7 @@ def test_only_the_edge_knows_flower(path: Path) -> None:
     assert ("flwr" in _first(names)) == (path.stem in BOUND)
     # What the nodes install is the base of lethe and torch: no service, no task, no numerics
     # beyond these.
-    rooms = {".".join(name.split(".")[:2]) for name in names if name.startswith("workers")}
+    rooms = {".".join(name.split(".")[:3]) for name in names if name.startswith("workers")}
     assert rooms <= {
         "workers.errors",
         "workers.training.fedavg",

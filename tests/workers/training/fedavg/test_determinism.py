@@ -18,7 +18,7 @@ from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import train
 from workers.training.networks.files import encode_weights
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 PROGRAM = """
 import torch
