@@ -31,8 +31,8 @@ from tests.installation import Installation, install
 from tests.small import MODEL, Caller, pack
 from tests.small import rows as small_rows
 from workers.errors import RefusedError
-from workers.tasks import learn
-from workers.tasks.lease import Lease
+from workers.jobs import learn
+from workers.jobs.lease import Lease
 
 __all__ = ["elsewhere"]  # a fixture
 

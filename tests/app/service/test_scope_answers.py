@@ -15,7 +15,7 @@ from models import ErasureRequest, LogEntry, Model, Record, Tombstone
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.errors import RefusedError
-from workers.tasks import learn
+from workers.jobs import learn
 
 
 def caller(ready: Installation, name: str, role: str, **bound: str) -> Caller:
