@@ -121,8 +121,8 @@ def open_ledger(settings: Settings, engine: Engine, *, examine: bool = False) ->
     with suppress(MasterKeyError):  # whoever needs it is told by `MasterKey.load`
         seal_columns(engine, MasterKey.load(settings))
     guard = SigningGuard(settings.keys_dir / GUARD)
-    path = settings.keys_dir / ENTRIES_KEY
-    entry_key = None if examine and not path.exists() else _load_entry_key(path, settings)
+    missing = not (settings.keys_dir / ENTRIES_KEY).exists()
+    entry_key = None if examine and missing else load_entry_key(settings)
     if entry_key is not None:
         rows = KeyRows(entry_key, settings.keys_dir / REVOKED)
         rows.revoked()
@@ -157,6 +157,27 @@ def load_issuer(settings: Settings) -> tuple[EllipticCurvePrivateKey, str]:
     if not isinstance(key, EllipticCurvePrivateKey):
         raise KeyMissingError(f"{ISSUER_KEY} is not an ECDSA P-256 key: restore it")
     return key, settings.issuer_keyid
+
+
+def load_entry_key(settings: Settings) -> EntryKey:
+    """Return the key that authenticates the log's stored entries.
+
+    Raises:
+        KeyMissingError: It is missing or not a key.
+    """
+    path = settings.keys_dir / ENTRIES_KEY
+    try:
+        return parse_entry_key(path.read_bytes(), settings.origin)
+    except FileNotFoundError:
+        raise KeyMissingError(
+            f"{path} is missing: restore it from the backup of the keys directory; no other "
+            "key fits the entries of this log. For a new installation, run `lethe log init`"
+        ) from None
+    except ValueError:
+        raise KeyMissingError(
+            f"{path} is not a key that `lethe log init` wrote: restore it from the backup of "
+            "the keys directory"
+        ) from None
 
 
 def create_keys(settings: Settings) -> None:
@@ -211,21 +232,6 @@ def _ensure(path: Path, fresh: PrivateKey) -> PrivateKey:
     with suppress(FileExistsError):
         write_durably(path, private_pem(fresh).encode(), replace=False)
     return _load(path)
-
-
-def _load_entry_key(path: Path, settings: Settings) -> EntryKey:
-    try:
-        return parse_entry_key(path.read_bytes(), settings.origin)
-    except FileNotFoundError:
-        raise KeyMissingError(
-            f"{path} is missing: restore it from the backup of the keys directory; no other "
-            "key fits the entries of this log. For a new installation, run `lethe log init`"
-        ) from None
-    except ValueError:
-        raise KeyMissingError(
-            f"{path} is not a key that `lethe log init` wrote: restore it from the backup of "
-            "the keys directory"
-        ) from None
 
 
 def _load(path: Path) -> PrivateKey:

@@ -13,9 +13,10 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.ledger import storage
-from app.ledger.guard import SigningGuard
-from app.ledger.startup import GUARD, LOG_VKEY
+from app.ledger.guard import ForkedError, SigningGuard
+from app.ledger.startup import GUARD, LOG_VKEY, load_entry_key
 from app.ledger.storage import NodeTable
+from app.ledger.tail import read_tail
 from app.service import rows
 from app.service.backup import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
 from app.service.reapply import RESTORED, Reapplied, reapply
@@ -27,7 +28,7 @@ from lethe.files import sync_directory, write_durably
 from lethe.log.checkpoint import Checkpoint, open_checkpoint
 from lethe.log.note import parse_log_vkey
 from lethe.log.spelling import format_base64
-from lethe.log.tree import tree_root
+from lethe.log.tree import EMPTY_ROOT, tree_root
 from migrations.runner import upgrade
 from models.sealed import seal_columns
 
@@ -55,6 +56,7 @@ def restore(
         BackupError: The backup is damaged or another log's, or something is there already.
         JournalError: The erasure journal is missing or damaged.
         GuardError: The signing guard is missing or damaged.
+        KeyMissingError: The key of the log's entries is missing or not a key.
     """
     backup, files = read_manifest(directory)
     if backup.origin != settings.origin:
@@ -110,6 +112,14 @@ def _require_log(settings: Settings, session: Session, backup: Backup, count: in
     at_signed = nodes.compute(lambda read: tree_root(signed.size, read))
     if signed.size > size or at_signed != signed.root:
         raise BackupError("the backup's log is not the one that its key signed")
+    # Which lines of the erasure journal count is read from the entries, not from the tree.
+    first = Checkpoint(settings.origin, 0, EMPTY_ROOT)
+    try:
+        read_tail(session, nodes, first, size, load_entry_key(settings))
+    except ForkedError:
+        raise BackupError(
+            "the backup has other log entries than those that were written: use another backup"
+        ) from None
 
 
 def _restore_keys(target: Path, source: Path) -> None:

@@ -1,5 +1,6 @@
 """`lethe backup`, `lethe restore` and `lethe log recover`: what is lost, and who stays erased."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -400,3 +401,25 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
     point_at(new, monkeypatch)
     assert run(restore, str(tmp_path / "after")).exit_code == 0
     assert stored(new) == before
+
+
+def test_a_backup_whose_log_was_changed_is_not_restored(
+    disaster: Disaster, tmp_path: Path
+) -> None:
+    """Its rows say that nothing was executed: then no line of the journal would count."""
+    with pytest.MonkeyPatch.context() as patch:
+        point_at(disaster.old, patch)
+        assert run(backup, str(tmp_path / "later")).exit_code == 0
+    path = tmp_path / "later" / "database.jsonl"
+    honest = path.read_bytes()
+    changed = honest.replace(b'"request.executed"', b'"request.withheld"')
+    assert changed != honest
+    path.write_bytes(changed)
+    manifest = tmp_path / "later" / "manifest.json"
+    said = manifest.read_bytes()
+    before, after = (hashlib.sha256(data).hexdigest().encode() for data in (honest, changed))
+    assert before in said
+    manifest.write_bytes(said.replace(before, after))
+    assert "other log entries than those that were written" in detail(
+        run(restore, str(tmp_path / "later"))
+    )
