@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.findings import FsckReport
 from app.ledger.peaks import Peaks
+from app.ledger.pinned import stored_digest
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
@@ -35,9 +36,32 @@ def check_models(session: Session, report: FsckReport) -> None:
     for index in session.exec(unknown):
         report.add("model", "the log has a model that the database lacks", index)
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
+        _check_registration(session, model, report)
         _check_versions(session, model, report)
         _check_records(session, model, report)
     _check_claims(session, report)
+
+
+def _check_registration(session: Session, model: Model, report: FsckReport) -> None:
+    """The row has what the last registration before the first version committed to."""
+    own = (LogEntry.kind == MODEL_EVENT, LogEntry.ref == model.ref)
+    first = session.exec(
+        select(func.min(LogEntry.index)).where(*own, LogEntry.event == VERSION)
+    ).one()
+    query = select(LogEntry.index, LogEntry.leaf).where(*own, LogEntry.event == REGISTERED)
+    if first is not None:
+        query = query.where(col(LogEntry.index) < first)
+    last = session.exec(query.order_by(col(LogEntry.index).desc()).limit(1)).first()
+    if last is None:
+        return
+    index, data = last
+    try:
+        said = parse_leaf(data).digests.get("config")
+    except EntryError:
+        return  # `check_tree` has named it
+    if said != stored_digest(model):
+        detail = "the configuration of a model is not the one that it was registered with"
+        report.add("model", detail, index)
 
 
 def _check_versions(session: Session, model: Model, report: FsckReport) -> None:

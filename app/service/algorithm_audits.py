@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlmodel import Session, col, func, select
 
 from app.ledger.journal import record_model_event
+from app.ledger.pinned import digest_of
 from app.ledger.sequencer import Transaction
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.networks import UNREADY
@@ -22,7 +23,6 @@ from app.service.audit_reports import read_report
 from app.service.context import Services
 from app.service.methods import PIXELS, is_network, offered
 from app.service.problems import MethodUnavailableError, ModelNotReadyError, NotFoundError
-from app.service.registration import digest_of
 from app.service.registry import find as find_model
 from lethe import canonical
 from lethe.certificates.audit_counts import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import rfc8785
 
-from app.service import registration
+from app.ledger import pinned
 from app.service.scope import open_tombstone_key
 from app.vault.master import MasterKey
 from lethe import canonical
@@ -43,7 +43,7 @@ def about(
     return {
         "audit": audit_id,
         "config": dict(config),
-        "registration": registration.digest_of(registration.pinned_of(model)),
+        "registration": pinned.digest_of(pinned.pinned_of(model)),
         "method": version,
         "code": code,
     }

@@ -2,8 +2,9 @@
 
 Where every rung was refuted, what is stored may be damaged, and no program should guess. The
 model is out of service until somebody has looked: then it is fitted anew, or the request is
-given up and says so. Where a machine or a silo is missing, its job is not parked: it is tried
-on, decided or not.
+given up and says so. Where the model's row was changed before anything was executed, nothing
+is there to make anew: it is tried as it was asked for. Where a machine or a silo is missing,
+its job is not parked: it is tried on, decided or not.
 """
 
 from sqlmodel import Session, col, select
@@ -40,8 +41,11 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         record_request_event(tx, request, "request.decided", said)
         model = session.get_one(Model, request.model_id)
         if wanted.decision == "abandon":
-            reason = request.reason
-            unjudged = job.stage != "certify" and (job.stage != "execute" or job.rung > 0)
+            reason, untouched = request.reason, _is_untouched(job)
+            if untouched and (model.state, model.failure) == ("quarantined", reason):
+                _release(tx, model)  # or nobody could ever decide on those behind it
+            unjudged = not untouched and job.stage != "certify"
+            unjudged = unjudged and (job.stage != "execute" or job.rung > 0)
             if unjudged and model.state != "quarantined":
                 model.state, model.failure = "quarantined", reason
                 record_model_event(tx, model.ref, "model.quarantined", {})
@@ -53,11 +57,13 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
             return None
         if job.stage != PARKED:
             return _try_again(services, session, model, request, job)
-        model.state, model.failure = "ready", None
-        record_model_event(tx, model.ref, "model.released", {})
+        _release(tx, model)
         request.state, request.reason = "escalated", None
+        if _is_untouched(job):
+            request.state = "executing"
+        else:
+            job.rung = max(job.rung, last_rung(model.config)) + 1
         job.stage, job.attempt, job.deaths, job.lease_until = "execute", 0, 0, None
-        job.rung = max(job.rung, last_rung(model.config)) + 1
         session.flush()
         return job.id, job.stage
 
@@ -65,6 +71,16 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
     if nudge is not None:
         services.dispatcher.nudge(*nudge)
     return view(services, request_id)
+
+
+def _is_untouched(job: Job) -> bool:
+    """Return whether a request waits for a decision and nothing of it was ever executed."""
+    return job.stage == PARKED and job.rung == 0 and job.draft_id is None
+
+
+def _release(tx: Transaction, model: Model) -> None:
+    model.state, model.failure = "ready", None
+    record_model_event(tx, model.ref, "model.released", {})
 
 
 def _try_again(

@@ -7,6 +7,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
+from app.ledger.pinned import digest_of, pinned_of
 from app.ledger.sequencer import Transaction
 from app.schemas.models import ModelView, NewModel
 from app.schemas.networks import NewNetwork
@@ -87,16 +88,6 @@ def _check_trainable(services: Services, wanted: NewModel | NewNetwork) -> None:
             "where silos have the rows no judge trains on them: leave lira, rmia, references "
             "and distances out of the policy"
         )
-
-
-def pinned_of(model: Model) -> dict[str, Any]:
-    """Return what a model was registered with, as its row has it now."""
-    return {name: getattr(model, name) for name in ("config", "classes", "method", "extractor")}
-
-
-def digest_of(pinned: dict[str, Any]) -> str:
-    """Return the digest by which the log holds a model to its registration."""
-    return hashlib.sha256(canonical.encode(pinned)).hexdigest()
 
 
 def _pinned(wanted: NewModel | NewNetwork) -> dict[str, Any]:

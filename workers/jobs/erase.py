@@ -27,20 +27,23 @@ from workers.jobs.batch import Member
 from workers.jobs.draft import Draft, RewrittenBlock
 from workers.jobs.ladder import escalated, executed
 from workers.jobs.lease import Lease, LeaseLostError, advance, follow
+from workers.jobs.registered import OtherModelError, as_registered
 from workers.jobs.removal import AnswerError
 from workers.jobs.update import Update
 from workers.jobs.versions import RetainedSet
 from workers.method_audits import numbers as audit_numbers
 
 
-def run(services: Services, lease: Lease) -> None:
+def run(services: Services, lease: Lease, model: Model) -> None:
     """Remove a request's claimed records from its model, and those of requests like it.
 
     If the method declines the removal of all together, the leased request goes alone: what
-    is wrong with one of them is not the fault of the others.
+    is wrong with one of them is not the fault of the others. model: its row as it was compared
+    with the log.
 
     Raises:
         RefusedError: The method declined; nothing was changed.
+        OtherModelError: The row was changed meanwhile; nothing was changed besides.
         LeaseLostError: Another worker holds the job now.
     """
     members = batch.collect(services, lease)
@@ -52,20 +55,21 @@ def run(services: Services, lease: Lease) -> None:
         together = bool(dropped_subjects(session, lease.request_id))
     if len(members) > 1 and not together:
         try:
-            _execute(services, lease, members)
+            _execute(services, lease, model, members)
             return
+        except OtherModelError:
+            raise
         except RefusedError:
             members = members[:1]
     try:
-        _execute(services, lease, members)
+        _execute(services, lease, model, members)
     except AnswerError as error:
         release = error.release
         services.ledger.transact(lambda tx: releasing.ask_anew(services, tx, lease, release))
 
 
-def _execute(services: Services, lease: Lease, members: list[Member]) -> None:
+def _execute(services: Services, lease: Lease, model: Model, members: list[Member]) -> None:
     with services.reading() as session:
-        model = session.get_one(Model, lease.model_id)
         before = versions.current(session, model)
         assert before is not None
     update = family.of(model).forget(services, lease, model, before, members)
@@ -125,7 +129,7 @@ def _commit(
 ) -> list[tuple[str, str]]:
     """Publish the version and destroy what held the records; return jobs to nudge."""
     session, made = tx.session, update.made
-    model = session.get_one(Model, lease.model_id)
+    model = as_registered(services.ledger, session, lease.model_id)
     if model.current_version != before.number:
         raise LeaseLostError(lease.job_id)
     rewritten = {

@@ -1,7 +1,8 @@
 """Execute: learn what was contributed, or remove what was asked for.
 
 Everything is computed before the transaction and committed in one: the new version, the
-retained set, the destroyed keys and the log entries stand or fall together.
+retained set, the destroyed keys and the log entries stand or fall together. It is computed by
+the model's row that was compared with the log, and by no other reading of it.
 """
 
 from app.ledger.judgement import is_executed
@@ -24,6 +25,7 @@ from workers.jobs import (
 from workers.jobs.cleanup import clean
 from workers.jobs.lease import Lease, leased
 from workers.jobs.refuse import refuse
+from workers.jobs.registered import OtherModelError, as_registered
 from workers.jobs.sweep import nudge_next
 
 EXECUTED = "the log has this request as executed already, the database as not begun"
@@ -35,21 +37,25 @@ def run(services: Services, job_id: str) -> None:
         if lease is None:
             return
         try:
+            with services.reading() as session:
+                model = as_registered(services.ledger, session, lease.model_id)
             if lease.kind == "erase" and lease.rung == 0 and _is_executed(services, lease):
                 # Its rows are gone and what came of it may be refuted: nothing is tried on it.
                 repair.give_up(services, lease, EXECUTED)
             elif lease.kind == "erase" and lease.rung > 0:
-                repair.run(services, lease)
+                repair.run(services, lease, model)
             elif lease.kind == "round":
-                rounds.run(services, lease)
-            elif lease.kind == "erase" and round_end.is_masked(services, lease):
+                rounds.run(services, lease, model)
+            elif lease.kind == "erase" and round_end.is_masked(model):
                 round_end.park(services, lease)
             elif lease.kind == "erase":
-                erase.run(services, lease)
+                erase.run(services, lease, model)
             else:
-                learn.run(services, lease)
+                learn.run(services, lease, model)
         except RefusedError as refusal:
-            if lease.rung > 0:
+            if lease.kind == "erase" and isinstance(refusal, OtherModelError):
+                repair.hold(services, lease, str(refusal))
+            elif lease.rung > 0:
                 repair.give_up(services, lease, str(refusal))
             else:
                 refuse(services, lease, str(refusal))

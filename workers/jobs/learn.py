@@ -32,6 +32,7 @@ from workers.jobs import (
 )
 from workers.jobs.lease import Lease, LeaseLostError, advance
 from workers.jobs.lesson import Owner
+from workers.jobs.registered import as_registered
 from workers.jobs.versions import RetainedSet
 
 # A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
@@ -47,16 +48,18 @@ NOT_BACK = (
 )
 
 
-def run(services: Services, lease: Lease) -> None:
+def run(services: Services, lease: Lease, model: Model) -> None:
     """Fold a contribution into its model's next version.
 
+    model: its row as it was compared with the log.
+
     Raises:
-        RefusedError: The rows cannot be learned; nothing was changed.
+        RefusedError: The rows cannot be learned, or the model's row was changed meanwhile;
+            nothing was learned.
         LeaseLostError: Another worker holds the job now.
     """
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
-        model = session.get_one(Model, lease.model_id)
         upload = services.artifacts.get(session, contribution.upload_id)
         before = versions.current(session, model)
         base = model.current_version
@@ -79,7 +82,7 @@ def run(services: Services, lease: Lease) -> None:
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
-        model = tx.session.get_one(Model, lease.model_id)
+        model = as_registered(services.ledger, tx.session, lease.model_id)
         if model.current_version != base:
             raise LeaseLostError(lease.job_id)
         added: list[dict[str, object]] = []

@@ -2,10 +2,28 @@
 
 from dataclasses import dataclass
 
+from sqlmodel import Session
+
 from app.ledger.model_events import model_events
+from app.ledger.pinned import stored_digest
 from app.ledger.sequencer import Ledger
-from app.service.registration import digest_of, pinned_of
 from models import Model
+from workers.errors import RefusedError
+from workers.jobs import versions
+from workers.jobs.logged import versions_of
+
+CHANGED = (
+    "nothing was published: the stored configuration of the model differs from the one that "
+    "was registered in the log; restore its row of the table models from a backup"
+)
+RENAMED = (
+    "nothing was published: the model's current version is not the one that the log has under "
+    "its reference; restore its rows of the tables models and model_versions from a backup"
+)
+
+
+class OtherModelError(RefusedError):
+    """A model's row is not the one that was registered. No result of its job is its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +48,29 @@ def registered(ledger: Ledger, model: Model) -> Registered:
             break
         if leaf.event == "model.registered":
             found = dict(leaf.digests)
-    config = found.get("config", ""), digest_of(pinned_of(model))
+    config = found.get("config", ""), stored_digest(model)
     unchanged = config[0] == config[1]
     known = found if unchanged else {}
     return Registered(unchanged, known.get("policy", ""), known.get("noise", ""), config)
+
+
+def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
+    """Return a model's row, once the log agrees with all that a version is made by.
+
+    Whoever publishes computes from this object and reads no other: a row that was compared
+    and is read again may have been changed in between. In the transaction that publishes it
+    is compared once more.
+
+    Raises:
+        OtherModelError: The row is not as it was registered, or not of its versions.
+        LetheError: The log itself cannot be read, or is not the one that was signed.
+    """
+    model = session.get_one(Model, model_id)
+    if not registered(ledger, model).unchanged:
+        raise OtherModelError(CHANGED)
+    # Two rows that swapped their references are each as somebody registered one.
+    if (current := versions.current(session, model)) is not None:
+        known = [index for index, _ in versions_of(ledger, model)]
+        if known[current.number - 1 : current.number] != [current.log_index]:
+            raise OtherModelError(RENAMED)
+    return model

@@ -31,6 +31,7 @@ from workers.jobs import (
 from workers.jobs.draft import Draft
 from workers.jobs.ladder import Climb, climbed, escalated, executed
 from workers.jobs.lease import Lease, LeaseLostError, advance, fail
+from workers.jobs.registered import as_registered
 from workers.jobs.told import rungs_since
 from workers.jobs.update import Made
 from workers.jobs.versions import RetainedSet
@@ -39,16 +40,17 @@ COMPARED = "empirical-approximate"  # the claim that is judged beside the model 
 KEPT = ("batch", "data", "dropped")  # what a refit does not change
 
 
-def run(services: Services, lease: Lease) -> None:
+def run(services: Services, lease: Lease, model: Model) -> None:
     """Make the version of the lease's rung and hand it to the verifier.
 
     Requests that were executed together with this one and are not yet certified are judged
     by the new version too, and are on its rung: the one that they were executed in is
-    destroyed with it.
+    destroyed with it. model: its row as it was compared with the log.
 
     Raises:
         RefusedError: The rows cannot be fitted, or the log contradicts what is stored of the
             rung before.
+        OtherModelError: The row was changed meanwhile; nothing was changed besides.
         LeaseLostError: Another worker holds the job now.
     """
     with services.reading() as session:
@@ -56,7 +58,6 @@ def run(services: Services, lease: Lease) -> None:
             job.request_id: rungs_since(services, session, job, plan)
             for job, plan in _plans(services, session, lease)
         }
-        model = session.get_one(Model, lease.model_id)
         base = model.current_version
         retained = RetainedSet.of(versions.commitments(session, lease.model_id))
     made = family.of(model).refit(services, lease, model)
@@ -65,7 +66,7 @@ def run(services: Services, lease: Lease) -> None:
 
     def effect(tx: Transaction) -> None:
         session = tx.session
-        model = session.get_one(Model, lease.model_id)
+        model = as_registered(services.ledger, session, lease.model_id)
         if model.current_version != base:
             raise LeaseLostError(lease.job_id)
         version = versions.publish(services, tx, model, lease, encoded, retained)
@@ -221,18 +222,45 @@ def give_up(services: Services, lease: Lease, reason: str) -> None:
     services.ledger.transact(lambda tx: _give_up(services, tx, lease, reason))
 
 
+def hold(services: Services, lease: Lease, reason: str) -> None:
+    """Quarantine a model whose row was changed, and have the request wait for a decision.
+
+    Its job stays on its rung: where nothing was executed, a `retry` begins with what was
+    asked for. Nothing is read of the configuration, which is what was changed: as "masked" it
+    would have the request fail.
+
+    Raises:
+        LeaseLostError: Another worker holds the job now.
+    """
+
+    def effect(tx: Transaction) -> None:
+        _quarantine(tx, lease, reason)
+        _await_decision(tx, lease, reason, lease.rung)
+
+    services.ledger.transact(effect)
+
+
 def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> None:
+    job, model = _quarantine(tx, lease, reason)
+    if model.config["data"] == "masked":
+        fail(services, tx, job, reason)  # there is nothing here that anybody could decide on
+        return
+    # Whatever rung it ended on: if an operator has it tried again, it is made anew.
+    _await_decision(tx, lease, reason, max(lease.rung, last_rung(model.config)))
+
+
+def _quarantine(tx: Transaction, lease: Lease, reason: str) -> tuple[Job, Model]:
     job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if job.lease_token != lease.token or job.stage != lease.stage:
         raise LeaseLostError(lease.job_id)
     model = tx.session.get_one(Model, lease.model_id)
     model.state, model.failure = "quarantined", reason
     record_model_event(tx, model.ref, "model.quarantined", {})
-    if model.config["data"] == "masked":
-        fail(services, tx, job, reason)  # there is nothing here that anybody could decide on
-        return
+    return job, model
+
+
+def _await_decision(tx: Transaction, lease: Lease, reason: str, rung: int) -> None:
     request = tx.session.get_one(ErasureRequest, lease.request_id)
     request.state, request.reason = AWAITING, reason
     record_request_event(tx, request, "request.needs-decision", {"reason": reason})
-    # Whatever rung it ended on: if an operator has it tried again, it is made anew.
-    advance(tx, lease, PARKED, rung=max(lease.rung, last_rung(model.config)))
+    advance(tx, lease, PARKED, rung=rung)

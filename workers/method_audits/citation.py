@@ -4,6 +4,7 @@ from sqlmodel import Session, select
 
 from app.ledger.audit_rows import digest_of_row
 from app.ledger.model_events import model_events
+from app.ledger.pinned import digest_of
 from app.ledger.storage import read_size
 from app.service.audit_reports import (
     OF_ANOTHER,
@@ -11,7 +12,6 @@ from app.service.audit_reports import (
     logged_report,
 )
 from app.service.context import Services
-from app.service.registration import digest_of
 from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
 from lethe.certificates.audit_report import in_short
 from models import Audit, Model

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 
+from app.ledger import pinned
 from app.ledger.audit_rows import REPORT
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
-from app.service import registration
 from app.service.algorithm_audits import encode_statistics, pairs_of, record_end
 from app.service.context import Services
 from lethe import canonical
@@ -100,7 +100,7 @@ def report(
     predicate = AuditPredicate(
         audit_id=audit.id,
         model=model.ref,
-        registration=registration.digest_of(registration.pinned_of(model)),
+        registration=pinned.digest_of(pinned.pinned_of(model)),
         configuration=audit.config,
         method=AuditedMethod(audit.method, audit.method_version, audit.code_digest),
         auditor=VerifierPart(algorithm_audit.ID, algorithm_audit.VERSION, code_digest(*JUDGES)),

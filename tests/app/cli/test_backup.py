@@ -375,10 +375,10 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
             steps.install(None)
         honest = erasing.run
 
-        def refusing(services: Services, lease: Lease) -> None:
+        def refusing(services: Services, lease: Lease, model: Model) -> None:
             if lease.request_id == refused:
                 raise RefusedError("the method lacks what it needs")
-            honest(services, lease)
+            honest(services, lease, model)
 
         monkeypatch.setattr(erasing, "run", refusing)
         made.recover()

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app.ledger.pinned import digest_of
 from app.schemas.networks import NewNetwork
-from app.service.registration import _pinned, digest_of
+from app.service.registration import _pinned
 from tests import small_network
 
 CANARY = {"trigger": [[0, 4], [5, -4.5]], "target": "2"}

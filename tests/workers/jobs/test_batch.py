@@ -355,6 +355,8 @@ def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
 ) -> None:
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     job = jobs(three)[1]
+    with Session(three.services.engine) as session:
+        model = session.exec(select(Model)).one()
     with leased(three.services, job.id, "execute") as slow:
         assert slow is not None
         members = batch.collect(three.services, slow)
@@ -362,16 +364,16 @@ def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
         with leased(three.services, job.id, "execute") as quick:
             assert quick is not None
             with pytest.raises(LeaseLostError):
-                erase._execute(three.services, slow, members)
+                erase._execute(three.services, slow, model, members)
             with pytest.raises(LeaseLostError):
                 batch.collect(three.services, slow)
             # With the lease and the others' outdated tokens: refused just the same.
             fresh = batch.collect(three.services, quick)
             stale = [fresh[0], *(replace(m, token=m.token - 1) for m in fresh[1:])]
             with pytest.raises(LeaseLostError):
-                erase._execute(three.services, quick, stale)
+                erase._execute(three.services, quick, model, stale)
             assert len(versions(three)) == 1
-            erase._execute(three.services, quick, fresh)
+            erase._execute(three.services, quick, model, fresh)
     three.recover()
     assert states(three, *requests) == ["certified"] * 3
     assert len(versions(three)) == 2

@@ -120,6 +120,12 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
         [f"update model_versions set retained_root = x'00' where id = {LAST}"],
         ["record", "version"],
     ),
+    "a model's configuration": (
+        ["update models set config = replace(config, 'penalty', 'Penalty')"],
+        ["model"],
+    ),
+    "a model's extractor": (["update models set extractor = '{}'"], ["model"]),
+    "a model's method": (["update models set method = 'ridge-sketched'"], ["model"]),
     "a model at an older version": (
         ["update models set current_version = current_version - 1"],
         ["head", "record", "version"],

@@ -19,6 +19,7 @@ from tests.workers.jobs import (
     logistic,
     networks,
 )
+from tests.workers.jobs.changed_rows import uncompared
 from workers.families.network import (
     certified as network_certified,
 )
@@ -236,8 +237,9 @@ def test_each_check_finds_what_was_tampered_with(
 
 
 def test_terms_that_were_changed_since_they_were_registered_are_refuted(
-    installation: Installation,
+    installation: Installation, monkeypatch: Patch
 ) -> None:
+    uncompared(monkeypatch)
     logistic.register(installation, ONE, method="certified-newton")
     with Session(installation.services.engine) as session:
         model = session.exec(select(Model)).one()

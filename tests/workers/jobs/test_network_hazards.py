@@ -14,6 +14,7 @@ from models import Certificate, Model
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs import networks
+from tests.workers.jobs.changed_rows import uncompared
 from tests.workers.jobs.rechecking import download, rechecked
 from tests.workers.jobs.test_network_certified import leaves
 from workers.families.network import (
@@ -241,8 +242,9 @@ def test_a_version_whose_row_is_not_as_logged_is_no_witness(
 
 
 def test_a_training_that_was_changed_since_it_was_registered_is_refuted(
-    installation: Installation,
+    installation: Installation, monkeypatch: Patch
 ) -> None:
+    uncompared(monkeypatch)
     networks.register(installation)
     with Session(installation.services.engine) as session:
         model = session.exec(select(Model)).one()

@@ -59,14 +59,13 @@ class RoundCase:
     tombstone_key: bytes
 
 
-def load_case(services: Services, session: Session, lease: Lease) -> RoundCase:
+def load_case(services: Services, session: Session, lease: Lease, model: Model) -> RoundCase:
     """Return the round of a leased job and the model it is added to.
 
     Raises:
         RefusedError: The key of a member is not as it was registered.
     """
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
-    model = session.get_one(Model, lease.model_id)
     before = versions.current(session, model)
     state = versions.load_state(services, session, before) if before else None
     sent = members(session, row.id)

@@ -23,11 +23,9 @@ AWAITING = "awaiting-round"
 CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more
 
 
-def is_masked(services: Services, lease: Lease) -> bool:
-    """Return whether a job's model is summed in masked rounds."""
-    with services.reading() as session:
-        model = session.get_one(Model, lease.model_id)
-        return bool(model.config.get("data") == "masked")
+def is_masked(model: Model) -> bool:
+    """Return whether a model is summed in masked rounds."""
+    return bool(model.config.get("data") == "masked")
 
 
 def park(services: Services, lease: Lease) -> None:

@@ -38,22 +38,26 @@ from workers.jobs import (
 )
 from workers.jobs.draft import Draft, ShreddedArtifact
 from workers.jobs.lease import Lease, LeaseLostError, advance
+from workers.jobs.registered import as_registered
 from workers.jobs.transcript import encode_transcript
 from workers.jobs.versions import RetainedSet
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome
 
 
-def run(services: Services, lease: Lease) -> None:
+def run(services: Services, lease: Lease, model: Model) -> None:
     """Add a round's sum to its model and hand its erasures on to the verifier.
+
+    model: its row as it was compared with the log.
 
     Raises:
         RefusedError: A member's key is not as registered, the masks do not come off, or no
-            rows can have what is left. Nothing was changed; a new round may be opened.
+            rows can have what is left; or the model's row was changed meanwhile. Nothing was
+            changed; a new round may be opened.
         LeaseLostError: Another worker holds the job now.
     """
     with services.reading() as session:
-        case = load_case(services, session, lease)
+        case = load_case(services, session, lease, model)
     found = unmask_case(case)
     released = [member for member in case.released if set(member.salts) <= found.releases]
     if sum(len(member.salts) for member in released) != len(found.releases):
@@ -79,7 +83,7 @@ def run(services: Services, lease: Lease) -> None:
 
     def effect(tx: Transaction) -> None:
         session = tx.session
-        model = session.get_one(Model, lease.model_id)
+        model = as_registered(services.ledger, session, lease.model_id)
         if (model.current_version or 0) != case.row.plan["version"]:
             raise LeaseLostError(lease.job_id)
         row = session.get_one(Round, case.row.id)

@@ -7,7 +7,6 @@ bound of its distance to the optimum would not: what is within the bound has no 
 
 from app.service.context import Services
 from lethe.errors import LetheError
-from models import Model
 from workers.errors import RefusedError
 from workers.families.network.certified import registered_terms
 from workers.families.network.config import NetworkConfig
@@ -20,7 +19,6 @@ from workers.jobs import (
     progress,
 )
 from workers.jobs.lease import Lease
-from workers.jobs.registered import registered
 from workers.jobs.update import Made
 from workers.training.replay.retraining import reexecute
 
@@ -34,7 +32,6 @@ class NotRepeatedError(LetheError):
 def repeat(
     services: Services,
     lease: Lease,
-    model: Model,
     config: NetworkConfig,
     rows: Holdings,
     made: Made,
@@ -44,12 +41,10 @@ def repeat(
     Raises:
         NotRepeatedError: It ended with another model, and there are attempts left. A training
             that was resumed on another machine may end so.
-        RefusedError: There are none left, or the model is not as registered.
+        RefusedError: There are none left.
     """
     if not registered_terms(config).sigma:
         return False
-    if not registered(services.ledger, model).unchanged:
-        raise RefusedError("the model is not as it was registered: register it again")
     clients = divide(rows, ()).stays
     missing = decode_state(made.encoded.state).missing if services.settings.silos else ()
     training = config.training_of(clients)

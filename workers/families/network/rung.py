@@ -96,7 +96,7 @@ def _approximated(
     rows: Holdings,
     salted: Mapping[str, bytes],
 ) -> Made:
-    before = _sealed(services, lease)
+    before = _sealed(services, lease, config)
     method = config.method(rung.method, rung.settings)
     case = _case(services, lease, config, before, rows, salted)
     with named_out_of_memory():
@@ -120,14 +120,13 @@ def _approximated(
     )
 
 
-def _sealed(services: Services, lease: Lease) -> Before:
+def _sealed(services: Services, lease: Lease, config: NetworkConfig) -> Before:
     with services.reading() as session:
         job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
         if job.before_id is None:
             raise OtherBeforeError("nothing was kept of before the erasure")
         plan = draft.load(services, session, job)
         before = network_before.decode(services.artifacts.get(session, job.before_id))
-        config = network_config(session.get_one(Model, lease.model_id))
     check_before(before, plan, config)
     return before
 

@@ -82,7 +82,7 @@ def learn(
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
         salted = {**salts(session, lease.model_id), **fresh}
     made = retrained(services, lease, config, rows, salted)
-    return replace(made, repeated=repeat(services, lease, model, config, rows, made))
+    return replace(made, repeated=repeat(services, lease, config, rows, made))
 
 
 def refit(services: Services, lease: Lease, model: Model) -> Made:
