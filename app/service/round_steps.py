@@ -14,6 +14,7 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.schemas.rounds import STEPS, Step
 from app.service.context import Services
+from app.service.round_opening import CHANGED, is_as_opened
 from app.service.scope import chunks
 from models import Job, Model, Record, Round, RoundMember, Subject
 
@@ -64,9 +65,15 @@ def asked_of(session: Session, row: Round, client: str) -> list[str]:
 
 
 def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
-    """Let a round go on as far as it can now; return a job to nudge, if it made one."""
+    """Let a round go on as far as it can now; return a job to nudge, if it made one.
+
+    One whose rows were changed since it was opened fails, before anybody is shown anything.
+    """
     while is_open(row):
         rows = members(tx.session, row.id)
+        if not is_as_opened(services.ledger, tx.session, row, rows):
+            _fail(services, tx, row, CHANGED)
+            return None
         step: Step = row.state  # type: ignore[assignment]
         there, sent = expected(rows, step), senders(rows, step)
         if len(sent) < len(there) and tx.now < row.step_until:

@@ -9,6 +9,7 @@ from app.ledger.key_rows import believed
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
 from app.service.context import Services
+from app.service.round_opening import CHANGED, is_as_opened
 from app.service.round_steps import members, message_id
 from app.service.scope import chunks, open_tombstone_key
 from lethe import canonical
@@ -63,7 +64,8 @@ def load_case(services: Services, session: Session, lease: Lease, model: Model) 
     """Return the round of a leased job and the model it is added to.
 
     Raises:
-        RefusedError: The key of a member is not as it was registered.
+        RefusedError: The key of a member is not as it was registered, or the members are not
+            those that the round was opened with.
     """
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
     before = versions.current(session, model)
@@ -76,6 +78,8 @@ def load_case(services: Services, session: Session, lease: Lease, model: Model) 
         if (artifact := message_id(member, step)) is not None
     ]
     roster = {member.keyid: _public_key(session, member.keyid) for member in sent}
+    if not is_as_opened(services.ledger, session, row, sent):
+        raise RefusedError(CHANGED)
     statistics = None if state is None else state.statistics
     counted = counted_round(session, lease.model_id)
     return RoundCase(

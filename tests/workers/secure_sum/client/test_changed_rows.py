@@ -1,15 +1,125 @@
-"""Who can write the table `models` has no sum added by terms that nobody registered."""
+"""Who can write `models`, `rounds` and `round_members` has no sum added that nobody opened."""
+
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session, select
 
-from models import Model
+from app.service.round_opening import CHANGED
+from lethe.client.errors import ProblemError
+from models import Model, Round
 from tests.installation import Installation
 from tests.workers.jobs.changed_rows import changing, config_of, member, set_config
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
-from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, state
+from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
 from workers.jobs import registered
+
+THREE = FOUR[:3]
+Change = Callable[[Masked, str], None]
+
+
+def sql(masked: Masked, statement: str, **values: object) -> None:
+    with masked.installation.services.engine.begin() as connection:
+        assert connection.execute(text(statement), values).rowcount == 1
+
+
+def added(masked: Masked, round_id: str) -> None:
+    """A key that the operator did not name becomes a member; another row lends its client."""
+    (stranger,) = masked.keyids("c3")
+    sql(
+        masked,
+        "INSERT INTO round_members (round_id, keyid, client, moved) "
+        "SELECT round_id, :it, client, 0 FROM round_members WHERE round_id = :round LIMIT 1",
+        round=round_id,
+        it=stranger,
+    )
+
+
+def left_out(masked: Masked, round_id: str) -> None:
+    (one,) = masked.keyids("c2")
+    sql(
+        masked,
+        "DELETE FROM round_members WHERE round_id = :round AND keyid = :it",
+        round=round_id,
+        it=one,
+    )
+
+
+def for_another(masked: Masked, round_id: str) -> None:
+    """The client's name is sealed; a copy of another row's opens in its place."""
+    one, other = masked.keyids("c2", "c0")
+    sql(
+        masked,
+        "UPDATE round_members SET client = (SELECT o.client FROM round_members o "
+        "WHERE o.round_id = :round AND o.keyid = :other) "
+        "WHERE round_id = :round AND keyid = :it",
+        round=round_id,
+        it=one,
+        other=other,
+    )
+
+
+def named_in_the_plan(masked: Masked, round_id: str) -> None:
+    left_out(masked, round_id)
+    with Session(masked.installation.services.engine) as session:
+        row = session.get_one(Round, round_id)
+        row.plan = {**row.plan, "members": sorted(masked.keyids("c0", "c1"))}
+        session.commit()
+
+
+def a_lower_threshold(masked: Masked, round_id: str) -> None:
+    sql(masked, "UPDATE rounds SET threshold = 1 WHERE id = :it", it=round_id)
+
+
+def another_entry(masked: Masked, round_id: str) -> None:
+    sql(masked, "UPDATE rounds SET log_index = log_index - 1 WHERE id = :it", it=round_id)
+
+
+CHANGES = [added, left_out, for_another, named_in_the_plan, a_lower_threshold, another_entry]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_round_whose_members_were_changed_fails(learned: Masked, change: Change) -> None:
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0])
+    before, old = version(learned), head(installation)
+    round_id, joining = started(learned, *THREE)
+    learned.take(joining, 2)
+    change(learned, round_id)
+    for one in joining * 3:
+        with suppress(ProblemError):  # who was left out is told so
+            learned.take([one], 1)
+    installation.drain()
+    shown = learned.view(round_id)
+    assert (shown["state"], shown["reason"]) == ("failed", CHANGED)
+    assert (version(learned), head(installation)) == (before, old)
+    assert state(installation, request_id) == "awaiting-round"
+    learned.round(*THREE, add=False)
+    assert state(installation, request_id) == "certified"
+    installation.check()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_is_summed_of_members_that_were_changed(
+    learned: Masked, change: Change
+) -> None:
+    """All have sent, and the sum is a worker's next job."""
+    installation = learned.installation
+    request_id = erase_records(installation, learned.owned("c0")[0])
+    before = version(learned)
+    round_id, joining = started(learned, *THREE)
+    learned.take(joining)
+    assert learned.view(round_id)["state"] == "summing"
+    change(learned, round_id)
+    installation.drain()
+    shown = learned.view(round_id)
+    assert (shown["state"], shown["reason"]) == ("failed", CHANGED)
+    assert version(learned) == before
+    assert state(installation, request_id) == "awaiting-round"
+    installation.check()
 
 
 @pytest.mark.parametrize("when", ["accepted", "execute.leased", "execute.computed"])
