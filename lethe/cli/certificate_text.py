@@ -1,11 +1,16 @@
-"""The statement of a certificate as text, a labelled line for each thing it says."""
+"""The statement of a certificate as text: in plain words first, then line by line.
+
+`print_statement` is what commands call. Below it, in this order: the sentences for those who
+know neither checks nor classes, the rungs before the certified one, what the checks did not
+test, and what each check asks for.
+"""
+
+from collections.abc import Iterator, Mapping
 
 import click
 
-from lethe.certificates.statement import Predicate, Statement
-from lethe.cli.certificate_climb import climb_lines
-from lethe.cli.certificate_untested import untested
-from lethe.cli.certificate_words import LEGEND, audits_in_words, count, in_words
+from lethe.certificates.climb import RungPart, read_climb
+from lethe.certificates.statement import CheckPart, GuaranteeClass, Predicate, Statement
 
 COST = "cost."
 
@@ -87,3 +92,267 @@ def _compared(said: Predicate) -> list[tuple[str, str]]:
 def plain(text: str) -> str:
     """Replace what a terminal would act on: a file may try to repaint its own verdict."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+# --- in words ----------------------------------------------------------------------------
+# The sentences say what the statement says and never more: nothing of the model unless the
+# result is PASS, and of rows that the verifier did not see, that it did not.
+WHOSE = {"sample": "", "client": " of one client", "subject": " of one person"}
+FOUND: dict[GuaranteeClass, str] = {
+    "exact": "The verifier found the published model to be the exact solution, correctly "
+    "rounded, for {kept}.",
+    "numerically-exact": "The verifier found the published model to be the solution for "
+    "{kept}, up to a proven bound on its numerical error.",
+    "certified-approximate": "The verifier found the published model to be within a proven "
+    "distance of the solution for {kept}. It need not be that solution.",
+    "exact-retrained": "The model was trained again without them, and the training was "
+    "repeated with the same result.",
+    "empirical-approximate": "Tests that were fixed beforehand found no trace of them in the "
+    "published model beyond the stated margins: that is evidence, and no proof.",
+    "none": "Nothing is guaranteed of the published model.",
+}
+SEEN, UNSEEN = (
+    "the records that remain",
+    "the sums that clients sent of the records that remain",
+)
+NOT_SEEN = " It did not see the records themselves."
+LEGEND = "What each check means: docs/auditor-guide.md"
+
+
+def in_words(said: Predicate) -> str:
+    """Return what a certificate comes to, in plain sentences on one line."""
+    records = count(said.scope.records, "record") + WHOSE[said.scope.level]
+    model, checks = f"model {said.model.ref}", len(said.checks)
+    if said.result != "PASS":
+        failed = sum(not check.passed for check in said.checks)
+        return (
+            f"It is not shown that {records} left {model}: the result is {said.result}, and "
+            f"{failed} of {count(checks, 'check')} did not pass."
+        )
+    were = "was" if said.scope.records == 1 else "were"
+    day = said.completed_at.date().isoformat()
+    passed = "The one check passed." if checks == 1 else f"All {checks} checks passed."
+    return f"{records} {were} erased on {day} from {model}. {_found(said)} {passed}"
+
+
+def _found(said: Predicate) -> str:
+    told = said.method.parameters
+    unseen = told.get("data", "rows") != "rows"
+    found = FOUND[said.guarantee.class_].format(kept=UNSEEN if unseen else SEEN)
+    if said.guarantee.class_ == "exact-retrained" and told.get("retrain.missing", "0") != "0":
+        found += f" Answers of clients were missing in both: {told['retrain.missing']}."
+    return found + (NOT_SEEN if unseen else "")
+
+
+def audits_in_words(told: Mapping[str, str]) -> str | None:
+    """Return how many audits of its method a certificate counts, None where it counts none."""
+    names = ("audit.started", "audit.reported", "audit.log-size")
+    if any(name not in told for name in names):
+        return None
+    started, reported, size = (told[name] for name in names)
+    number = told.get("audit.number")
+    which = "none of them is cited" if number is None else f"the one cited is number {number}"
+    return (
+        f"the log's first {size} entries have {started} started of this method, and reports of "
+        f"{reported}; {which}"
+    )
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, "1 record" or "2 records"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# --- the climb ---------------------------------------------------------------------------
+# Where a certificate has the checks of a rung, they are listed one by one: what was found, on
+# how many rows and with which power, and what was asked for. Older ones have a line for each
+# rung.
+SIZES = "samples"  # the check that says how many rows there were, and the power they gave
+# What a reader wants to know of checks that passed: on what, and whose signatures there were.
+SAID = {SIZES: "tested on", "silos-answered": "signed"}
+INDENT = "  "
+
+Lines = Iterator[tuple[str, str]]  # a label, and what stands beside it
+
+
+def climb_lines(said: Predicate) -> Lines:
+    """Yield the lines on how a request came to the certified method, none if by asking.
+
+    Raises NotCanonicalError or ShapeError where the climb is not told in one way.
+    """
+    rungs = read_climb(said.method.parameters)
+    for number, rung in enumerate(rungs, 1):
+        yield f"rung {number}", f"{rung.method}: {_verdict(rung)}"
+        yield from (("", INDENT + text) for text in _checks(rung))
+    if rungs:
+        told = said.method.parameters.get("rung", said.method.id)
+        checks = len(said.checks)
+        yield (
+            f"rung {len(rungs) + 1}",
+            f"{told}: {said.result}, the certified one ({checks} checks)",
+        )
+
+
+def _verdict(rung: RungPart) -> str:
+    """Return what became of a rung, and why it gave way to the next."""
+    if rung.result == "NONE":
+        return rung.reason or "no verdict"
+    if rung.result == "PASS":
+        return "PASS, and not certified: the log had something against it"
+    if rung.result == "FAIL":
+        why = "a check refuted it"
+    elif _too_few(rung):
+        why = "there were too few rows to tell whether it had erased enough"
+    else:
+        why = "the checks could not tell whether it had erased enough"
+    return f"{rung.result}, so it was not certified: {why}"
+
+
+def _too_few(rung: RungPart) -> bool:
+    if rung.checks:
+        return any(one.name == SIZES and not one.passed for one in rung.checks)
+    return any(part.startswith(f"{SIZES}:") for part in (rung.reason or "").split("; "))
+
+
+def _checks(rung: RungPart) -> Iterator[str]:
+    if not rung.checks:
+        if rung.result != "NONE":
+            yield from (rung.reason or "").split("; ")
+        return
+    for check in rung.checks:
+        if check.passed:
+            continue
+        if (why := not_run(check)) is not None:
+            yield f"not run  {check.name}: {why}"
+            continue
+        yield f"not shown  {check.name}"
+        yield from (INDENT + text for text in _told(check))
+    passed = [check for check in rung.checks if check.passed]
+    for check in passed:
+        if check.name in SAID:
+            yield f"{SAID[check.name]}  {check.value}"
+    if passed:
+        yield f"passed  {', '.join(check.name for check in passed)}"
+
+
+def _told(check: CheckPart) -> Iterator[str]:
+    """Yield what was found, a line for each part of it, and what was asked for."""
+    interval = "" if check.interval is None else f", interval {' to '.join(check.interval)}"
+    first, *rest = check.value.split("; ")
+    yield f"found   {first}{interval}"
+    yield from (f"        {part}" for part in rest)
+    if check.threshold is not None:
+        yield f"wanted  {check.threshold}"
+    if (words := asked_for(check.name)) is not None:
+        yield f"        that is: {words}"
+
+
+# --- not tested --------------------------------------------------------------------------
+# A passed check is about what it looked at. Each line here names something that a reader could
+# take for tested and that was not. What no certificate of any class can show comes last.
+NO_ATTACK = "attacks on the published model: none was run; {} instead"
+ELSEWHERE = "copies of the data or of earlier models elsewhere, and backups"
+HELD = "the records themselves: what their holders sent of them was taken as sent"
+REPORTED = "reported only"  # in the threshold of a measurement that nothing depends on
+
+
+def untested(said: Predicate) -> Iterator[str]:
+    """Yield what was not tested, a line each."""
+    claim, told = said.guarantee.class_, said.method.parameters
+    for check in said.checks:
+        if (why := not_run(check)) is not None:
+            yield f"{check.name}: {why}"
+    reported = [c.name for c in said.checks if c.threshold and REPORTED in c.threshold]
+    if reported:
+        yield f"{', '.join(reported)}: measured and reported, with no limit to pass"
+    if claim == "empirical-approximate":
+        yield from _of_samples(said)
+    elif claim == "exact-retrained":
+        yield NO_ATTACK.format("the training was repeated")
+        yield "the training's own code: the repetition ran the same"
+    elif claim != "none":
+        yield NO_ATTACK.format("what its weights are was proven")
+    if claim == "certified-approximate":
+        yield "what the weights still tell within the stated distance"
+    if told.get("data", "rows") != "rows":
+        yield HELD
+    if told.get("retrain.missing", "0") != "0":
+        yield "whether the answers that were missing would have changed the model"
+    yield ELSEWHERE
+
+
+def _of_samples(said: Predicate) -> Iterator[str]:
+    ran = sorted({c.name.partition(":")[0] for c in said.checks} & set(ATTACKS))
+    yield f"attacks other than {', '.join(ran) or 'none'}: a stronger one may find more"
+    yield "erased rows without a partner: the check samples says which share was tested"
+    yield "any single record: the tests are on averages and on a tail"
+    told = said.method.parameters
+    if "audit" not in told:
+        why = told.get("audit.missing", "the certificate cites no audit of it")
+        yield f"the method over many erasures: {why}"
+
+
+# --- what a check asks for ---------------------------------------------------------------
+# docs/auditor-guide.md has a table of the same names; a test compares the two.
+ATTACKS = "lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"
+_SUMS = "the sums that the model rests on must be those of the records that remain"
+_SENT = "the sums that the model rests on must be those of the clients' messages that remain"
+_HEAD = "the published weights must be the solution for these sums, within the stated bound"
+_WORDS = {
+    "statistics-recomputed": _SUMS,
+    "statistics-freivalds": _SUMS,
+    "statistics-resummed": _SENT,
+    "masked-rounds-summed": _SENT,
+    "head-correctly-rounded": "the published weights must be the solution, to the last digit",
+    "head-bound": _HEAD,
+    "head-certified": _HEAD,
+    "posterior": "the model must tell what the recomputed sums tell, and no more than before",
+    "model-file": "the stored model must be the published one",
+    "data": "the stored rows must be those that the published version names",
+    "retained-set": "the erased records, and no others, must have left the list of records",
+    "purge": "nothing that held the erased records may still be read",
+    "start": "the training must have begun at the registered first weights",
+    "re-execution": "the training, run again, must end with the same file, bit for bit",
+    "gradient-bound": "the distance to the best model for the rest must be below the limit",
+    "registration": "what was registered must be what the log says",
+    "noise": "the registered noise must be in the model",
+    "budget": "there must not be more versions than the noise hides",
+    "policy": "the tests must be those that were promised beforehand",
+    "samples": "there must be enough erased rows, each beside a like row that the model never "
+    "saw, for a trace of the stated size to be noticed",
+    "canary": "a planted trigger must not work any more",
+    "control:canary-trigger": "the planted trigger must have worked before the erasure",
+    "retained-accuracy": "the model must not have become much worse on the rows that stay",
+    "test-accuracy": "the model must not have become much worse on rows that it never saw",
+    "trainings": "all models that the tests need must have been trained",
+    "silos-answered": "every data holder must have answered, signed with its own key",
+    "rows-before": "the rows tested must be those of the version before",
+    "rows-after": "the rows tested must be those of the published version",
+    "model-before": "the model compared with must be the version before",
+}
+_CONTROL = "the attack must find the erased rows before the erasure, or it proves nothing after"
+_CHANCE = "the attack must be about as good as guessing at telling erased rows from unseen ones"
+_TAIL = "hardly any erased row may stand out where the attack is surest"
+_DISTANCE = "the model must answer about as one that was trained without the erased rows"
+
+
+def asked_for(name: str) -> str | None:
+    """Return what a check of this name asks for, None of one that has no words here."""
+    kind, _, measured = name.partition(":")
+    if name in _WORDS:
+        return _WORDS[name]
+    if kind == "control":
+        return _CONTROL
+    if kind == "distance":
+        return _DISTANCE
+    if kind in ATTACKS:
+        return _TAIL if measured == "tail" else _CHANCE
+    return None
+
+
+def not_run(check: CheckPart) -> str | None:
+    """Return why a check was not run, None where it was."""
+    for begins in ("not run: ", "not measured: "):
+        if check.value.startswith(begins):
+            return check.value.removeprefix(begins)
+    return None

@@ -1,11 +1,34 @@
 """What `lethe certificate show` prints of a file, and that it verified nothing."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
-from lethe.certificates.climb import write_climb
-from lethe.certificates.statement import EvidencePart, Subject, build_statement
-from lethe.cli.certificate_untested import ELSEWHERE
+import pytest
+
+from lethe.certificates.climb import RungPart, write_climb
+from lethe.certificates.errors import ShapeError
+from lethe.certificates.statement import (
+    CheckPart,
+    EvidencePart,
+    GuaranteeClass,
+    Predicate,
+    Scope,
+    Subject,
+    build_statement,
+)
+from lethe.cli.certificate_text import (
+    _WORDS,
+    ATTACKS,
+    ELSEWHERE,
+    HELD,
+    asked_for,
+    climb_lines,
+    in_words,
+    not_run,
+    untested,
+)
 from lethe.errors import LetheError
 from tests.lethe.certificates.build import (
     CERTIFICATE_ID,
@@ -14,7 +37,7 @@ from tests.lethe.certificates.build import (
     contents,
     digest_of,
 )
-from tests.lethe.certificates.climbs import SKIPPED, UNDECIDED
+from tests.lethe.certificates.climbs import ATTACK, LINE, PURGE, SAMPLES, SKIPPED, UNDECIDED
 from tests.lethe.cli.certificates import bundle_in, run
 
 
@@ -93,3 +116,250 @@ def test_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:
     output = run("show", path).output
     assert "\x1b" not in output
     assert "\nPASS" not in output
+
+
+# --- in words: of each class, and never more than was checked ---------------------------
+BEGINS = "2 records were erased on 2026-11-21 from model digits-head. "
+SAYS: dict[str, str] = {
+    "exact": "exact solution, correctly rounded, for the records that remain.",
+    "numerically-exact": "up to a proven bound on its numerical error.",
+    "certified-approximate": "within a proven distance of the solution",
+    "exact-retrained": "The model was trained again without them, and the training was repeated "
+    "with the same result. All 2 checks",
+    "empirical-approximate": "that is evidence, and no proof.",
+    "none": "Nothing is guaranteed",
+}
+
+
+def said(class_: Any = "exact", parameters: Any = (), **changes: Any) -> Predicate:
+    predicate = contents()[1]
+    guarantee = replace(predicate.guarantee, class_=class_)
+    method = replace(predicate.method, parameters=dict(parameters))
+    return replace(predicate, guarantee=guarantee, method=method, **changes)
+
+
+@pytest.mark.parametrize("class_", get_args(GuaranteeClass))
+def test_each_class_has_its_words(class_: str) -> None:
+    words = in_words(said(class_))
+    assert words.startswith(BEGINS)
+    assert SAYS[class_] in words
+    assert words.endswith(" All 2 checks passed.")
+
+
+@pytest.mark.parametrize(
+    ("level", "records", "begins"),
+    [
+        ("sample", 1, "1 record was erased"),
+        ("client", 302, "302 records of one client were erased"),
+        ("subject", 1, "1 record of one person was erased"),
+    ],
+)
+def test_it_says_whose_and_how_many(level: Any, records: int, begins: str) -> None:
+    assert in_words(said(scope=Scope(level, records, b"r" * 32))).startswith(begins)
+
+
+@pytest.mark.parametrize("data", ["statistics", "masked"])
+@pytest.mark.parametrize("class_", ["exact", "numerically-exact", "certified-approximate"])
+def test_of_rows_elsewhere_it_says_that_nobody_saw_them(class_: str, data: str) -> None:
+    words = in_words(said(class_, {"data": data}))
+    assert "the sums that clients sent" in words
+    assert "It did not see the records themselves." in words
+    assert "did not see" not in in_words(said(class_, {"data": "rows"}))
+
+
+def test_missing_answers_are_told_where_there_were_some() -> None:
+    assert "missing in both: 3." in in_words(said("exact-retrained", {"retrain.missing": "3"}))
+    assert "missing" not in in_words(said("exact-retrained", {"retrain.missing": "0"}))
+
+
+def test_what_did_not_pass_is_called_neither_erased_nor_trained() -> None:
+    checks = contents()[1].checks
+    failed = (replace(checks[0], passed=False), checks[1])
+    assert in_words(said("exact-retrained", checks=failed, result="FAIL")) == (
+        "It is not shown that 2 records left model digits-head: the result is FAIL, and 1 of 2 "
+        "checks did not pass."
+    )
+
+
+# --- the climb: each rung on lines of its own, and why ----------------------------------
+def climbed(**parameters: str) -> Predicate:
+    predicate = contents()[1]
+    return replace(
+        predicate, method=replace(predicate.method, id="retrain", parameters=parameters)
+    )
+
+
+def lines(*rungs: RungPart) -> list[tuple[str, str]]:
+    return list(climb_lines(climbed(**write_climb(rungs))))
+
+
+def test_each_rung_says_what_was_found_on_what_and_what_was_asked_for() -> None:
+    assert lines(UNDECIDED, SKIPPED) == [
+        (
+            "rung 1",
+            "puf-special: INCONCLUSIVE, so it was not certified: there were too few rows to "
+            "tell whether it had erased enough",
+        ),
+        ("", "  not shown  samples"),
+        ("", "    found   45 pairs, testing 18.4% of 245 forget rows"),
+        ("", "            914 retained"),
+        ("", "            power: AUC 0.0000"),
+        ("", "    wanted  at least 310 pairs; power 0.8"),
+        (
+            "",
+            "            that is: there must be enough erased rows, each beside a like row that "
+            "the model never saw, for a trace of the stated size to be noticed",
+        ),
+        ("", "  not run  attacks: the samples do not allow it"),
+        ("", "  passed  purge"),
+        ("rung 2", "hf-kcu: skipped, over the budget"),
+        ("rung 3", "retrain: PASS, the certified one (2 checks)"),
+    ]
+
+
+def test_a_refuted_rung_says_by_which_check_on_how_many_rows() -> None:
+    enough = replace(SAMPLES, passed=True)
+    silos = CheckPart(
+        4, "silos-answered", f"1 of 1 silos; keys: 0 {'ab' * 32}", None, "all", True
+    )
+    told = lines(RungPart("puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
+    assert told[0][1] == "puf: FAIL, so it was not certified: a check refuted it"
+    texts = [text for _, text in told]
+    assert "    found   0.7012 (45 forget, 45 unseen rows), interval 0.61 to 0.79" in texts
+    assert "    wanted  between 0.4 and 0.6" in texts
+    assert any("about as good as guessing" in text for text in texts)
+    assert f"  tested on  {SAMPLES.value}" in texts
+    assert f"  signed  {silos.value}" in texts
+    assert "  passed  purge, samples, silos-answered" in texts
+
+
+@pytest.mark.parametrize(
+    ("rung", "words"),
+    [
+        ("puf: FAIL (yeom:auc: 0.7)", "a check refuted it"),
+        ("puf: INCONCLUSIVE (samples: 9; yeom:auc: ?)", "there were too few rows to tell"),
+        ("puf: INCONCLUSIVE (control:yeom: 0.5)", "the checks could not tell"),
+        ("puf: PASS ()", "not certified: the log had something against it"),
+        ("hf-kcu: not judged by itself", "hf-kcu: not judged by itself"),
+        ("hf-kcu: NoSafeStep", "hf-kcu: NoSafeStep"),
+    ],
+)
+def test_an_old_certificate_is_told_from_its_line(rung: str, words: str) -> None:
+    (first, text), *_, last = climb_lines(climbed(climb=rung))
+    assert (first, last[0]) == ("rung 1", "rung 2")
+    assert words in text
+
+
+def test_the_parts_of_an_old_line_stand_below_each_other() -> None:
+    texts = [text for _, text in climb_lines(climbed(climb=LINE))]
+    assert texts[1:4] == [
+        "  samples: 45 pairs, testing 18.4% of 245 forget rows",
+        "  914 retained",
+        "  power: AUC 0.0000",
+    ]
+
+
+def test_a_rung_of_the_ladder_is_named_with_its_settings() -> None:
+    told = climbed(**write_climb([SKIPPED]), rung="puf-special(guard.rise=2)")
+    assert list(climb_lines(told))[-1][1].startswith("puf-special(guard.rise=2): PASS")
+
+
+def test_what_was_asked_for_and_certified_climbed_nothing() -> None:
+    assert list(climb_lines(climbed())) == []
+
+
+def test_a_climb_told_in_two_ways_is_not_shown() -> None:
+    with pytest.raises(ShapeError):
+        list(climb_lines(climbed(**{**write_climb([UNDECIDED]), "climb": "puf: NoSafeStep"})))
+
+
+# --- not tested: said of each class, and never of what was tested -----------------------
+AUC = CheckPart(1, "yeom:auc", "0.51", ("0.45", "0.57"), "between 0.4 and 0.6", passed=True)
+FORGET = CheckPart(2, "forget-accuracy", "0.8", None, "accuracy; reported only", passed=True)
+DISTANCES = CheckPart(3, "distances", "not measured: no model", None, "none", passed=True)
+
+
+def claiming(class_: Any, *checks: CheckPart, **parameters: str) -> Predicate:
+    predicate = contents()[1]
+    return replace(
+        predicate,
+        guarantee=replace(predicate.guarantee, class_=class_),
+        method=replace(predicate.method, parameters=parameters),
+        checks=checks or predicate.checks,
+    )
+
+
+def test_a_verdict_by_samples_says_which_attacks_ran_and_what_was_only_measured() -> None:
+    found = list(untested(claiming("empirical-approximate", AUC, FORGET, DISTANCES)))
+    assert found == [
+        "distances: no model",
+        "forget-accuracy: measured and reported, with no limit to pass",
+        "attacks other than yeom: a stronger one may find more",
+        "erased rows without a partner: the check samples says which share was tested",
+        "any single record: the tests are on averages and on a tail",
+        "the method over many erasures: the certificate cites no audit of it",
+        ELSEWHERE,
+    ]
+
+
+def test_an_audit_that_is_cited_is_not_called_missing_and_one_that_is_says_why() -> None:
+    cited = claiming("empirical-approximate", AUC, **{"audit": "ab" * 32})
+    assert not any("many erasures" in line for line in untested(cited))
+    missing = claiming("empirical-approximate", AUC, **{"audit.missing": "it is not stored"})
+    assert "the method over many erasures: it is not stored" in list(untested(missing))
+
+
+@pytest.mark.parametrize(
+    ("class_", "instead"),
+    [
+        ("exact", "was proven"),
+        ("numerically-exact", "was proven"),
+        ("certified-approximate", "was proven"),
+        ("exact-retrained", "the training was repeated"),
+    ],
+)
+def test_no_attack_was_run_where_something_stronger_was(class_: str, instead: str) -> None:
+    found = list(untested(claiming(class_)))
+    assert any("none was run" in line and instead in line for line in found)
+    assert found[-1] == ELSEWHERE
+    assert HELD not in found
+    assert HELD in list(untested(claiming(class_, data="masked")))
+
+
+def test_answers_that_were_missing_are_told() -> None:
+    for missing, told in (("3", True), ("0", False)):
+        found = untested(claiming("exact-retrained", **{"retrain.missing": missing}))
+        assert any("missing" in line for line in found) == told
+
+
+# --- the words of each check that the auditor guide explains ----------------------------
+GUIDE = Path(__file__).parents[3] / "docs/auditor-guide.md"
+
+
+def explained() -> set[str]:
+    """Return the names in the guide's table, with an ellipsis where any name may follow."""
+    table = GUIDE.read_text().partition("### What each check means")[2].partition("\n###")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_the_guide_and_the_words_have_the_same_names() -> None:
+    names = explained()
+    single = {name for name in names if not name.endswith("…")}
+    reported = {"forget-accuracy"}  # it asks for nothing
+    assert single - reported == _WORDS.keys()
+    families = {name.removesuffix(":…") for name in names if name.endswith("…")}
+    assert families == {*ATTACKS, "control", "distance"}
+
+
+def test_an_attacks_tail_asks_for_something_else_than_its_average() -> None:
+    assert asked_for("lira:tail") != asked_for("lira:auc") == asked_for("yeom:accuracy")
+    assert asked_for("control:yeom") != asked_for("yeom:auc")
+    assert asked_for("control:canary-trigger") != asked_for("control:yeom")
+    assert asked_for("distance:output-kl") is not None
+    assert asked_for("another") is None
+
+
+def test_a_check_that_was_not_run_says_why() -> None:
+    for value, why in (("not run: too few", "too few"), ("0.5", None)):
+        assert not_run(CheckPart(1, "attacks", value, None, "x", passed=False)) == why
