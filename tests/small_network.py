@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from workers.judge.policy.policy import default, to_document
+from workers.judge.policy.document import to_document
+from workers.judge.policy.policy import default
 
 MODEL = "small-network"
 FEATURES, CLASSES, CLIENTS = 6, 3, 4

@@ -23,7 +23,8 @@ from benchmarks.soundness.worlds import Places, Setting, World, make_world
 from workers.arrays import Matrix
 from workers.judge.base import PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.merkle import merkle_root
-from workers.judge.policy.policy import Policy, default, digest
+from workers.judge.policy.document import digest
+from workers.judge.policy.policy import Policy, default
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 

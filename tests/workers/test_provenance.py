@@ -33,5 +33,5 @@ def test_a_change_anywhere_it_covers_shows(tree: Path) -> None:
     (tree / "arrays.py").write_text("#")
     seen.add(digest())
     assert len(seen) == 5
-    (tree / "judge/policy" / "form.py").write_text("#")  # not among the rooms asked for
+    (tree / "judge/policy" / "document.py").write_text("#")  # not among the rooms asked for
     assert digest() in seen

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from workers.judge.policy.ladder import Rung
+    from workers.judge.policy.policy import Rung
 
 PARTNERS = 0.75  # of held-out rows, as workers.judge.policy.policy.default reckons
 
@@ -52,8 +52,8 @@ def default(rows: int, requests: int, method: str, references: int | None) -> No
     INCONCLUSIVE, and erasures climb to retraining.
     """
     from workers.cli.errors import shown
+    from workers.judge.policy.document import to_document
     from workers.judge.policy.policy import default as choose
-    from workers.judge.policy.policy import to_document
 
     with shown():
         _known(method)
@@ -75,8 +75,7 @@ def check(file: Path) -> None:
     from app.service.ladder import spelled
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
-    from workers.judge.policy.ladder import write_ladder
-    from workers.judge.policy.policy import digest
+    from workers.judge.policy.document import digest, write_ladder
     from workers.judge.samples.sizes import minimum_pairs
 
     with shown():
@@ -106,7 +105,7 @@ def check(file: Path) -> None:
 @policy.command()
 def schema() -> None:
     """Print the JSON schema of policies."""
-    from workers.judge.policy.schema import policy_schema
+    from workers.judge.policy.document import policy_schema
 
     click.echo(json.dumps(policy_schema(), indent=2))
 

@@ -15,7 +15,7 @@ def load(file: Path, *, or_model: bool = False) -> "Policy":
     or_model: the file may be what `GET /v1/models/{ref}` answers, which has it in `config`.
     """
     from workers.errors import RefusedError
-    from workers.judge.policy.policy import from_document
+    from workers.judge.policy.document import from_document
 
     try:
         document = canonical.loads(file.read_text(encoding="utf-8"))

@@ -77,7 +77,7 @@ def _scores(path: Path, named: Sequence[tuple[str, str]]) -> bytes:
 def _digest(policy: Path) -> str:
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
-    from workers.judge.policy.policy import digest
+    from workers.judge.policy.document import digest
 
     with shown():
         return digest(load(policy, or_model=True))

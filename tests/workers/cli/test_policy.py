@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from workers.cli.policy import policy
-from workers.judge.policy.policy import digest, from_document
+from workers.judge.policy.document import digest, from_document
 
 
 def run(*arguments: str) -> Result:

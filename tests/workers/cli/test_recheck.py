@@ -11,7 +11,7 @@ from lethe.errors import LetheError
 from tests.workers.judge.empirical_claims import POLICY, noop, simulated
 from tests.workers.judge.recheck.cases import MODEL, Case, about, certified
 from workers.cli.recheck import recheck as command
-from workers.judge.policy.policy import to_document
+from workers.judge.policy.document import to_document
 
 CASE = certified(*about(simulated(1)))
 

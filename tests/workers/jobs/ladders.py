@@ -8,7 +8,8 @@ from models import Artifact, RequestEvent
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs import networks
-from workers.judge.policy.policy import default, to_document
+from workers.judge.policy.document import to_document
+from workers.judge.policy.policy import default
 
 STRONGER = {"method": "puf-special", "settings": {"guard": {"rise": 2}}}
 HF_KCU = {"method": "hf-kcu", "settings": {}}

@@ -18,8 +18,7 @@ from workers.families.network.ladder import (
     label,
 )
 from workers.judge.base import Check, Report
-from workers.judge.policy.ladder import Rung
-from workers.judge.policy.policy import Policy
+from workers.judge.policy.policy import Policy, Rung
 from workers.methods.network.estimate import Sizes, retraining_flops
 from workers.methods.network.retrain import Retrain
 from workers.training.fedavg.config import TrainingConfig

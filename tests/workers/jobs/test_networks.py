@@ -20,8 +20,8 @@ from tests.installation import Installation, install
 from tests.small import pack
 from tests.workers.jobs import networks
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
-from workers.judge.policy.policy import default, digest, to_document
-from workers.judge.policy.references import LEAST, MOST
+from workers.judge.policy.document import digest, to_document
+from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES, default
 from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as unlearning
 from workers.training.fedavg.held_out import is_held_out
@@ -197,7 +197,7 @@ def test_the_names_that_the_api_knows_are_those_there_are() -> None:
     assert sorted(attacks) == sorted(ATTACKS)
     assert sorted(BY_REFERENCE) == sorted(NEED_REFERENCES)
     references = VerificationTerms.model_json_schema()["properties"]["references"]["anyOf"][0]
-    assert (references["minimum"], references["maximum"]) == (LEAST, MOST)
+    assert (references["minimum"], references["maximum"]) == (LEAST_REFERENCES, MOST_REFERENCES)
     assert sorted(get_args(Distance)) == sorted(DISTANCES)
 
 

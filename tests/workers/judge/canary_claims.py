@@ -6,7 +6,8 @@ import numpy as np
 
 from tests.workers.judge.empirical_claims import CLASSES, POLICY, simulated
 from workers.arrays import Matrix
-from workers.judge.policy.policy import Policy, digest
+from workers.judge.policy.document import digest
+from workers.judge.policy.policy import Policy
 from workers.judge.samples.canary import CanaryClaim
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 

@@ -9,7 +9,8 @@ from tests.workers.judge.claims import commitment
 from workers.arrays import Matrix
 from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim
 from workers.judge.merkle import merkle_root
-from workers.judge.policy.policy import USUAL, Policy, digest
+from workers.judge.policy.document import digest
+from workers.judge.policy.policy import USUAL, Policy
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.committed_rows import CommittedRows
 

@@ -16,7 +16,7 @@ from tests.workers.judge.canary_claims import (
 )
 from tests.workers.judge.empirical_claims import POLICY
 from workers.judge.base import Check, Report
-from workers.judge.policy.policy import digest
+from workers.judge.policy.document import digest
 from workers.judge.samples.canary import CanaryClaim
 from workers.judge.samples.canary_checks import NO_ROWS
 from workers.judge.samples.empirical import VERIFIER

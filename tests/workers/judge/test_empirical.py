@@ -10,7 +10,8 @@ from tests.workers.judge.empirical_claims import POLICY, World, noop, sets, simu
 from workers.arrays import Matrix
 from workers.judge import registry
 from workers.judge.base import Check, Probe, Report
-from workers.judge.policy.policy import Policy, digest
+from workers.judge.policy.document import digest
+from workers.judge.policy.policy import Policy
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels
 
 VERIFIER = registry.get("empirical-approximate")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tests.workers.judge.empirical_claims import POLICY, World, noop, simulated
-from workers.judge.policy.policy import digest
+from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.judge.empirical_claims import POLICY, committed, simulated
 from workers.errors import ArtifactError
-from workers.judge.policy.policy import digest
+from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
 from workers.judge.samples.halves import halves

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tests.workers.judge.empirical_claims import POLICY, simulated
 from workers.judge.base import Check
-from workers.judge.policy.policy import digest
+from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 
 HONEST = simulated(1)

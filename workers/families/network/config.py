@@ -7,7 +7,8 @@ from typing import Any
 
 from models import Model
 from workers.errors import RefusedError
-from workers.judge.policy.policy import Policy, from_document
+from workers.judge.policy.document import from_document
+from workers.judge.policy.policy import Policy
 from workers.methods.network import registry
 from workers.methods.network.base import UnlearningMethod
 from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig

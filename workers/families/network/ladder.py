@@ -21,8 +21,8 @@ from workers.jobs.lease import Lease
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
 from workers.judge.guard import ODD_INPUT
-from workers.judge.policy.ladder import Rung, write_ladder
-from workers.judge.policy.policy import Policy
+from workers.judge.policy.document import write_ladder
+from workers.judge.policy.policy import Policy, Rung
 from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.estimate import Sizes, most_flops, retraining_flops

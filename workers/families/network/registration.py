@@ -12,7 +12,8 @@ from workers.data.images import LabelledImages, SegmentedImages
 from workers.data.owners import dealt_names
 from workers.data.partition import dirichlet
 from workers.errors import RefusedError
-from workers.judge.policy.policy import Policy, default, to_document
+from workers.judge.policy.document import to_document
+from workers.judge.policy.policy import Policy, default
 
 PIXELS = "res-unet"  # as app.api.models: the network whose labels are masks
 

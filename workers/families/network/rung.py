@@ -33,7 +33,7 @@ from workers.jobs import draft
 from workers.jobs.draft import Draft
 from workers.jobs.lease import Lease
 from workers.jobs.update import Made
-from workers.judge.policy.ladder import Rung
+from workers.judge.policy.policy import Rung
 from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import Case, Side, UnlearningRequest
 from workers.methods.network.memory import named_out_of_memory

@@ -1,28 +1,22 @@
 """The policy of a model: what will be tested, and what is good enough, fixed beforehand.
 
-It is registered, and its digest logged, before any result that it will judge exists. The
-document is JSON in one spelling: sorted keys, no blanks, whole numbers as numbers, all other
-numbers as decimals in quotes, so that no two programs print them differently.
+It is registered, and its digest logged, before any result that it will judge exists.
+`document` has its form as JSON.
+
+Its ladder says which methods are tried, in turn, where a result is refuted. Before all rungs
+comes the method that a request asks for, after them always the retraining, which no policy can
+leave out and none needs to name. What the methods are called and what can be set of them, the
+registration of a model checks: a judge knows no methods.
 """
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from math import isfinite
 
+from workers.errors import RefusedError
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
-from workers.judge.policy.form import (
-    PolicyError,
-    check_decimal,
-    decimal,
-    mapping,
-    spelled,
-)
-from workers.judge.policy.ladder import Rung, check_ladder, read_ladder, write_ladder
-from workers.judge.policy.references import NAME as REFERENCES
-from workers.judge.policy.references import check_references
 from workers.judge.samples.alpha_spending import spent
 from workers.judge.samples.distances import DISTANCES
 from workers.judge.samples.sizes import minimum_pairs, minimum_unseen
@@ -30,11 +24,6 @@ from workers.judge.samples.sizes import minimum_pairs, minimum_unseen
 VERSION = 2
 TAUS = (0.02, 0.05, 0.1)
 USUAL = ("shokri", "song-confidence", "song-modified-entropy", "yeom")
-# After PUF's step, which knows nothing of those who stay, one that follows their curvature:
-# on a tenth of their rows, for ten products of all cost more than ten rounds of training.
-# Nothing is known to come after HF-KCU that costs less than the retraining.
-AFTER_PUF = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
-LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 
 # Field: the least and the greatest value, and what it is for, of all that is a decimal.
 DECIMALS: dict[str, tuple[float, float, str]] = {
@@ -55,6 +44,95 @@ COUNTS: dict[str, tuple[int, int, str]] = {
     "minimum_retained": (30, 10**7, "retained training rows in the sample"),
     "minimum_others": (30, 10**7, "unseen rows besides the matched ones"),
 }
+
+LADDER = "ladder"
+Setting = bool | int | float | str | None
+MOST_RUNGS = 8
+LAST = "retrain"
+WORD = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+# A fraction: whole numbers stand without quotes, so that nothing has two spellings.
+FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]")
+MOST_WHOLE = 2**53 - 1  # RFC 8785 has no larger integers
+ABOUT_SETTINGS = (
+    'write words, true, false, null, whole numbers, or shortest decimals in quotes ("0.5")'
+)
+
+# Left out where there are none: such a policy is spelled as it was before the field existed.
+REFERENCES = "references"
+# Each row is in half of them, and LiRA needs two models with a row and two without it.
+LEAST_REFERENCES = 4
+# With 128 there is a variance for each row on either side; each model is a training.
+MOST_REFERENCES = 256
+ABOUT_REFERENCES = "reference models that the judge trains, for lira and rmia alone"
+
+
+class PolicyError(RefusedError):
+    """A policy is malformed. The message names the field and the remedy."""
+
+    def __init__(self, name: str, remedy: str) -> None:
+        """Say what field, and what would do."""
+        super().__init__(f"policy: {name}: {remedy}")
+        self.field = name
+
+
+def mapping(name: str, value: object) -> Mapping[str, object]:
+    """Return `value` if it maps names to something. Raises PolicyError."""
+    if not isinstance(value, Mapping) or any(not isinstance(key, str) for key in value):
+        raise PolicyError(name, "write an object, or an empty one")
+    return value
+
+
+def check_decimal(name: str, value: object, low: float, high: float) -> None:
+    """Raise PolicyError unless `value` is a number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, float | int) or not isfinite(value):
+        raise PolicyError(name, "write a decimal number")
+    if not low <= value <= high:
+        raise PolicyError(name, f"choose from {low:g} to {high:g}")
+
+
+def spelled(value: float) -> str:
+    """Return the shortest decimal that is read as `value` again, never with an exponent."""
+    text = f"{Decimal(repr(float(value))):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _is_setting(value: object) -> bool:
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, int):
+        return abs(value) <= MOST_WHOLE
+    if isinstance(value, float):
+        return FRACTION.fullmatch(spelled(value)) is not None
+    return isinstance(value, str) and WORD.fullmatch(value) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One method, and the settings by which it differs from the registration's.
+
+    Settings that are objects, such as guard, differ by their members. Raises PolicyError.
+    """
+
+    method: str
+    settings: Mapping[str, Setting | Mapping[str, Setting]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, str) or not WORD.fullmatch(self.method):
+            raise PolicyError(LADDER, "name a method in each rung, such as hf-kcu")
+        if self.method == LAST:
+            raise PolicyError(LADDER, f"leave {LAST} out: it is always the last rung")
+        for name, value in mapping(LADDER, self.settings).items():
+            inner = value if isinstance(value, Mapping) else {name: value}
+            for key, one in mapping(LADDER, inner).items():
+                if not WORD.fullmatch(name) or not WORD.fullmatch(key) or not _is_setting(one):
+                    raise PolicyError(LADDER, ABOUT_SETTINGS)
+
+
+# After PUF's step, which knows nothing of those who stay, one that follows their curvature:
+# on a tenth of their rows, for ten products of all cost more than ten rounds of training.
+# Nothing is known to come after HF-KCU that costs less than the retraining.
+AFTER_PUF = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
+LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,77 +242,33 @@ def default(
     return replace(fitting, tau=tau, minimum_pairs=pairs, ladder=ladder, fingerprint=named)
 
 
-def to_document(policy: Policy) -> dict[str, Any]:
-    """Return the policy as what JSON can hold."""
-    document: dict[str, Any] = {
-        entry.name: getattr(policy, entry.name) for entry in fields(policy)
-    }
-    document["attacks"] = list(policy.attacks)
-    for name in DECIMALS:
-        document[name] = spelled(getattr(policy, name))
-    if policy.canary_limit is not None:
-        document["canary_limit"] = spelled(policy.canary_limit)
-    document["ladder"] = write_ladder(policy.ladder)
-    document["fingerprint"] = dict(policy.fingerprint)
-    document["distances"] = {k: spelled(v) for k, v in policy.distances.items()}
-    if policy.references is None:
-        del document[REFERENCES]
-    return document
-
-
-def from_document(document: object) -> Policy:
-    """Return the policy of parsed JSON. Raises PolicyError.
-
-    Every field must be there, but `references`, which is where there are any.
-    """
-    if not isinstance(document, dict):
-        raise PolicyError("document", "write a JSON object")
-    if document.get("version") == 1:
+def check_ladder(ladder: object) -> None:
+    """Raise PolicyError unless `ladder` is a tuple of few rungs, no two of them equal."""
+    if not isinstance(ladder, tuple) or any(not isinstance(rung, Rung) for rung in ladder):
+        raise PolicyError(LADDER, 'write a list of rungs, such as {"method": "hf-kcu"}, or []')
+    if len(ladder) > MOST_RUNGS:
+        raise PolicyError(LADDER, f"name at most {MOST_RUNGS} rungs")
+    if any(rung in ladder[:place] for place, rung in enumerate(ladder)):
         raise PolicyError(
-            "version", f'add "ladder": [] and "budget": "1", and write version {VERSION}'
+            LADDER, "name each rung once: the same on the same rows says the same"
         )
-    names = {entry.name for entry in fields(Policy)}
-    for name in sorted(map(str, (names ^ set(document)) - {REFERENCES})):
-        known = name in names
+
+
+def check_references(references: object, attacks: Sequence[str]) -> None:
+    """Raise PolicyError unless there are models if and only if an attack needs them."""
+    needing = " and ".join(sorted(NEED_REFERENCES & set(attacks)))
+    if references is None:
+        if needing:
+            raise PolicyError(
+                REFERENCES, f"{needing} cannot do without: add how many, such as 16"
+            )
+        return
+    if isinstance(references, bool) or not isinstance(references, int):
+        raise PolicyError(REFERENCES, "write a whole number, or leave the field out")
+    if not LEAST_REFERENCES <= references <= MOST_REFERENCES:
+        raise PolicyError(REFERENCES, f"choose from {LEAST_REFERENCES} to {MOST_REFERENCES}")
+    if not needing:
+        names = " or ".join(sorted(NEED_REFERENCES))
         raise PolicyError(
-            name if known else "document",
-            "add it" if known else "remove what is no field of a policy",
+            REFERENCES, f"remove it, or add {names}: no attack named looks at them"
         )
-    values = dict(document)
-    if values.get(REFERENCES, 0) is None:
-        raise PolicyError(REFERENCES, "leave it out where there are none")
-    attacks = values["attacks"]
-    if not isinstance(attacks, list):
-        raise PolicyError("attacks", "write a list of names")
-    values["attacks"] = tuple(attacks)
-    values["ladder"] = read_ladder(values["ladder"])
-    for name in DECIMALS:
-        values[name] = decimal(name, values[name])
-    if values["canary_limit"] is not None:
-        values["canary_limit"] = decimal("canary_limit", values["canary_limit"])
-    limits = mapping("distances", values["distances"])
-    values["distances"] = {k: decimal("distances", v) for k, v in limits.items()}
-    return Policy(**values)
-
-
-def format_policy(policy: Policy) -> bytes:
-    """Return the one spelling of a policy."""
-    document = to_document(policy)
-    text = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return text.encode()
-
-
-def parse_policy(data: bytes) -> Policy:
-    """Return the policy of its one spelling. Raises PolicyError for any other bytes."""
-    try:
-        policy = from_document(json.loads(data))
-    except (ValueError, RecursionError):  # no UTF-8, no JSON, too deep, or endless digits
-        raise PolicyError("document", "write JSON in UTF-8") from None
-    if format_policy(policy) != data:
-        raise PolicyError("document", "write it as format_policy does: sorted, without blanks")
-    return policy
-
-
-def digest(policy: Policy) -> str:
-    """Return the hex SHA-256 of the policy's one spelling."""
-    return hashlib.sha256(format_policy(policy)).hexdigest()

@@ -20,7 +20,8 @@ from workers.judge import (
 from workers.judge.base import Check, Judgement, Report
 from workers.judge.digests import PAIRS, check_pairs
 from workers.judge.guard import guarded, numbered, report_of
-from workers.judge.policy.policy import Policy, digest
+from workers.judge.policy.document import digest
+from workers.judge.policy.policy import Policy
 from workers.judge.retention import check_retention
 from workers.judge.samples import (
     membership,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from workers.errors import ArtifactError, RefusedError
 from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
-from workers.judge.policy.policy import from_document, to_document
+from workers.judge.policy.document import from_document, to_document
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
 from workers.judge.scores.committed_rows import CommittedRows

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.errors import ArtifactError
-from workers.judge.policy.references import LEAST, MOST
+from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES
 from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
 from workers.judge.samples.halves import halves
 from workers.judge.scores.committed_rows import CommittedRows
@@ -80,7 +80,7 @@ def read_trained(
         tested = [*rows.forget, *rows.pool]
         if logits.ndim != 3 or logits.shape[1] != len(tested):
             raise ArtifactError("reference models answer with a matrix each, a row for a row")
-        if not LEAST <= len(logits) <= MOST:
+        if not LEAST_REFERENCES <= len(logits) <= MOST_REFERENCES:
             # Models that answer with nothing take no bytes, and the draw takes some for each.
             raise ArtifactError("no policy asks for so many reference models")
         drawn = halves(seed, len(logits), tested)

@@ -22,7 +22,7 @@ from tests.workers.judge.recheck.cases import (
     parts,
     without_scores,
 )
-from workers.judge.policy.policy import digest
+from workers.judge.policy.document import digest
 from workers.judge.recheck.lines import MEANING
 from workers.judge.recheck.run import recheck
 from workers.judge.samples.empirical import VERIFIER

@@ -13,10 +13,15 @@ from pydantic import ValidationError
 from app.schemas.networks import VerificationTerms
 from tests.workers.judge.json_schema import accepts
 from workers.errors import RefusedError
-from workers.judge.policy.ladder import MOST_WHOLE
-from workers.judge.policy.policy import COUNTS, DECIMALS, default, from_document, to_document
-from workers.judge.policy.ranges import SPELLED, at_least, at_most
-from workers.judge.policy.schema import policy_schema
+from workers.judge.policy.document import (
+    SPELLED,
+    at_least,
+    at_most,
+    from_document,
+    policy_schema,
+    to_document,
+)
+from workers.judge.policy.policy import COUNTS, DECIMALS, MOST_WHOLE, default
 from workers.judge.samples.distances import DISTANCES
 
 SCHEMA = policy_schema()
