@@ -187,7 +187,7 @@ LADDER = (
     Rung("hf-kcu", {"form": "newton", "newton_above": None, "step": 1}),
     Rung("puf-special", {"guard": None, "recovery": {"rounds": 0, "within": -0.25}}),
 )
-FULL = Policy(("yeom",), tau=0.1, minimum_pairs=299, ladder=LADDER, budget=0.5)
+WITH_LADDER = Policy(("yeom",), tau=0.1, minimum_pairs=299, ladder=LADDER, budget=0.5)
 WRITTEN = [
     {
         "method": "puf-special",
@@ -202,20 +202,20 @@ WRITTEN = [
 
 
 def test_the_spelling_by_hand_and_back() -> None:
-    assert to_document(FULL)["ladder"] == WRITTEN
-    assert to_document(FULL)["budget"] == "0.5"
-    assert parse_policy(format_policy(FULL)) == FULL
-    short = to_document(FULL) | {"ladder": [{"method": "hf-kcu"}]}
+    assert to_document(WITH_LADDER)["ladder"] == WRITTEN
+    assert to_document(WITH_LADDER)["budget"] == "0.5"
+    assert parse_policy(format_policy(WITH_LADDER)) == WITH_LADDER
+    short = to_document(WITH_LADDER) | {"ladder": [{"method": "hf-kcu"}]}
     assert from_document(short).ladder == (Rung("hf-kcu"),)
 
 
 def test_the_api_and_the_judge_have_one_digest() -> None:
     """Check 2 compares the one with what the log has of the other."""
-    document = to_document(FULL)
+    document = to_document(WITH_LADDER)
     terms = VerificationTerms(**document).model_dump()
     assert terms == document
-    assert canonical.encode(terms) == format_policy(FULL)
-    assert digest(from_document(terms)) == digest(FULL)
+    assert canonical.encode(terms) == format_policy(WITH_LADDER)
+    assert digest(from_document(terms)) == digest(WITH_LADDER)
 
 
 @pytest.mark.parametrize(
@@ -247,18 +247,18 @@ def test_the_api_and_the_judge_have_one_digest() -> None:
 )
 def test_a_bad_ladder_is_named_and_so_is_the_remedy(ladder: Any) -> None:
     with pytest.raises(PolicyError) as caught:
-        from_document(to_document(FULL) | {"ladder": ladder})
+        from_document(to_document(WITH_LADDER) | {"ladder": ladder})
     assert caught.value.field == "ladder"
 
 
 @pytest.mark.parametrize("value", ["-1", "101", 0.5, None])
 def test_a_budget_is_a_number_of_retrainings(value: Any) -> None:
     with pytest.raises(PolicyError, match="budget"):
-        from_document(to_document(FULL) | {"budget": value})
+        from_document(to_document(WITH_LADDER) | {"budget": value})
 
 
 def test_an_earlier_form_is_refused_with_what_would_do() -> None:
-    earlier = to_document(FULL)
+    earlier = to_document(WITH_LADDER)
     del earlier["ladder"], earlier["budget"]
     with pytest.raises(PolicyError, match=r'version: add "ladder": \[\] and "budget": "1"'):
         from_document(earlier | {"version": 1})
@@ -271,7 +271,7 @@ def test_an_earlier_form_is_refused_with_what_would_do() -> None:
 )
 def test_the_api_refuses_rungs_that_cannot_be(ladder: list[dict[str, Any]]) -> None:
     with pytest.raises(ValueError, match="ladder"):
-        VerificationTerms(**{**to_document(FULL), "ladder": ladder})
+        VerificationTerms(**{**to_document(WITH_LADDER), "ladder": ladder})
 
 
 def test_every_rung_and_the_budget_change_the_digest() -> None:
@@ -280,8 +280,10 @@ def test_every_rung_and_the_budget_change_the_digest() -> None:
         {"ladder": WRITTEN[::-1]},
         {"budget": "0.25"},
     ]
-    found = {digest(from_document({**to_document(FULL), **change})) for change in changed}
-    assert len(found | {digest(FULL)}) == 4
+    found = {
+        digest(from_document({**to_document(WITH_LADDER), **change})) for change in changed
+    }
+    assert len(found | {digest(WITH_LADDER)}) == 4
 
 
 def test_the_default_has_a_ladder_where_a_second_judgement_has_power() -> None:
