@@ -11,11 +11,11 @@ from sqlmodel import Session
 from starlette.testclient import TestClient
 
 from app.cli.token import mint
-from app.ledger.fsck import fsck
 from app.main import create_app
+from app.reconcile.fsck import fsck
+from app.reconcile.fsck_journal import fsck_journal
+from app.reconcile.fsck_vault import fsck_vault
 from app.service.context import Services, open_services
-from app.service.fsck_journal import fsck_journal
-from app.service.fsck_vault import fsck_vault
 from app.settings import Settings
 from models import Job
 from models.types import utcnow

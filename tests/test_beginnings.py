@@ -5,8 +5,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
-from app.ledger.fsck import fsck
 from app.ledger.sequencer import Ledger
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from models import Model

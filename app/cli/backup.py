@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 from sqlmodel import Session
 
-from app.ledger.model_events import require_signed
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.reconcile.model_events import require_signed
 from app.service.backup import ARTIFACTS, BackupError, write_backup
 from app.service.reapply import Reapplied, log_quarantines, reapply
 from app.service.restore import restore as restore_backup

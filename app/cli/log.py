@@ -9,12 +9,12 @@ import click
 from sqlmodel import Session
 
 from app.cli.backup import print_reapplied
-from app.ledger.findings import NOT_CHECKED, NOT_OPENED, FsckReport
-from app.ledger.fsck import fsck as check_log
 from app.ledger.recover import recover as recover_log
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
-from app.service.fsck_journal import fsck_journal
-from app.service.fsck_vault import fsck_vault
+from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, FsckReport
+from app.reconcile.fsck import fsck as check_log
+from app.reconcile.fsck_journal import fsck_journal
+from app.reconcile.fsck_vault import fsck_vault
 from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore

@@ -4,7 +4,7 @@ import base64
 
 from sqlmodel import Session, select
 
-from app.ledger.audit_rows import NO_REPORT, REPORT
+from app.reconcile.audit_rows import NO_REPORT, REPORT
 from app.service.context import Services
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from lethe import canonical

@@ -11,9 +11,9 @@ from typing import get_args
 
 from sqlmodel import Session, col, func, select
 
-from app.ledger.audit_rows import GONE, OTHERWISE, digest_of_row, problem_with
-from app.ledger.model_events import model_events, model_refs
 from app.ledger.storage import read_size
+from app.reconcile.audit_rows import GONE, OTHERWISE, digest_of_row, problem_with
+from app.reconcile.model_events import model_events, model_refs
 from app.schemas.audits import AuditView
 from app.schemas.base import Page
 from app.schemas.networks import NetworkMethod

@@ -10,9 +10,9 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
-from app.ledger.judgement import is_unproven
-from app.ledger.model_events import request_events
 from app.ledger.sequencer import Transaction
+from app.reconcile.judgement import is_unproven
+from app.reconcile.model_events import request_events
 from app.schemas.base import format_time
 from app.schemas.requests import (
     Accepted,

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlmodel import select
 
 from app.ledger.journal import record_model_event
-from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import model_events
 from app.service.context import Services
 from app.service.methods import is_network
 from app.settings import Settings

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 from sqlmodel import Session, col, select
 
-from app.ledger.judgement import EXECUTED, VERIFIED, Event, opened
-from app.ledger.model_events import KIND, REF, REQUEST, signed_leaves
 from app.ledger.sequencer import Ledger
+from app.reconcile.judgement import EXECUTED, VERIFIED, Event, opened
+from app.reconcile.model_events import KIND, REF, REQUEST, signed_leaves
 from app.service.journaled import added_back, read_beside, unjournaled
 from app.service.scope import chunks, open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from app import steps
-from app.ledger.fsck import fsck
 from app.ledger.startup import open_ledger
+from app.reconcile.fsck import fsck
 from lethe.client import Client
 from lethe.client.errors import ProblemError, UnreachableError
 from lethe.client.retry import RetryPolicy

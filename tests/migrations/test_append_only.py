@@ -9,9 +9,9 @@ from sqlalchemy import make_url, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 
-from app.ledger.fsck import fsck
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from app.vault.scrub import scrub
 from migrations.grants import GrantError, grant

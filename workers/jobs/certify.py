@@ -4,10 +4,10 @@ import uuid
 
 from sqlmodel import Session, select
 
-from app.ledger.climbed import score_parts
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
+from app.reconcile.climbed import score_parts
 from app.service.context import Services
 from app.service.methods import is_network
 from app.steps import reached

@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app.ledger.judgement import EXECUTED, opened
-from app.ledger.model_events import request_events
+from app.reconcile.judgement import EXECUTED, opened
+from app.reconcile.model_events import request_events
 from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Purged

@@ -5,8 +5,8 @@ retained set, the destroyed keys and the log entries stand or fall together. It 
 the model's row that was compared with the log, and by no other reading of it.
 """
 
-from app.ledger.judgement import is_executed
-from app.ledger.model_events import request_events
+from app.reconcile.judgement import is_executed
+from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.steps import reached
 from models import ErasureRequest

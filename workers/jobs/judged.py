@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
 
-from app.ledger.climbed import climb_problem
-from app.ledger.judgement import EXECUTED, Event, contradiction, opened
-from app.ledger.model_events import request_events
+from app.reconcile.climbed import climb_problem
+from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
+from app.reconcile.model_events import request_events
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import ADD_BACK, chunks

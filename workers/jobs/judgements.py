@@ -8,8 +8,8 @@ another seed, because the first came out badly, is counted as a second.
 import hashlib
 
 from app.ledger.journal import record_model_event
-from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.model_events import model_events
 from app.service.context import Services
 from models import Model, ModelVersion
 from workers.errors import RefusedError

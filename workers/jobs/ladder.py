@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.ledger.climbed import METHOD
+from app.reconcile.climbed import METHOD
 from lethe.certificates.climb import RungPart, from_line, read_climb, write_climb
 from workers.jobs.draft import DRAFT, Draft
 from workers.jobs.update import Made

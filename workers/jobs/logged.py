@@ -1,7 +1,7 @@
 """Versions as the log has them: whoever can change a table here cannot change that."""
 
-from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from sqlmodel import Session
 
-from app.ledger.model_events import model_events
 from app.ledger.pinned import stored_digest
 from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import model_events
 from models import Model
 from workers.errors import RefusedError
 from workers.jobs import versions

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from sqlmodel import Session, col, select
 
-from app.ledger.climbed import TOGETHER
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
+from app.reconcile.climbed import TOGETHER
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_rung

@@ -6,9 +6,9 @@ can change them. A certificate would repeat it for ever, so it is not read here.
 
 from sqlmodel import Session, select
 
-from app.ledger.climbed import CONTRADICTED, NOT_JUDGED, logged_climb
-from app.ledger.judgement import opened
-from app.ledger.model_events import request_events
+from app.reconcile.climbed import CONTRADICTED, NOT_JUDGED, logged_climb
+from app.reconcile.judgement import opened
+from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
 from lethe.certificates.climb import RungPart

@@ -7,11 +7,11 @@ method; what it must know of the destroyed, it gets from the sealed draft.
 import os
 from dataclasses import asdict
 
-from app.ledger.climbed import CHECKS, checks_digest
 from app.ledger.journal import record_request_event
-from app.ledger.judgement import is_judged
-from app.ledger.model_events import request_events
 from app.ledger.sequencer import Transaction
+from app.reconcile.climbed import CHECKS, checks_digest
+from app.reconcile.judgement import is_judged
+from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.service.methods import is_network
 from app.steps import reached

@@ -2,10 +2,10 @@
 
 from sqlmodel import Session, select
 
-from app.ledger.audit_rows import digest_of_row
-from app.ledger.model_events import model_events
 from app.ledger.pinned import digest_of
 from app.ledger.storage import read_size
+from app.reconcile.audit_rows import digest_of_row
+from app.reconcile.model_events import model_events
 from app.service.audit_reports import (
     OF_ANOTHER,
     ReportMissingError,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sqlalchemy import update
 from sqlmodel import col
 
-from app.ledger.audit_rows import problem_with
+from app.reconcile.audit_rows import problem_with
 from app.service import audit_views
 from app.service.algorithm_audits import TASK
 from app.service.audit_macs import RECORDED, about, is_authentic, mac_key

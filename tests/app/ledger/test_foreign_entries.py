@@ -12,11 +12,11 @@ from sqlalchemy import text
 from sqlmodel import Session, col, select
 
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key
-from app.ledger.fsck import fsck
 from app.ledger.guard import ForkedError, GuardError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import init_log, load_ledger, open_ledger
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, parse_leaf
 from lethe.log.tree import leaf_hash

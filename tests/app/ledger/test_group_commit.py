@@ -7,9 +7,9 @@ from sqlmodel import Session, col, select
 
 from app import steps
 from app.ledger import group_commit
-from app.ledger.fsck import fsck
 from app.ledger.group_commit import CommitterClosedError, GroupCommitter
 from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.fsck import fsck
 from app.steps import PlantedFaultError
 from models import LogCheckpoint, Model
 from tests.app.ledger.samples import add_model, entry, stored_leaves

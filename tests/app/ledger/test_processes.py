@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from app.ledger.fsck import fsck
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from tests.app.ledger.samples import append, entry, stored_leaves
 from tests.lethe.log import oracle

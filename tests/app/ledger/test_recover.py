@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, select
 
-from app.ledger.fsck import fsck
 from app.ledger.guard import RolledBackError
 from app.ledger.recover import RecoverError, recover
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import last_signed, open_ledger
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from lethe.errors import LetheError
 from lethe.log.entries import EntryError, Leaf, parse_leaf, succession_leaf

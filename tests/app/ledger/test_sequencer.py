@@ -6,10 +6,10 @@ import pytest
 from sqlmodel import Session, select
 
 from app import steps
-from app.ledger.fsck import fsck
 from app.ledger.receipt import Receipt, UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError
 from lethe.errors import LetheError

@@ -14,13 +14,13 @@ from sqlmodel import Session
 from app import steps
 from app.ledger import guard as guards
 from app.ledger import sequencer, storage
-from app.ledger.fsck import fsck
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.guard import GuardBusyError
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, LogBusyError, Transaction
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LockStuckError
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from models import session as sessions
 from models.session import make_engine, unavailable

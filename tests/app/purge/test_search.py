@@ -13,9 +13,9 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session, select
 
 from app.cli.purge import purge
-from app.ledger.fsck import fsck
 from app.purge.needles import forms
 from app.purge.search import search
+from app.reconcile.fsck import fsck
 from app.service.retention import end_retention
 from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation

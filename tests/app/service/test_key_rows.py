@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.cli.token import revoke_named
-from app.ledger.fsck import fsck
+from app.reconcile.fsck import fsck
 from app.service import keys
 from app.service.round_problems import RoundMemberError
 from app.service.rounds import _clients

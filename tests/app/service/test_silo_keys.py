@@ -7,8 +7,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlmodel import Session
 
-from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import model_events
 from app.service import silo_keys
 from app.service.context import Services, open_services
 from app.settings import Settings

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from sqlmodel import Session, select
 
-from app.ledger.audit_rows import NO_REPORT
-from app.ledger.fsck import fsck
-from app.ledger.fsck_audits import OLDER, OTHERWISE, citation_problem
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.reconcile.audit_rows import NO_REPORT
+from app.reconcile.fsck import fsck
+from app.reconcile.fsck_audits import OLDER, OTHERWISE, citation_problem
 from app.service import certificates
 from app.service.audit_reports import OF_ANOTHER
 from lethe.certificates import audit_counts

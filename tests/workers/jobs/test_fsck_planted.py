@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlmodel import Session, select
 
-from app.ledger.findings import FsckReport
-from app.ledger.fsck import fsck
-from app.service.fsck_journal import fsck_journal
-from app.service.fsck_vault import fsck_vault
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck import fsck
+from app.reconcile.fsck_journal import fsck_journal
+from app.reconcile.fsck_vault import fsck_vault
 from models import Artifact, Certificate
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation

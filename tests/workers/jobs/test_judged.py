@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.ledger.climbed import CONTRADICTED
-from app.ledger.fsck import fsck
 from app.ledger.journal import record_model_event
-from app.ledger.judgement import Event
 from app.ledger.sequencer import Transaction
+from app.reconcile.climbed import CONTRADICTED
+from app.reconcile.fsck import fsck
+from app.reconcile.judgement import Event
 from app.settings import Settings
 from lethe.certificates import shape
 from lethe.certificates.climb import RungPart, read_climb

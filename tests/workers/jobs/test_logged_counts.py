@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlmodel import Session, select
 
-from app.ledger import model_events
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger
+from app.reconcile import model_events
 from app.settings import Settings
 from models import Job, Model
 from tests import small_network

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import model_events
 from app.service import silo_keys
 from app.settings import Settings
 from tests import small_network

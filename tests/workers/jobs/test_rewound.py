@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
-from app.ledger.climbed import logged_climb
-from app.ledger.judgement import Event, contradiction
+from app.reconcile.climbed import logged_climb
+from app.reconcile.judgement import Event, contradiction
 from models import Model
 from tests.installation import Installation
 from tests.workers.jobs import networks

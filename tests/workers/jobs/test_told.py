@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from sqlmodel import Session, select
 
-from app.ledger.climbed import NOT_JUDGED
 from app.ledger.sequencer import Ledger
+from app.reconcile.climbed import NOT_JUDGED
 from app.settings import Settings
 from lethe.certificates.climb import RungPart, read_climb, write_climb
 from lethe.certificates.evidence import parse_evidence

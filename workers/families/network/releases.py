@@ -6,8 +6,8 @@ before is in any weight. A training that nobody repeated may be anything, and hi
 there is no budget after it. Every other version is a release of what some method made.
 """
 
-from app.ledger.model_events import model_events
 from app.ledger.sequencer import Ledger
+from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError

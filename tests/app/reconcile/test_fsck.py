@@ -8,12 +8,12 @@ from datetime import date
 import pytest
 from sqlmodel import Session, select
 
-from app.ledger import fsck_tree
-from app.ledger.findings import MOST
-from app.ledger.fsck import fsck
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
+from app.reconcile import fsck_tree
+from app.reconcile.findings import MOST
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from lethe.log.entries import event_leaf, model_leaf
 from lethe.signing.keys import generate_key

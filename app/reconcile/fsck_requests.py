@@ -8,12 +8,12 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.ledger.climbed import climb_problem, scores_problem
-from app.ledger.findings import FsckReport
-from app.ledger.fsck_audits import citation_problem
-from app.ledger.fsck_evidence import evidence_problem
 from app.ledger.journal import opening
-from app.ledger.judgement import Event, contradiction
+from app.reconcile.climbed import climb_problem, scores_problem
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck_audits import citation_problem
+from app.reconcile.fsck_evidence import evidence_problem
+from app.reconcile.judgement import Event, contradiction
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import check_envelope

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session
 
-from app.ledger.audit_rows import check_audits
-from app.ledger.findings import FsckReport
-from app.ledger.fsck_keys import check_keys
-from app.ledger.fsck_models import check_models
-from app.ledger.fsck_requests import check_certificates, check_openings, check_requests
-from app.ledger.fsck_tree import check_guard, check_tree
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import Ledger
+from app.reconcile.audit_rows import check_audits
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck_keys import check_keys
+from app.reconcile.fsck_models import check_models
+from app.reconcile.fsck_requests import check_certificates, check_openings, check_requests
+from app.reconcile.fsck_tree import check_guard, check_tree
 from app.vault.errors import SealError
 from lethe.log.checkpoint import Checkpoint
 from models.sealed import can_open

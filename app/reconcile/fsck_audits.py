@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlmodel import Session, col, func, select
 
-from app.ledger.judgement import VERIFIED
+from app.reconcile.judgement import VERIFIED
 from lethe.certificates.audit_counts import (
     AUDIT,
     COUNT,

@@ -7,8 +7,8 @@ which names them, and looks for each: neither record ids nor tags leave this mod
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.ledger.findings import FsckReport
-from app.ledger.fsck import sealed_rows
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck import sealed_rows
 from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import MasterKey

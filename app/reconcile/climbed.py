@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from app.ledger.judgement import EXECUTED, VERIFIED, Event
+from app.reconcile.judgement import EXECUTED, VERIFIED, Event
 from lethe.certificates import shape
 from lethe.certificates.climb import RungPart, from_line, read_climb
 from lethe.certificates.evidence import CLIMB_SCORES, SCORES, scores_part

@@ -4,10 +4,10 @@ import pytest
 
 from app.ledger.guard import ForkedError
 from app.ledger.journal import record_request_event
-from app.ledger.model_events import ENDS, PAGE, model_events, request_events
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LogDamagedError
+from app.reconcile.model_events import ENDS, PAGE, model_events, request_events
 from app.settings import Settings
 from models import ErasureRequest
 from tests.app.ledger.samples import append, entry, submit, tamper

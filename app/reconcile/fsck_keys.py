@@ -5,8 +5,8 @@ A finding names the table and never the row: a keyid may name its holder.
 
 from sqlmodel import Session, col, select
 
-from app.ledger.findings import FsckReport
 from app.ledger.key_rows import KeyRows, T, known_rows, loaded
+from app.reconcile.findings import FsckReport
 from models import BearerToken, RequesterKey
 from models.sealed import UnsealedError
 

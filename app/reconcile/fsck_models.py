@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.ledger.findings import FsckReport
 from app.ledger.peaks import Peaks
 from app.ledger.pinned import stored_digest
+from app.reconcile.findings import FsckReport
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete
 from sqlmodel import Session, select
 
-from app.ledger.findings import Finding, FsckReport
-from app.service.fsck_journal import BACK, fsck_journal
+from app.reconcile.findings import Finding, FsckReport
+from app.reconcile.fsck_journal import BACK, fsck_journal
 from app.vault.journal import FILE, Line
 from models import LogEntry, Tombstone
 from tests.installation import Installation

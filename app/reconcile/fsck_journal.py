@@ -6,8 +6,8 @@ It needs the master key, by which the journal is opened, and names models and nu
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
-from app.ledger.findings import FsckReport
-from app.ledger.fsck import sealed_rows
+from app.reconcile.findings import FsckReport
+from app.reconcile.fsck import sealed_rows
 from app.service.journaled import LEARNED, added_back, of_models, read_beside, unjournaled
 from app.service.scope import ADD_BACK, tags_digest
 from app.vault.journal import Erased, ErasureJournal, JournalError

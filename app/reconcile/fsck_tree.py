@@ -6,10 +6,10 @@ from sqlalchemy import func, or_
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from app.ledger.findings import FsckReport
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_size
+from app.reconcile.findings import FsckReport
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint
 from lethe.log.entries import EntryError, parse_leaf

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.ledger.climbed import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
-from app.ledger.fsck import fsck
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
+from app.reconcile.climbed import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
+from app.reconcile.fsck import fsck
 from app.settings import Settings
 from lethe.certificates.climb import RungPart, write_climb
 from lethe.certificates.evidence import scores_part

@@ -9,7 +9,7 @@ import rfc8785
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.ledger.findings import FsckReport
+from app.reconcile.findings import FsckReport
 from lethe import canonical
 from lethe.certificates.audit_counts import (
     ENDS,
