@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.ledger.sequencer import Transaction
+from lethe.catalogue import check_event
 from lethe.log.entries import commit_event, event_leaf, model_leaf
 from models import ErasureRequest, RequestEvent
 
@@ -34,8 +35,9 @@ def record_request_event(
     `request` must be flushed, or added to the session, before.
 
     Raises:
-        EntryError: The event's name is malformed or `payload` is not JSON.
+        EntryError: `payload` is not JSON.
     """
+    check_event("request", event, payload)
     commitment = commit_event(
         bytes(request.event_key), opening(request.ref, event, tx.now, payload)
     )
@@ -55,6 +57,7 @@ def record_model_event(
     """Append an event of model `ref` to the log and return the log index.
 
     Raises:
-        EntryError: The event's name, the ref or a digest is malformed.
+        EntryError: The ref or a digest is malformed.
     """
+    check_event("model", event, digests)
     return tx.append(model_leaf(event, ref, digests, tx.now.date()))

@@ -85,8 +85,8 @@ def test_a_payload_that_is_no_json_stores_nothing(ledger: Ledger) -> None:
             lambda tx: record_request_event(
                 tx,
                 tx.session.get_one(ErasureRequest, request_id),
-                "request.executed",
-                {"loss": float("nan")},
+                "request.received",
+                {"scope": {"loss": float("nan")}},
             )
         )
     assert len(stored_leaves(ledger.engine)) == 1

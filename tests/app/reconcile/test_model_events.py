@@ -106,7 +106,7 @@ def test_an_open_request_is_found_whole_and_a_closed_one_not_at_all(ledger: Ledg
 @pytest.mark.parametrize("end", ENDS)
 def test_a_request_ends_in_several_ways(ledger: Ledger, end: str) -> None:
     request_id = submit(ledger)
-    ref = happens(ledger, request_id, f"request.{end}-not")
+    ref = happens(ledger, request_id, "request.needs-decision")
     assert len(request_events(ledger, ref)) == 2
     happens(ledger, request_id, f"request.{end}")
     assert request_events(ledger, ref) == []
