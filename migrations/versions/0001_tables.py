@@ -12,6 +12,27 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+MESSAGES = ("advertise_id", "share_id", "masked_id", "confirm_id", "reveal_id")
+INDEXED = {
+    "artifacts": ("digest",),
+    "log_entries": ("day", "event", "kind", "ref"),
+    "used_nonces": ("expires_at",),
+    "contributions": ("model_id",),
+    "erasure_requests": ("due_at", "model_id", "received_at", "state"),
+    "model_versions": ("model_id",),
+    "subjects": ("client_tag", "model_id", "subject_tag"),
+    "feature_blocks": ("model_id",),
+    "jobs": ("done_at", "model_id"),
+    "records": ("claimed_by", "model_id", "subject_id"),
+    "request_events": ("request_id",),
+    "tombstones": ("request_id", "subject_id"),
+    "releases": ("model_id", "request_id", "state", "subject_id"),
+    "rounds": ("model_id", "state", "transcript_id"),
+    "round_members": ("keyid",),
+    "silo_tasks": ("job_id",),
+    "audits": ("model_id", "state"),
+}
+
 
 def upgrade() -> None:
     op.create_table(
@@ -25,9 +46,6 @@ def upgrade() -> None:
         sa.Column("shredded_at", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
     )
-    with op.batch_alter_table("artifacts", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_artifacts_digest"), ["digest"], unique=False)
-
     op.create_table(
         "bearer_tokens",
         sa.Column("digest", sa.String(length=64), nullable=False),
@@ -67,12 +85,6 @@ def upgrade() -> None:
         sa.Column("mac", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("index", name=op.f("pk_log_entries")),
     )
-    with op.batch_alter_table("log_entries", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_log_entries_day"), ["day"], unique=False)
-        batch_op.create_index(batch_op.f("ix_log_entries_event"), ["event"], unique=False)
-        batch_op.create_index(batch_op.f("ix_log_entries_kind"), ["kind"], unique=False)
-        batch_op.create_index(batch_op.f("ix_log_entries_ref"), ["ref"], unique=False)
-
     op.create_table(
         "log_nodes",
         sa.Column("level", sa.Integer(), autoincrement=False, nullable=False),
@@ -117,11 +129,6 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("keyid", "nonce", name=op.f("pk_used_nonces")),
     )
-    with op.batch_alter_table("used_nonces", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_used_nonces_expires_at"), ["expires_at"], unique=False
-        )
-
     op.create_table(
         "contributions",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -151,11 +158,6 @@ def upgrade() -> None:
             name=op.f("uq_contributions_keyid_idempotency_key"),
         ),
     )
-    with op.batch_alter_table("contributions", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_contributions_model_id"), ["model_id"], unique=False
-        )
-
     op.create_table(
         "erasure_requests",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -188,18 +190,6 @@ def upgrade() -> None:
         ),
         sa.UniqueConstraint("ref", name=op.f("uq_erasure_requests_ref")),
     )
-    with op.batch_alter_table("erasure_requests", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_erasure_requests_due_at"), ["due_at"], unique=False
-        )
-        batch_op.create_index(
-            batch_op.f("ix_erasure_requests_model_id"), ["model_id"], unique=False
-        )
-        batch_op.create_index(
-            batch_op.f("ix_erasure_requests_received_at"), ["received_at"], unique=False
-        )
-        batch_op.create_index(batch_op.f("ix_erasure_requests_state"), ["state"], unique=False)
-
     op.create_table(
         "model_versions",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -233,11 +223,6 @@ def upgrade() -> None:
             "model_id", "number", name=op.f("uq_model_versions_model_id_number")
         ),
     )
-    with op.batch_alter_table("model_versions", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_model_versions_model_id"), ["model_id"], unique=False
-        )
-
     op.create_table(
         "subjects",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -258,15 +243,6 @@ def upgrade() -> None:
             name=op.f("uq_subjects_model_id_client_tag_subject_tag"),
         ),
     )
-    with op.batch_alter_table("subjects", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_subjects_client_tag"), ["client_tag"], unique=False
-        )
-        batch_op.create_index(batch_op.f("ix_subjects_model_id"), ["model_id"], unique=False)
-        batch_op.create_index(
-            batch_op.f("ix_subjects_subject_tag"), ["subject_tag"], unique=False
-        )
-
     op.create_table(
         "certificates",
         sa.Column("request_id", sa.String(length=36), nullable=False),
@@ -300,11 +276,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("subject_id", name=op.f("pk_feature_blocks")),
     )
-    with op.batch_alter_table("feature_blocks", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_feature_blocks_model_id"), ["model_id"], unique=False
-        )
-
     op.create_table(
         "jobs",
         sa.Column("seq", sa.Integer(), nullable=False),
@@ -323,6 +294,17 @@ def upgrade() -> None:
         sa.Column("lease_until", sa.DateTime(), nullable=True),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("done_at", sa.DateTime(), nullable=True),
+        sa.Column("before_id", sa.String(length=36), nullable=True),
+        sa.Column("checkpoint_id", sa.String(length=36), nullable=True),
+        sa.Column("phase", sa.String(length=16), nullable=True),
+        sa.Column("phase_done", sa.Integer(), nullable=True),
+        sa.Column("phase_total", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["before_id"], ["artifacts.id"], name=op.f("fk_jobs_before_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["checkpoint_id"], ["artifacts.id"], name=op.f("fk_jobs_checkpoint_id")
+        ),
         sa.ForeignKeyConstraint(
             ["contribution_id"], ["contributions.id"], name=op.f("fk_jobs_contribution_id")
         ),
@@ -336,10 +318,6 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_jobs_id")),
         sa.UniqueConstraint("request_id", name=op.f("uq_jobs_request_id")),
     )
-    with op.batch_alter_table("jobs", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_jobs_done_at"), ["done_at"], unique=False)
-        batch_op.create_index(batch_op.f("ix_jobs_model_id"), ["model_id"], unique=False)
-
     op.create_table(
         "records",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -359,11 +337,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_records")),
         sa.UniqueConstraint("model_id", "record", name=op.f("uq_records_model_id_record")),
     )
-    with op.batch_alter_table("records", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_records_claimed_by"), ["claimed_by"], unique=False)
-        batch_op.create_index(batch_op.f("ix_records_model_id"), ["model_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_records_subject_id"), ["subject_id"], unique=False)
-
     op.create_table(
         "request_events",
         sa.Column(
@@ -381,11 +354,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("log_index", name=op.f("pk_request_events")),
     )
-    with op.batch_alter_table("request_events", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_request_events_request_id"), ["request_id"], unique=False
-        )
-
     op.create_table(
         "tombstones",
         sa.Column("model_id", sa.Integer(), nullable=False),
@@ -403,14 +371,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("model_id", "tag", name=op.f("pk_tombstones")),
     )
-    with op.batch_alter_table("tombstones", schema=None) as batch_op:
-        batch_op.create_index(
-            batch_op.f("ix_tombstones_request_id"), ["request_id"], unique=False
-        )
-        batch_op.create_index(
-            batch_op.f("ix_tombstones_subject_id"), ["subject_id"], unique=False
-        )
-
     op.create_table(
         "verifications",
         sa.Column("request_id", sa.String(length=36), nullable=False),
@@ -430,73 +390,178 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_verifications")),
     )
+    op.create_table(
+        "releases",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("request_id", sa.String(length=36), nullable=False),
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("subject_id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("upload_id", sa.String(length=36), nullable=True),
+        sa.Column("body_digest", sa.String(length=64), nullable=True),
+        sa.Column("asked", sa.Integer(), nullable=False),
+        sa.Column("asked_at", sa.DateTime(), nullable=True),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("escalates_at", sa.DateTime(), nullable=False),
+        sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_releases_model_id")),
+        sa.ForeignKeyConstraint(
+            ["request_id"], ["erasure_requests.id"], name=op.f("fk_releases_request_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["subject_id"], ["subjects.id"], name=op.f("fk_releases_subject_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["upload_id"], ["artifacts.id"], name=op.f("fk_releases_upload_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_releases")),
+        sa.UniqueConstraint(
+            "request_id", "subject_id", name=op.f("uq_releases_request_id_subject_id")
+        ),
+    )
+    op.create_table(
+        "rounds",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("plan", sa.JSON(), nullable=False),
+        sa.Column("threshold", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.String(length=300), nullable=True),
+        sa.Column("step_seconds", sa.Integer(), nullable=False),
+        sa.Column("step_until", sa.DateTime(), nullable=False),
+        sa.Column("requests", sa.LargeBinary(), nullable=False),
+        sa.Column("warnings", sa.JSON(), nullable=False),
+        sa.Column("job_id", sa.String(length=36), nullable=True),
+        sa.Column("transcript_id", sa.String(length=36), nullable=True),
+        sa.Column("counts_id", sa.String(length=36), nullable=True),
+        sa.Column(
+            "log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
+        ),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("closed_at", sa.DateTime(), nullable=True),
+        sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_rounds_model_id")),
+        sa.ForeignKeyConstraint(
+            ["transcript_id"], ["artifacts.id"], name=op.f("fk_rounds_transcript_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["counts_id"], ["artifacts.id"], name=op.f("fk_rounds_counts_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_rounds")),
+        sa.UniqueConstraint("job_id", name=op.f("uq_rounds_job_id")),
+    )
+    op.create_table(
+        "round_members",
+        sa.Column("round_id", sa.String(length=36), nullable=False),
+        sa.Column("keyid", sa.String(length=128), nullable=False),
+        sa.Column("client", sa.LargeBinary(), nullable=False),
+        sa.Column("moved", sa.Integer(), nullable=False),
+        sa.Column("statement", sa.Text(), nullable=True),
+        *(sa.Column(name, sa.String(length=36), nullable=True) for name in MESSAGES),
+        sa.ForeignKeyConstraint(
+            ["round_id"], ["rounds.id"], name=op.f("fk_round_members_round_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["keyid"], ["requester_keys.keyid"], name=op.f("fk_round_members_keyid")
+        ),
+        *(
+            sa.ForeignKeyConstraint(
+                [name], ["artifacts.id"], name=op.f(f"fk_round_members_{name}")
+            )
+            for name in MESSAGES
+        ),
+        sa.PrimaryKeyConstraint("round_id", "keyid", name=op.f("pk_round_members")),
+    )
+    op.create_table(
+        "silo_tasks",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("job_id", sa.String(length=36), nullable=False),
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("queue", sa.String(length=40), nullable=False),
+        sa.Column("task_id", sa.String(length=36), nullable=False),
+        sa.Column("answer_id", sa.String(length=36), nullable=True),
+        sa.Column("fault", sa.String(length=80), nullable=True),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("taken_at", sa.DateTime(), nullable=True),
+        sa.Column("answered_at", sa.DateTime(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["model_id"], ["models.id"], name=op.f("fk_silo_tasks_model_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["task_id"], ["artifacts.id"], name=op.f("fk_silo_tasks_task_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["answer_id"], ["artifacts.id"], name=op.f("fk_silo_tasks_answer_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_silo_tasks")),
+    )
+    op.create_table(
+        "audits",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("method", sa.String(length=40), nullable=False),
+        sa.Column("config", sa.JSON(), nullable=False),
+        sa.Column("parallel", sa.Integer(), nullable=False),
+        sa.Column("every_days", sa.Integer(), nullable=False),
+        sa.Column("due_at", sa.DateTime(), nullable=True),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("failure", sa.String(length=400), nullable=True),
+        sa.Column("code_digest", sa.String(length=64), nullable=True),
+        sa.Column("method_version", sa.String(length=40), nullable=True),
+        sa.Column("nudged_at", sa.DateTime(), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_audits_model_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audits")),
+    )
+    op.create_table(
+        "audit_pairs",
+        sa.Column("audit_id", sa.String(length=36), nullable=False),
+        sa.Column("pair", sa.Integer(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("lease_token", sa.Integer(), nullable=False),
+        sa.Column("lease_until", sa.DateTime(), nullable=True),
+        sa.Column("before", sa.String(length=32), nullable=True),
+        sa.Column("after", sa.String(length=32), nullable=True),
+        sa.Column("retrained", sa.String(length=32), nullable=True),
+        sa.Column("gave_way", sa.Boolean(), nullable=True),
+        sa.Column("version", sa.Integer(), nullable=True),
+        sa.Column("environment", sa.JSON(), nullable=True),
+        sa.Column("done_at", sa.DateTime(), nullable=True),
+        sa.Column("mac", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["audit_id"], ["audits.id"], name=op.f("fk_audit_pairs_audit_id")
+        ),
+        sa.PrimaryKeyConstraint("audit_id", "pair", name=op.f("pk_audit_pairs")),
+    )
+    for table, columns in INDEXED.items():
+        for column in columns:
+            op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
 
 
 def downgrade() -> None:
-    op.drop_table("verifications")
-    with op.batch_alter_table("tombstones", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_tombstones_subject_id"))
-        batch_op.drop_index(batch_op.f("ix_tombstones_request_id"))
-
-    op.drop_table("tombstones")
-    with op.batch_alter_table("request_events", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_request_events_request_id"))
-
-    op.drop_table("request_events")
-    with op.batch_alter_table("records", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_records_subject_id"))
-        batch_op.drop_index(batch_op.f("ix_records_model_id"))
-        batch_op.drop_index(batch_op.f("ix_records_claimed_by"))
-
-    op.drop_table("records")
-    with op.batch_alter_table("jobs", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_jobs_model_id"))
-        batch_op.drop_index(batch_op.f("ix_jobs_done_at"))
-
-    op.drop_table("jobs")
-    with op.batch_alter_table("feature_blocks", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_feature_blocks_model_id"))
-
-    op.drop_table("feature_blocks")
-    op.drop_table("certificates")
-    with op.batch_alter_table("subjects", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_subjects_subject_tag"))
-        batch_op.drop_index(batch_op.f("ix_subjects_model_id"))
-        batch_op.drop_index(batch_op.f("ix_subjects_client_tag"))
-
-    op.drop_table("subjects")
-    with op.batch_alter_table("model_versions", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_model_versions_model_id"))
-
-    op.drop_table("model_versions")
-    with op.batch_alter_table("erasure_requests", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_erasure_requests_state"))
-        batch_op.drop_index(batch_op.f("ix_erasure_requests_received_at"))
-        batch_op.drop_index(batch_op.f("ix_erasure_requests_model_id"))
-        batch_op.drop_index(batch_op.f("ix_erasure_requests_due_at"))
-
-    op.drop_table("erasure_requests")
-    with op.batch_alter_table("contributions", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_contributions_model_id"))
-
-    op.drop_table("contributions")
-    with op.batch_alter_table("used_nonces", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_used_nonces_expires_at"))
-
-    op.drop_table("used_nonces")
-    op.drop_table("requester_keys")
-    op.drop_table("models")
-    op.drop_table("log_nodes")
-    with op.batch_alter_table("log_entries", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_log_entries_ref"))
-        batch_op.drop_index(batch_op.f("ix_log_entries_kind"))
-        batch_op.drop_index(batch_op.f("ix_log_entries_event"))
-        batch_op.drop_index(batch_op.f("ix_log_entries_day"))
-
-    op.drop_table("log_entries")
-    op.drop_table("log_checkpoints")
-    op.drop_table("bearer_tokens")
-    with op.batch_alter_table("artifacts", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_artifacts_digest"))
-
-    op.drop_table("artifacts")
+    for table in (
+        "audit_pairs",
+        "audits",
+        "silo_tasks",
+        "round_members",
+        "rounds",
+        "releases",
+        "verifications",
+        "tombstones",
+        "request_events",
+        "records",
+        "jobs",
+        "feature_blocks",
+        "certificates",
+        "subjects",
+        "model_versions",
+        "erasure_requests",
+        "contributions",
+        "used_nonces",
+        "requester_keys",
+        "models",
+        "log_nodes",
+        "log_entries",
+        "log_checkpoints",
+        "bearer_tokens",
+        "artifacts",
+    ):
+        op.drop_table(table)
