@@ -29,10 +29,7 @@ NetworkMethod = Literal[
     "hf-kcu",
     "retrain",
     "certified-newton",
-    "exact-fun",
-    "fats",
     "fed-au",
-    "fed-eraser",
     "finetune",
     "l1-sparsity",
     "mode",
@@ -41,14 +38,10 @@ NetworkMethod = Literal[
     "neg-grad",
     "neg-grad-plus",
     "not",
-    "pga",
     "random-label",
     "scrub",
-    "sisa",
     "wood-fisher",
 ]
-# They need updates of the training, which are not kept, or a training of their own.
-UNREADY = ("exact-fun", "fats", "fed-eraser", "pga", "sisa")
 # A floating-point number as JSON has it: NaN and infinity are no settings.
 Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
 
@@ -141,8 +134,6 @@ class LadderRung(Wire):
     def _an_approximation(self) -> Self:
         if self.method == "retrain":
             raise ValueError("ladder: leave retrain out, it is always the last rung")
-        if self.method in UNREADY:
-            raise ValueError(f"ladder: {self.method} lacks here what it needs")
         return self
 
 
@@ -226,8 +217,6 @@ class NewNetwork(Wire):
         dense = self.network.id == "logistic"
         if len(self.input_shape) != (1 if dense else 3):
             raise ValueError("input_shape: (features,) for logistic, else (c, height, width)")
-        if self.method in UNREADY:
-            raise ValueError(f"{self.method} lacks here what it needs: choose another default")
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes: name each once")
         if self.training.local.augment != "none" and (dense or self.network.id == "res-unet"):

@@ -11,7 +11,6 @@ from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of
 from app.ledger.sequencer import Transaction
 from app.schemas.audits import AuditView, NewAudit
-from app.schemas.networks import UNREADY
 from app.service import audit_views
 from app.service.audit_problems import (
     AuditRefusedError,
@@ -21,7 +20,7 @@ from app.service.audit_problems import (
 )
 from app.service.audit_reports import read_report
 from app.service.context import Services
-from app.service.methods import PIXELS, is_network, offered
+from app.service.methods import PIXELS, is_network
 from app.service.problems import MethodUnavailableError, ModelNotReadyError, NotFoundError
 from app.service.registry import find as find_model
 from lethe import canonical
@@ -204,14 +203,11 @@ def new_seed() -> int:
 
 
 def _auditable(model: Model, method: str | None) -> str:
-    chosen = method or model.method
     if not is_network(model.config):
         raise MethodUnavailableError("ridge heads are exact: there is nothing to audit")
     if model.config["network"]["id"] == PIXELS:
         raise MethodUnavailableError("only classifiers can be audited, and this one has masks")
-    if chosen in UNREADY or chosen not in offered(model.config):
-        raise MethodUnavailableError("this method lacks here what it needs: name another")
-    return chosen
+    return method or model.method
 
 
 def _count_records(session: Session, model: Model) -> int:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.baselines.history import PastRound, Recorder, with_rounds
+from benchmarks.baselines.registry import make
 from benchmarks.unlearning.contenders import (
     AGAIN,
     FIRST,
@@ -21,11 +23,9 @@ from benchmarks.unlearning.records import Record, Records, append, pin_of
 from benchmarks.unlearning.task import Task
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, PastRound, Tick
-from workers.methods.network.baselines.history import Recorder, size_of
+from workers.methods.network.base import Case, Hooks, Tick
 from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
-from workers.methods.network.registry import make
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.in_process import InProcess
@@ -33,7 +33,7 @@ from workers.training.fedavg.rounds import sizes, train
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import ServerState
 from workers.training.networks.files import decode_weights, encode_weights
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, size_of
 
 HISTORY = ("fed-eraser", "pga")  # of the FedAvg training; the others have their own
 KEPT = ("step.used", "step.evaluations", "recovery.rounds", "hf-kcu.form", "cg.residual")
@@ -126,9 +126,8 @@ class Campaign:
             device=task.device,
             threads=1,
             validation=held_out(task.network, task.validation, task.device, threads=1),
-            history=past,
         )
-        return case, work
+        return with_rounds(case, past), work
 
     def _retrained(self, task: Task, case: Case, named: str) -> tuple[Weights, Work | None]:
         file = self._file(task, FIRST[1])

@@ -1,4 +1,4 @@
-"""Who is measured: every method of the registry, and the variants that the tables ask for.
+"""Who is measured: every method there is, and the variants that the tables ask for.
 
 Whatever recovers gets about the same budget, so that a table compares the steps. Settings were
 chosen on seeds from 100 on, which no table reports; the baselines keep the defaults of their
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.baselines.registry import ALL
 from benchmarks.unlearning.settings import Plan
-from workers.methods.network.registry import known
 
 ORIGINAL, RETRAIN, AGAIN = "original", "retrain", "retrain-again"
 OWN_TRAINING = ("exact-fun", "fats", "sisa")  # of a training of their own, not of FedAvg's
@@ -79,11 +79,11 @@ def contender(method: str, label: str = "", **more: Any) -> Contender:
 
 
 def registered() -> tuple[Contender, ...]:
-    """Return every method of the registry that can do without retraining, the main ones first.
+    """Return every method that can do without retraining, the main ones first.
 
     certified-newton is for logistic heads with weight decay, which no setting here has.
     """
-    others = sorted(set(known()) - {*MAIN, RETRAIN, "certified-newton"})
+    others = sorted(set(ALL) - {*MAIN, RETRAIN, "certified-newton"})
     return tuple(contender(method) for method in (*MAIN, *others))
 
 

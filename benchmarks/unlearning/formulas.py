@@ -9,22 +9,22 @@ formula have none here.
 from dataclasses import replace
 from math import prod
 
+from benchmarks.baselines.fed_eraser import FedEraser
+from benchmarks.baselines.pga import Pga
+from benchmarks.baselines.registry import make
+from benchmarks.unlearning import accounting
+from benchmarks.unlearning.accounting import Cost, Setting
 from benchmarks.unlearning.contenders import ORIGINAL, RETRAIN, Contender
 from benchmarks.unlearning.task import Task
 from workers.errors import RefusedError
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.baselines.fed_au import FedAU
-from workers.methods.network.baselines.fed_eraser import FedEraser
 from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.mode import MoDe
 from workers.methods.network.baselines.no_t import NoT
-from workers.methods.network.baselines.pga import Pga
 from workers.methods.network.hf_kcu import HfKcu
 from workers.methods.network.natural import Natural
 from workers.methods.network.puf import Puf
-from workers.methods.network.registry import make
-from workers.training.fedavg import accounting
-from workers.training.fedavg.accounting import Cost, Setting
 from workers.training.fedavg.flops import forward_flops
 from workers.training.networks.weights import count
 

@@ -10,18 +10,19 @@ from typing import cast
 
 import torch
 
-from benchmarks.unlearning.contenders import Contender
-from benchmarks.unlearning.task import Task
-from workers.methods.network.base import Case, Hooks, PastRound, Side, Unlearned
-from workers.methods.network.baselines.exact_fun import ExactFun
-from workers.methods.network.baselines.fats import Fats
-from workers.methods.network.baselines.sisa import (
+from benchmarks.baselines.exact_fun import ExactFun
+from benchmarks.baselines.fats import Fats
+from benchmarks.baselines.history import PastRound, RecordedCase, with_rounds
+from benchmarks.baselines.registry import make
+from benchmarks.baselines.sisa import (
     ShardedCase,
     Sisa,
     ensemble_probabilities,
 )
+from benchmarks.unlearning.contenders import Contender
+from benchmarks.unlearning.task import Task
+from workers.methods.network.base import Case, Hooks, Side, Unlearned
 from workers.methods.network.local_case import local_case
-from workers.methods.network.registry import make
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.evaluate import logits_of
 from workers.training.fedavg.in_process import InProcess
@@ -58,7 +59,7 @@ def train_and_run(contender: Contender, task: Task, hooks: Hooks) -> Made:
         sisa = cast(Sisa, make("sisa", settings))
         sharded = sisa.train(task.network, rows, config, engine)
         case = _case(task, sharded.weights)
-        given = {field.name: getattr(case, field.name) for field in fields(case)}
+        given = {field.name: getattr(case, field.name) for field in fields(Case)}
         ensemble = sisa.run(ShardedCase(**given, sharded=sharded), hooks)
         return Made(ensemble, ensemble.members)
     if contender.method == "fats":
@@ -87,9 +88,9 @@ def _case(
     weights: Weights,
     history: tuple[PastRound, ...] = (),
     rounds: int | None = None,
-) -> Case:
+) -> RecordedCase:
     config = task.config if rounds is None else replace(task.config, rounds=rounds)
-    return local_case(
+    case = local_case(
         task.network,
         weights,
         task.request,
@@ -97,5 +98,5 @@ def _case(
         task.clients,
         device=task.device,
         threads=1,
-        history=history,
     )
+    return with_rounds(case, history)

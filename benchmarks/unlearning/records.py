@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.baselines.registry import make
 from benchmarks.unlearning.contenders import FIRST, ORIGINAL, Contender, planned
 from benchmarks.unlearning.settings import SETTINGS, Setting
-from workers.methods.network.registry import make
 
 DIGITS = 5  # significant ones that a line keeps
 FORMAT = 1  # of what is measured and how; raise it and all lines are stale

@@ -11,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks.baselines.registry import ALL
 from benchmarks.unlearning import campaign
 from benchmarks.unlearning.__main__ import main
 from benchmarks.unlearning.campaign import Campaign
@@ -35,7 +36,6 @@ from benchmarks.unlearning.sources import MissingDataError, load
 from benchmarks.unlearning.task import GUARDING, POISON, Task, make_task, with_trigger
 from workers.demo.federated import Teller
 from workers.judge.attacks.outputs import Outputs
-from workers.methods.network.registry import known
 from workers.training.fedavg.flops import forward_flops
 from workers.training.networks.weights import initial_weights
 
@@ -94,7 +94,7 @@ def values(label: str, records: Records) -> Mapping[str, float]:
 def test_every_method_of_the_registry_is_measured_once() -> None:
     methods = [part.method for part in planned("all") if part.label == part.method]
     # For logistic heads with weight decay alone, which no setting has.
-    assert sorted([*methods, RETRAIN]) == sorted(set(known()) - {"certified-newton"})
+    assert sorted([*methods, RETRAIN]) == sorted(set(ALL) - {"certified-newton"})
     labels = [part.label for part in planned("everything")]
     assert len(labels) == len(set(labels))
 

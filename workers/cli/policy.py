@@ -112,13 +112,11 @@ def schema() -> None:
 
 def _known(method: str) -> None:
     """Raise RefusedError unless the service offers a method by default."""
-    from app.schemas.networks import UNREADY
     from app.service.methods import NETWORK
     from workers.errors import RefusedError
 
-    offered = [name for name in NETWORK if name not in UNREADY]
-    if method not in offered:
-        raise RefusedError(f"no model here offers such a method: {', '.join(offered)}")
+    if method not in NETWORK:
+        raise RefusedError(f"no model here offers such a method: {', '.join(NETWORK)}")
 
 
 def _check_rung(rung: "Rung") -> None:

@@ -93,7 +93,7 @@ def test_an_audit_of_retraining_is_reported_signed_and_logged(ready: Installatio
 def test_a_method_that_does_nothing_is_reported_as_a_leak(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._METHODS, "natural", DoNothing)
+    monkeypatch.setitem(registry.METHODS, "natural", DoNothing)
     audit_id = audits.start(ready, method="natural")
     ready.drain()
     shown = audits.get(ready, audit_id)

@@ -12,9 +12,10 @@ from app.ledger.sequencer import Ledger
 from app.schemas.networks import BY_REFERENCE, Distance, NetworkChoice, VerificationTerms
 from app.service.methods import NETWORK
 from app.settings import Settings
+from benchmarks.baselines.registry import BASELINES
 from lethe import canonical
 from lethe.log.entries import parse_leaf
-from models import Artifact, LogEntry
+from models import Artifact, ErasureRequest, LogEntry
 from tests import small_network
 from tests.installation import Installation, install
 from tests.small import pack
@@ -27,8 +28,6 @@ from workers.methods.network import registry as unlearning
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks import registry as architectures
 
-# They need a history of the training, a training of their own, proxy data or whole clients.
-REFUSING = {"exact-fun", "fats", "fed-eraser", "mode", "pga", "sisa"}
 CLIMB = ["received", "executing", "executed", "verified", "escalated", "executed", "verified"]
 
 
@@ -154,26 +153,39 @@ def test_the_policy_is_logged_before_the_first_row_is_seen(installation: Install
     assert registered.digests["policy"] == sha256(text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("method", ["fed-eraser", "pga", "exact-fun", "fats", "sisa"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_methods_that_only_benchmarks_run_are_no_names_here(installation: Installation) -> None:
+    networks.register(installation)
+    for method in BASELINES:
+        fields = {"model": small_network.MODEL, "method": method}
+        answer = installation.caller.erase(networks.whole("c1"), fields=fields)
+        assert answer.status_code == 422, method
+        assert answer.json()["type"] == "urn:lethe:problem:method-unavailable"
+    with Session(installation.services.engine) as session:
+        assert session.exec(select(ErasureRequest)).first() is None
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_method_that_lacks_something_refuses_and_names_another(
-    installation: Installation, method: str
+    installation: Installation,
 ) -> None:
     networks.register(installation)
     before = networks.published(installation)
-    request_id = networks.erase(installation, networks.whole("c1"), method=method)
+    # A row of every client: nobody is left for the regular round.
+    everybody = networks.some("r0", "r1", "r2", "r3")
+    request_id = networks.erase(installation, everybody, method="puf-regular")
     refused = networks.request(installation, request_id)
     assert refused.state == "refused"
     assert "retrain" in str(refused.reason)
     assert networks.published(installation) == before
     # The records are free again: another request for them is accepted.
-    again = networks.erase(installation, networks.whole("c1"), method="retrain")
+    again = networks.erase(installation, everybody, method="retrain")
     assert networks.request(installation, again).state == "certified"
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_every_method_runs_from_a_request(installation: Installation) -> None:
-    """Each is certified, by itself or after the climb, or refused with a remedy."""
+    """Each is certified, by itself or after the climb."""
     networks.register(installation)
     ids = {
         method: networks.submit(installation, networks.some(f"r{place}"), method=method)
@@ -181,16 +193,13 @@ def test_every_method_runs_from_a_request(installation: Installation) -> None:
     }
     installation.drain()
     found = {method: networks.request(installation, one) for method, one in ids.items()}
-    refused = {m: str(r.reason) for m, r in found.items() if r.state == "refused"}
-    assert {r.state for r in found.values()} == {"certified", "refused"}
-    assert set(refused) <= REFUSING
-    assert all("retrain" in reason for reason in refused.values()), refused
-    gone = {f"r{place}" for place, method in enumerate(NETWORK) if method not in refused}
+    assert {m: r.reason for m, r in found.items() if r.state != "certified"} == {}
+    gone = {f"r{place}" for place in range(len(NETWORK))}
     assert networks.published(installation) == networks.retrained(small_network.rows(), gone)
 
 
 def test_the_names_that_the_api_knows_are_those_there_are() -> None:
-    assert sorted(NETWORK) == sorted(unlearning.known())
+    assert sorted(NETWORK) == sorted(unlearning.METHODS)
     named = NetworkChoice.model_json_schema()["properties"]["id"]["enum"]
     assert sorted(named) == list(architectures.known())
     attacks = VerificationTerms.model_json_schema()["properties"]["attacks"]["items"]["enum"]
@@ -360,6 +369,7 @@ def test_without_held_out_rows_a_guarded_step_gives_way_to_retraining(
     "changes",
     [
         {"method": "sisa"},
+        {"settings": {"pga": {"epochs": 2}}},
         {"classes": ["a", "b", "a"]},
         {"training": {"rounds": 3, "seed": 2**53}},
         {"policy": {**small_network.manifest()["policy"], "tau": "0.120"}},
@@ -371,6 +381,7 @@ def test_without_held_out_rows_a_guarded_step_gives_way_to_retraining(
     ],
     ids=[
         "default",
+        "settings",
         "classes",
         "seed",
         "decimal",

@@ -6,7 +6,7 @@ A client of which only some rows go is on both. A method never judges itself: wh
 returns says how it was made, and the verifier what that is worth.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
@@ -14,13 +14,13 @@ from typing import Literal, Protocol
 
 from workers.errors import RefusedError
 from workers.methods.network.judges import Judge
-from workers.training.fedavg.base import ClientData, ClientUpdate, Engine, Work
+from workers.training.fedavg.base import Engine, Work
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, check_weights
 
 Claim = Literal["certified-approximate", "empirical-approximate", "exact-retrained"]
-Need = Literal["history", "proxy", "targets", "validation"]
+Need = Literal["targets", "validation"]
 
 
 class UnmetNeedError(RefusedError):
@@ -70,14 +70,6 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PastRound:
-    """One round of the training, for methods that need its history."""
-
-    weights: Weights  # before the round
-    updates: Mapping[str, ClientUpdate]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """A model, the request, and all that a method may use.
 
@@ -97,8 +89,6 @@ class Case:
     start: Weights | None = None
     data: str = ""
     validation: Judge | None = None
-    proxy: ClientData | None = None
-    history: Sequence[PastRound] = ()
 
     def __post_init__(self) -> None:
         check_weights(self.network, self.weights)
@@ -111,8 +101,6 @@ class Case:
 
 
 _REMEDIES: Mapping[Need, str] = {
-    "history": "no updates of past rounds were kept: use puf-special, hf-kcu or retrain",
-    "proxy": "there are no proxy data: use puf-special, hf-kcu or retrain",
     "targets": "a target client is offline: use hf-kcu or retrain",
     "validation": "there are no retained validation rows: give some, or use retrain",
 }
@@ -126,8 +114,6 @@ def check_needs(
     remedies: what the method itself says, where the common remedy would not help it.
     """
     has: Mapping[Need, bool] = {
-        "history": bool(case.history),
-        "proxy": case.proxy is not None,
         "targets": case.targets is not None,
         "validation": case.validation is not None,
     }

@@ -13,11 +13,14 @@ from workers.methods.network import (
 )
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.baselines import (
-    federated,
+    fed_au,
     finetune,
     l1_sparsity,
+    mode,
+    naive_ga,
     neg_grad,
     neg_grad_plus,
+    no_t,
     random_label,
     scrub,
     wood_fisher,
@@ -25,15 +28,19 @@ from workers.methods.network.baselines import (
 from workers.methods.network.guard import StepGuard
 from workers.methods.network.recovery import Recovery
 
-_METHODS: dict[str, Callable[..., UnlearningMethod]] = {
+Maker = Callable[..., UnlearningMethod]
+METHODS: dict[str, Maker] = {
     **certified.METHODS,
-    **federated.METHODS,
+    **fed_au.METHODS,
     **finetune.METHODS,
     **hf_kcu.METHODS,
     **l1_sparsity.METHODS,
+    **mode.METHODS,
+    **naive_ga.METHODS,
     **natural.METHODS,
     **neg_grad.METHODS,
     **neg_grad_plus.METHODS,
+    **no_t.METHODS,
     **puf.METHODS,
     **random_label.METHODS,
     **retrain.METHODS,
@@ -43,22 +50,23 @@ _METHODS: dict[str, Callable[..., UnlearningMethod]] = {
 _NESTED: Mapping[str, type[Any]] = {"guard": StepGuard, "recovery": Recovery}
 
 
-def known() -> tuple[str, ...]:
-    """Return the names of all methods, sorted."""
-    return tuple(sorted(_METHODS))
-
-
-def make(method_id: str, settings: Mapping[str, Any] | None = None) -> UnlearningMethod:
-    """Return a method with these settings, those not given by default.
+def make(
+    method_id: str,
+    settings: Mapping[str, Any] | None = None,
+    methods: Mapping[str, Maker] = METHODS,
+) -> UnlearningMethod:
+    """Return one of `methods` with these settings, those not given by default.
 
     guard and recovery are objects of their own settings; guard null is the fixed step.
     Raises RefusedError for an unknown name, naming the known, or unknown settings.
     """
     try:
-        maker = _METHODS[method_id]
+        maker = methods[method_id]
     except (KeyError, TypeError):
         # The name asked for comes from outside and is not echoed.
-        raise RefusedError(f"unknown method: choose one of {', '.join(known())}") from None
+        raise RefusedError(
+            f"unknown method: choose one of {', '.join(sorted(methods))}"
+        ) from None
     try:
         given = dict(settings or {})
         for name, nested in _NESTED.items():

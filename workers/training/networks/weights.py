@@ -57,6 +57,11 @@ def count(network: Network) -> int:
     return sum(prod(shape) for shape in network.tensors().values())
 
 
+def size_of(weights: Weights) -> int:
+    """Return the bytes of the numbers of a model, 4 each: P B of PUF's tables."""
+    return 4 * sum(part.numel() for part in weights.values())
+
+
 def to_vector(weights: Weights) -> torch.Tensor:
     """Return all weights as one vector (d,), in the order of their sorted names."""
     return torch.cat([weights[name].flatten() for name in sorted(weights)])

@@ -22,7 +22,7 @@ from workers.errors import RefusedError
 from workers.methods.network.base import Case, Hooks, Side, Tick, UnlearningRequest
 from workers.methods.network.natural import Natural
 from workers.methods.network.recovery import Recovery, recovery_config
-from workers.methods.network.registry import known, make
+from workers.methods.network.registry import METHODS, make
 from workers.training.fedavg.base import Fault
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
 from workers.training.fedavg.in_process import InProcess
@@ -193,8 +193,8 @@ def test_all_rows_of_a_client_are_the_client() -> None:
 
 
 def test_methods_by_name() -> None:
-    assert {"natural", "puf-regular", "puf-special", "retrain"} <= set(known())
-    assert all(make(name).id == name for name in known())
+    assert {"natural", "puf-regular", "puf-special", "retrain"} <= set(METHODS)
+    assert all(make(name).id == name for name in METHODS)
     made = make("natural", {"recovery": {"rounds": 7}})
     assert made == Natural(Recovery(rounds=7))
     bad: list[tuple[Any, dict[str, Any]]] = [

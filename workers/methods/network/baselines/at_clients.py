@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from workers.errors import RefusedError
 from workers.methods.network.base import Case, Side, TargetError
 from workers.methods.network.baselines.central import RowHolder, RowsElsewhereError
 from workers.training.fedavg.base import ClientData, ClientUpdate, Fault, RoundTask
@@ -83,13 +82,4 @@ def check_targets(faults: tuple[Fault, ...]) -> None:
         said = ", ".join(sorted(reasons))
         raise TargetError(
             f"a target client's answer cannot be used ({said}): use hf-kcu or retrain"
-        )
-
-
-def check_whole_clients(case: Case, method: str) -> None:
-    """Raise RefusedError for a request of rows: the method forgets clients as a whole."""
-    if case.request.rows:
-        raise RefusedError(
-            f"{method} forgets whole clients, not rows of them: use puf-special, hf-kcu or "
-            "retrain"
         )

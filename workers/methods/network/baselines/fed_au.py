@@ -23,7 +23,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from workers.errors import RefusedError
 from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs
 from workers.methods.network.baselines.at_clients import ask, check_targets
-from workers.methods.network.baselines.history import size_of
 from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
@@ -38,6 +37,7 @@ from workers.training.networks.weights import (
     difference,
     initial_weights,
     moved,
+    size_of,
     weights_of,
     with_weights,
 )

@@ -20,7 +20,6 @@ import torch
 from workers.errors import RefusedError
 from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, check_needs
 from workers.methods.network.baselines.at_clients import ask, check_targets
-from workers.methods.network.baselines.history import size_of
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work
 from workers.training.fedavg.config import LocalConfig
@@ -32,7 +31,7 @@ from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import apply, initial_state, weighted_mean
 from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, initial_weights, with_weights
+from workers.training.networks.weights import Weights, initial_weights, size_of, with_weights
 
 
 @dataclass(frozen=True, slots=True)

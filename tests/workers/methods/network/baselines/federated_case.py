@@ -1,23 +1,15 @@
-"""Cases with history and a network of two layers, for the federated baselines."""
+"""A network of two layers, for the federated baselines."""
 
-from dataclasses import replace
 from typing import Any
 
-from tests.workers.methods.network.small import WHOLE, case
-from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, client_data
+from tests.workers.methods.network.small import WHOLE
+from tests.workers.training.fedavg.small import ROWS, client_data
 from workers.methods.network.base import Case, UnlearningRequest
-from workers.methods.network.baselines.history import Recorder
 from workers.methods.network.local_case import local_case
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.rounds import train
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights
-
-RECORDER = Recorder(InProcess(CLIENTS), ROWS)
-train(NETWORK, ROWS, CONFIG, RECORDER)
-HISTORY = tuple(RECORDER.history)
 
 CNN = network("simple-cnn", {"channels": 1, "height": 6, "width": 6, "classes": 3})
 CNN_CONFIG = TrainingConfig(rounds=2, seed=5, local=LocalConfig(batch_size=8))
@@ -29,10 +21,6 @@ def images(rows: int, seed: int) -> ClientData:
 
 
 CNN_CLIENTS = {name: images(rows, rows) for name, rows in ROWS.items()}
-
-
-def with_history(request: UnlearningRequest = WHOLE, **changes: Any) -> Case:
-    return replace(case(request), **{"history": HISTORY, **changes})
 
 
 def cnn_case(request: UnlearningRequest = WHOLE, **changes: Any) -> Case:

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.baselines.fats import Fats, Sampled, local_steps
+from benchmarks.baselines.history import PastRound, RecordedCase, with_rounds
 from tests.workers.methods.network.small import equal
 from tests.workers.training.fedavg.small import CONFIG, NETWORK, client_data
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, PastRound, Side, UnlearningRequest
-from workers.methods.network.baselines.fats import Fats, Sampled, local_steps
+from workers.methods.network.base import Hooks, Side, UnlearningRequest
 from workers.methods.network.local_case import divide, local_case
 from workers.training.fedavg.base import Clients
 from workers.training.fedavg.config import ServerConfig
@@ -37,9 +38,10 @@ def trained(method: Fats, clients: Clients = MANY, seed: int = 3) -> Sampled:
     return method.train(NETWORK, side(clients), replace(CONFIG, seed=seed))
 
 
-def case_of(method: Fats, request: UnlearningRequest, seed: int = 3) -> Case:
+def case_of(method: Fats, request: UnlearningRequest, seed: int = 3) -> RecordedCase:
     found, config = trained(method, seed=seed), replace(CONFIG, seed=seed)
-    return local_case(NETWORK, found.weights, request, config, MANY, history=found.history)
+    case = local_case(NETWORK, found.weights, request, config, MANY)
+    return with_rounds(case, found.history)
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
@@ -154,11 +156,11 @@ def test_somebody_who_does_not_answer_ends_a_training_that_is_to_be_exact() -> N
         SMALL.train(NETWORK, ghost, CONFIG)
 
 
-def short(given: Case) -> Case:
+def short(given: RecordedCase) -> RecordedCase:
     return replace(given, history=given.history[1:])
 
 
-def warm(given: Case) -> Case:
+def warm(given: RecordedCase) -> RecordedCase:
     changed = PastRound(given.weights, {})
     return replace(given, history=(changed, *given.history[1:]))
 

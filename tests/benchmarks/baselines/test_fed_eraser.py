@@ -8,12 +8,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.workers.methods.network.baselines.federated_case import HISTORY, with_history
+from benchmarks.baselines.fed_eraser import FedEraser, Norm, calibrate
+from benchmarks.baselines.history import PastRound
+from tests.benchmarks.baselines.recorded_case import HISTORY, with_history
 from tests.workers.methods.network.small import SOME_ROWS, WHOLE, equal
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.methods.network.base import Hooks, PastRound, Tick
-from workers.methods.network.baselines.fed_eraser import FedEraser, Norm, calibrate
+from workers.methods.network.base import Hooks, Tick
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.fedavg.seeds import derive

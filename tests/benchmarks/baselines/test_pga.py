@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.workers.methods.network.baselines.federated_case import HISTORY, with_history
+from benchmarks.baselines.history import PastRound
+from benchmarks.baselines.pga import Pga, ball_radius, project, reference_model
+from tests.benchmarks.baselines.recorded_case import HISTORY, with_history
 from tests.workers.methods.network.small import SOME_ROWS, Silent, equal
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.methods.network.base import PastRound, Side, UnlearningRequest, UnmetNeedError
+from workers.methods.network.base import Side, UnlearningRequest, UnmetNeedError
 from workers.methods.network.baselines.ascent import ascend
 from workers.methods.network.baselines.central import RowsElsewhereError
-from workers.methods.network.baselines.pga import Pga, ball_radius, project, reference_model
 from workers.methods.network.recovery import Recovery
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.in_process import InProcess

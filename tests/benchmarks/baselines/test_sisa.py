@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.workers.methods.network.small import equal
-from tests.workers.training.fedavg.small import CONFIG, NETWORK, client_data
-from workers.errors import RefusedError
-from workers.methods.network.base import Hooks, UnlearningRequest, UnmetNeedError
-from workers.methods.network.baselines.sisa import (
+from benchmarks.baselines.sisa import (
     Shard,
     Sharded,
     ShardedCase,
     Sisa,
     ensemble_probabilities,
 )
+from tests.workers.methods.network.small import equal
+from tests.workers.training.fedavg.small import CONFIG, NETWORK, client_data
+from workers.errors import RefusedError
+from workers.methods.network.base import Hooks, UnlearningRequest, UnmetNeedError
 from workers.methods.network.local_case import divide, local_case
 from workers.training.fedavg.base import Clients
 from workers.training.fedavg.errors import CheckpointError

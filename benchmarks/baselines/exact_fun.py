@@ -26,25 +26,30 @@ from math import isfinite
 
 import torch
 
+from benchmarks.baselines.history import (
+    PastRound,
+    RecordedCase,
+    kept_bytes,
+    recorded,
+    same,
+    start_of,
+)
+from benchmarks.baselines.sampling import chosen
 from workers.errors import RefusedError
 from workers.methods.network.base import (
     Case,
     Hooks,
     Need,
-    PastRound,
     Tick,
     Unlearned,
-    check_needs,
 )
-from workers.methods.network.baselines.history import kept_bytes, same, size_of, start_of
-from workers.methods.network.baselines.sampling import chosen
 from workers.training.fedavg.base import ClientUpdate, Engine, Work
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.errors import CheckpointError
 from workers.training.fedavg.rounds import collect, make_tasks
 from workers.training.fedavg.server import ServerState, apply, weighted_mean
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, initial_weights
+from workers.training.networks.weights import Weights, initial_weights, size_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,8 +96,8 @@ class ExactFun:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The updates of all rounds of a quantised training. No target."""
-        return frozenset({"history"})
+        """Nothing that a Case names: a RecordedCase of a quantised training, whole."""
+        return frozenset()
 
     def train(
         self,
@@ -112,9 +117,8 @@ class ExactFun:
         start = initial_weights(network, config.seed) if weights is None else weights
         return self._rounds(network, quantise(start, self.step), clients, config, engine, 1)
 
-    def replay(self, case: Case, hooks: Hooks | None = None) -> Quantised:
+    def replay(self, case: RecordedCase, hooks: Hooks | None = None) -> Quantised:
         """Return the quantised training without what the request names. Raises as `run`."""
-        check_needs(self.needs, case)
         config, engine, stay = case.config, case.retained.engine, case.retained.rows
         _check(config)
         self._check_history(case)
@@ -161,13 +165,14 @@ class ExactFun:
         not answer. A run is not resumable: it saves nothing, and refuses any `resume`.
         """
         refuse_resume(hooks)
-        found = self.replay(case, hooks)
+        kept = recorded(case)
+        found = self.replay(kept, hooks)
         notes = {
             "exact-fun.step": f"{self.step:.6g}",
             "exact-fun.rounds-standing": str(found.standing),
             "exact-fun.rounds-repeated": str(found.repeated),
             "state.bytes": str(
-                kept_bytes(case.history) + len(case.history) * size_of(case.weights)
+                kept_bytes(kept.history) + len(kept.history) * size_of(case.weights)
             ),
         }
         return Unlearned(found.weights, found.work, "exact-retrained", notes)
@@ -222,7 +227,7 @@ class ExactFun:
         state = ServerState(weights, {}, {})
         return quantise(apply(state, weighted_mean(updates), config.server).weights, self.step)
 
-    def _check_history(self, case: Case) -> None:
+    def _check_history(self, case: RecordedCase) -> None:
         """Raise RefusedError unless each round of the history leads to the next."""
         whole = len(case.history) == case.config.rounds
         weights = quantise(start_of(case), self.step)

@@ -1,17 +1,47 @@
 """Updates of past rounds: kept while training, checked before they are believed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, PastRound
+from workers.methods.network.base import Case, UnmetNeedError
 from workers.training.fedavg.base import Answers, ClientUpdate, Engine, RoundTask
 from workers.training.fedavg.screen import screen
 from workers.training.fedavg.server import apply, initial_state, weighted_mean
-from workers.training.networks.weights import Weights, initial_weights
+from workers.training.networks.weights import Weights, initial_weights, size_of
 
-FLOAT = 4  # bytes of a float32
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PastRound:
+    """One round of the training."""
+
+    weights: Weights  # before the round
+    updates: Mapping[str, ClientUpdate]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedCase(Case):
+    """A case of a model whose training was recorded, with its rounds from the first kept."""
+
+    history: Sequence[PastRound] = ()
+
+
+def with_rounds(case: Case, history: Sequence[PastRound]) -> RecordedCase:
+    """Return the case with the rounds of its training."""
+    given = {field.name: getattr(case, field.name) for field in fields(Case)}
+    return RecordedCase(**given, history=tuple(history))
+
+
+def recorded(case: Case) -> RecordedCase:
+    """Return the case as one with history. Raises UnmetNeedError if it has none."""
+    if isinstance(case, RecordedCase) and case.history:
+        return case
+    raise UnmetNeedError(
+        "no updates of past rounds were kept: record the training, or use puf-special, "
+        "hf-kcu or retrain"
+    )
 
 
 class Recorder:
@@ -57,11 +87,6 @@ def kept_bytes(history: Sequence[PastRound]) -> int:
     return sum(size_of(u.delta) for past in history for u in past.updates.values())
 
 
-def size_of(weights: Weights) -> int:
-    """Return the bytes of the numbers of a model, P B."""
-    return FLOAT * sum(part.numel() for part in weights.values())
-
-
 def same(one: Weights, other: Weights) -> bool:
     """Return whether two models have equal bits (and no NaN)."""
     return one.keys() == other.keys() and all(
@@ -76,7 +101,16 @@ def start_of(case: Case) -> Weights:
     return initial_weights(case.network, case.config.seed)
 
 
-def check_history(case: Case) -> None:
+def check_whole_clients(case: Case, method: str) -> None:
+    """Raise RefusedError for a request of rows: the method forgets clients as a whole."""
+    if case.request.rows:
+        raise RefusedError(
+            f"{method} forgets whole clients, not rows of them: use puf-special, hf-kcu or "
+            "retrain"
+        )
+
+
+def check_history(case: RecordedCase) -> None:
     """Raise RefusedError unless the history leads, bit for bit, to the case's weights.
 
     A history of another model, with a hole or a changed update would calibrate towards

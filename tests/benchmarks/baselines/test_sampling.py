@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.methods.network.baselines.sampling import chosen, drawn
+from benchmarks.baselines.sampling import chosen, drawn
 
 NAMES = [f"client {i}" for i in range(12)]
 

@@ -27,21 +27,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from benchmarks.baselines.exact_fun import refuse_resume
+from benchmarks.baselines.history import PastRound, RecordedCase, recorded, same, start_of
+from benchmarks.baselines.sampling import chosen, drawn
 from workers.errors import RefusedError
 from workers.methods.network.base import (
     Case,
     Hooks,
     Need,
-    PastRound,
     Side,
     Tick,
     Unlearned,
-    check_needs,
 )
 from workers.methods.network.baselines.at_clients import Procedure, holder_of
-from workers.methods.network.baselines.exact_fun import refuse_resume
-from workers.methods.network.baselines.history import same, size_of, start_of
-from workers.methods.network.baselines.sampling import chosen, drawn
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work, check_data
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.flops import training_flops
@@ -54,6 +52,7 @@ from workers.training.networks.weights import (
     Weights,
     difference,
     initial_weights,
+    size_of,
     weights_of,
     with_weights,
 )
@@ -102,8 +101,8 @@ class Fats:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The weights before each round. Updates are not looked at, targets not needed."""
-        return frozenset({"history"})
+        """Nothing that a Case names: a RecordedCase, of which it reads the weights."""
+        return frozenset()
 
     def client_stability(self, clients: int, rounds: int) -> float:
         """Return the probability that one of so many clients is ever drawn."""
@@ -147,9 +146,8 @@ class Fats:
                     return number
         return 0
 
-    def replay(self, case: Case, hooks: Hooks | None = None) -> Sampled:
+    def replay(self, case: RecordedCase, hooks: Hooks | None = None) -> Sampled:
         """Return the training without what the request names. Raises as `run`."""
-        check_needs(self.needs, case)
         config = case.config
         _check(config)
         whole = len(case.history) == config.rounds
@@ -180,13 +178,14 @@ class Fats:
         is not resumable: it saves nothing, and refuses any `resume`.
         """
         refuse_resume(hooks)
-        found = self.replay(case, hooks)
+        kept = recorded(case)
+        found = self.replay(kept, hooks)
         notes = {
             "fats.clients": str(self.clients),
             "fats.batch": str(self.batch),
             "fats.steps": str(self.steps),
             "fats.rounds-repeated": str(found.repeated),
-            "state.bytes": str(len(case.history) * size_of(case.weights)),
+            "state.bytes": str(len(kept.history) * size_of(case.weights)),
         }
         return Unlearned(found.weights, found.work, "exact-retrained", notes)
 

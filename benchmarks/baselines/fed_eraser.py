@@ -19,10 +19,15 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Literal
 
+from benchmarks.baselines.history import (
+    RecordedCase,
+    check_history,
+    check_whole_clients,
+    kept_bytes,
+    recorded,
+)
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, check_needs
-from workers.methods.network.baselines.at_clients import check_whole_clients
-from workers.methods.network.baselines.history import check_history, kept_bytes
+from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.rounds import collect, make_tasks
@@ -66,8 +71,8 @@ class FedEraser:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The updates of all rounds. The targets need not be there."""
-        return frozenset({"history"})
+        """Nothing that a Case names: a RecordedCase of all rounds."""
+        return frozenset()
 
     def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
         """Return the calibrated model. `resume` goes on after the calibration, never within.
@@ -75,9 +80,9 @@ class FedEraser:
         Raises UnmetNeedError without history, RefusedError for rows or a history of
         another model, RoundFailedError, DivergedError.
         """
-        check_needs(self.needs, case)
+        kept = recorded(case)
         check_whole_clients(case, "fed-eraser")
-        check_history(case)
+        check_history(kept)
 
         def tell(done: int, total: int, loss: float | None) -> None:
             if hooks is not None and hooks.tell is not None:
@@ -85,10 +90,10 @@ class FedEraser:
 
         spelled = f"{self.id}/{self.version} {self!r}"
         return step_and_recover(
-            case, spelled, lambda: self._step(case, tell), self.recovery, hooks
+            case, spelled, lambda: self._step(kept, tell), self.recovery, hooks
         )
 
-    def _step(self, case: Case, tell: Tell) -> Step:
+    def _step(self, case: RecordedCase, tell: Tell) -> Step:
         config, stay = case.config, case.retained.rows
         local = replace(config.local, epochs=self.ratio * config.local.epochs)
         seed = derive(config.seed, self.id)

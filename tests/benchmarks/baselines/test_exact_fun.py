@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.baselines.exact_fun import ExactFun, Quantised, quantise
+from benchmarks.baselines.history import PastRound, RecordedCase, with_rounds
 from tests.workers.methods.network.small import Silent, equal
 from tests.workers.training.fedavg.small import CONFIG, NETWORK, client_data
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
-    PastRound,
     Side,
     UnlearningRequest,
     UnmetNeedError,
 )
-from workers.methods.network.baselines.exact_fun import ExactFun, Quantised, quantise
 from workers.methods.network.local_case import divide, local_case
 from workers.training.fedavg.base import Clients
 from workers.training.fedavg.config import ServerConfig
@@ -46,9 +45,10 @@ def trained(method: ExactFun, clients: Clients | None = None) -> Quantised:
     return method.train(NETWORK, sizes(clients), CONFIG, InProcess(clients))
 
 
-def case_of(method: ExactFun, request: UnlearningRequest = CLIENT) -> Case:
+def case_of(method: ExactFun, request: UnlearningRequest = CLIENT) -> RecordedCase:
     found = trained(method)
-    return local_case(NETWORK, found.weights, request, CONFIG, MANY, history=found.history)
+    case = local_case(NETWORK, found.weights, request, CONFIG, MANY)
+    return with_rounds(case, found.history)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -73,7 +73,8 @@ def test_a_second_request_is_exact_too() -> None:
     first = method.replay(case_of(method, CLIENT))
     stay = divide(MANY, CLIENT)[0]
     again = UnlearningRequest(frozenset({"c7"}))
-    second = local_case(NETWORK, first.weights, again, CONFIG, stay, history=first.history)
+    case = local_case(NETWORK, first.weights, again, CONFIG, stay)
+    second = with_rounds(case, first.history)
     assert equal(method.run(second).weights, trained(method, divide(stay, again)[0]).weights)
 
 
@@ -123,7 +124,7 @@ def test_somebody_who_does_not_answer_ends_a_training_that_is_to_be_exact() -> N
         ExactFun().train(NETWORK, {**sizes(MANY), "ghost": 3}, CONFIG, InProcess(MANY))
 
 
-def _other(given: Case, number: int) -> Case:
+def _other(given: RecordedCase, number: int) -> RecordedCase:
     past = list(given.history)
     past[number] = PastRound(given.history[number - 1].weights, past[number].updates)
     return replace(given, history=past)

@@ -25,19 +25,25 @@ from typing import Literal
 import torch
 from torch import nn
 
+from benchmarks.baselines.history import (
+    PastRound,
+    RecordedCase,
+    check_history,
+    check_whole_clients,
+    kept_bytes,
+    recorded,
+)
 from workers.errors import RefusedError
 from workers.methods.network.base import (
     Case,
     Hooks,
     Need,
-    PastRound,
     Unlearned,
     UnmetNeedError,
     check_needs,
 )
 from workers.methods.network.baselines.ascent import ascend
-from workers.methods.network.baselines.at_clients import ask, check_targets, check_whole_clients
-from workers.methods.network.baselines.history import check_history, kept_bytes
+from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.training.fedavg.config import LocalConfig
@@ -95,8 +101,8 @@ class Pga:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The targets once more, and the last round's updates."""
-        return frozenset({"history", "targets"})
+        """The targets once more, and a RecordedCase of the last round."""
+        return frozenset({"targets"})
 
     def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after ascent and recovery.
@@ -105,12 +111,13 @@ class Pga:
         RowsElsewhereError, TargetError, DivergedError, RefusedError for rows.
         """
         check_needs(self.needs, case)
+        kept = recorded(case)
         check_whole_clients(case, "pga")
-        check_history(replace(case, history=case.history[-1:]) if _stateless(case) else case)
+        check_history(replace(kept, history=kept.history[-1:]) if _stateless(case) else kept)
         spelled = f"{self.id}/{self.version} {self!r}"
-        return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
+        return step_and_recover(case, spelled, lambda: self._step(kept), self.recovery, hooks)
 
-    def _step(self, case: Case) -> Step:
+    def _step(self, case: RecordedCase) -> Step:
         assert case.targets is not None  # check_needs
         config, last = case.config, case.history[-1]
         reference = reference_model(last, frozenset(case.request.clients))

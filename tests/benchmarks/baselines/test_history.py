@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.workers.methods.network.baselines.federated_case import HISTORY, with_history
-from tests.workers.methods.network.small import TRAINED, equal
-from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, Meddling
-from workers.errors import RefusedError
-from workers.methods.network.base import PastRound
-from workers.methods.network.baselines.history import (
+from benchmarks.baselines.history import (
+    PastRound,
     Recorder,
     check_history,
     kept_bytes,
     start_of,
 )
+from tests.benchmarks.baselines.recorded_case import HISTORY, with_history
+from tests.workers.methods.network.small import TRAINED, equal
+from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, Meddling
+from workers.errors import RefusedError
 from workers.training.fedavg.config import ServerConfig
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import make_tasks, train

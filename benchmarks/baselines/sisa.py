@@ -22,17 +22,17 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from benchmarks.baselines.exact_fun import refuse_resume
+from benchmarks.baselines.history import same
 from workers.errors import RefusedError
 from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, UnmetNeedError
-from workers.methods.network.baselines.exact_fun import refuse_resume
-from workers.methods.network.baselines.history import same, size_of
 from workers.training.fedavg.base import Engine, Work
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.evaluate import logits_of
 from workers.training.fedavg.rounds import train
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, initial_weights
+from workers.training.networks.weights import Weights, initial_weights, size_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,1 @@
+"""Methods that unlearn with what the service does not keep, for comparison."""
