@@ -1,8 +1,8 @@
-"""The client without input or output: conversations as generators.
+"""Conversations: what passes between a client and the service, without input or output.
 
-A conversation yields what should happen (send this, pause so long), is told the outcome, and
-returns the result. `Client` and `AsyncClient` do what it says, each in its way, so retrying,
-signing and waiting are written, and tested, once.
+A conversation is a generator. It yields what should happen (send this, pause so long), is told
+the outcome, and returns the result. `Client` and `AsyncClient` do what it says, each in its
+way, so signing and retrying are written, and tested, once. `operations` has the calls.
 """
 
 import random
@@ -14,35 +14,21 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from lethe.client import calls
-from lethe.client.answers import (
-    Page,
-    Receipt,
-    RequestStatus,
-    parse_page,
-    parse_problem,
-    parse_receipt,
-    parse_status,
-)
+from lethe.client.answers import Document, Page, parse_object, parse_page, parse_problem
 from lethe.client.calls import Call
 from lethe.client.causes import cause_of
 from lethe.client.errors import (
     AnswerError,
     CredentialsError,
-    ProblemError,
     UnreachableError,
-    WaitTimeoutError,
 )
-from lethe.client.receipts import verify_receipt
 from lethe.client.retry import RETRYABLE_ERRORS, RetryPolicy
 from lethe.log.note import NoteVerifier
 from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey
 
 T = TypeVar("T")
-FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
 REFUSAL = 2**20  # bytes of a problem document that are read
-POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the time it took
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +92,7 @@ def _utcnow() -> datetime:
 
 
 class Core:
-    """Configuration of a client, and its conversations."""
+    """Configuration of a client, and the exchanges that its calls consist of."""
 
     def __init__(
         self,
@@ -206,25 +192,17 @@ class Core:
             f"({cause_of(error)}): check --url, and that the service runs"
         )
 
-    def submit(self, call: Call) -> Conversation[Receipt]:
-        """Submit, and verify the receipt if the log's key is known."""
-        response = yield from self.exchange(call)
-        receipt = parse_receipt(response)
-        if self._log is not None:
-            verify_receipt(receipt, self._log)
-        return receipt
-
-    def status(self, request_id: str) -> Conversation[RequestStatus]:
-        """Ask for a request's state."""
-        return parse_status((yield from self.exchange(calls.request(request_id))))
-
-    def withdraw(self, request_id: str) -> Conversation[RequestStatus]:
-        """Withdraw a request."""
-        return parse_status((yield from self.exchange(calls.withdraw(request_id))))
-
     def content(self, call: Call) -> Conversation[bytes]:
         """Return the bytes of an answer."""
         return (yield from self.exchange(call)).content
+
+    def document(self, call: Call) -> Conversation[Document]:
+        """Return the JSON object that an answer is.
+
+        Raises:
+            AnswerError: The body is something else.
+        """
+        return parse_object((yield from self.exchange(call)))
 
     def page(self, call: Call) -> Conversation[tuple[Page, Call | None]]:
         """Return one page of a list and the call for the next, None after the last.
@@ -239,50 +217,3 @@ class Core:
             raise AnswerError("the service's list does not end: its cursor leads to itself")
         kept = tuple(pair for pair in call.query if pair[0] != "after")
         return page, replace(call, query=(*kept, ("after", page.next)))
-
-    def wait(
-        self,
-        request_id: str,
-        timeout: float | None,
-        on_change: Callable[[RequestStatus], object] | None,
-        on_answer: Callable[[RequestStatus], object] | None = None,
-    ) -> Conversation[RequestStatus]:
-        """Ask until the request has ended, calling on_change at each new state.
-
-        on_answer is called with every answer, after on_change.
-        A service that restarts meanwhile is waited for as well.
-
-        Raises:
-            WaitTimeoutError: `timeout` seconds have passed, and the service answers.
-            UnreachableError: They have passed, and it does not.
-            ProblemError: The service refused; there may be no such request.
-        """
-        start, state, pause = self._monotonic(), None, FIRST_POLL_S
-        while True:
-            gone: ProblemError | UnreachableError | None = None
-            try:
-                status = yield from self.status(request_id)
-            except UnreachableError as error:
-                gone = error
-            except ProblemError as error:
-                if error.status < 500:
-                    raise
-                gone = error
-            else:
-                if status.state != state:
-                    state, pause = status.state, FIRST_POLL_S
-                    if on_change is not None:
-                        on_change(status)
-                if on_answer is not None:
-                    on_answer(status)
-                if status.final:
-                    return status
-            if timeout is not None:
-                left = start + timeout - self._monotonic()
-                if left <= 0:
-                    raise gone or WaitTimeoutError(
-                        f"after {timeout:g} s the request is still {state}: it goes on"
-                    )
-                pause = min(pause, left)
-            yield Pause(pause)
-            pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)

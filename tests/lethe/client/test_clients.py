@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, get_origin
 
 import httpx2
 import pytest
@@ -19,7 +19,8 @@ from lethe.client import (
     ScopeError,
     UnreachableError,
 )
-from lethe.client.answers import Receipt, RequestStatus
+from lethe.client.answers import Receipt, RequestStatus, RequestSummary
+from lethe.client.operations import Operations
 from lethe.log.note import NoteVerifier
 from lethe.signing.errors import SignatureError
 from lethe.signing.keys import fingerprint, generate_key, public_of
@@ -87,7 +88,23 @@ def test_both_have_the_same_calls() -> None:
         }
 
     assert signatures(Client) == signatures(AsyncClient)
-    assert len(signatures(Client)) >= 16
+    written = {name for name in vars(Operations) if not name.startswith("_")}
+    assert written == signatures(Client).keys() - {"close"}
+
+
+def test_help_shows_what_a_call_takes_and_returns() -> None:
+    for name in (name for name in vars(Operations) if not name.startswith("_")):
+        blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
+        assert blocking.__doc__ == awaited.__doc__ == getattr(Operations, name).__doc__
+        listed = not inspect.iscoroutinefunction(awaited)
+        for method, kind in ((blocking, Iterator), (awaited, AsyncIterator)):
+            returns = inspect.signature(method).return_annotation
+            assert (get_origin(returns) is kind) == listed
+    assert inspect.signature(Client.status).return_annotation is RequestStatus
+    assert (
+        inspect.signature(AsyncClient.requests).return_annotation
+        == (AsyncIterator[RequestSummary])
+    )
 
 
 # --- requests -----------------------------------------------------------------------------

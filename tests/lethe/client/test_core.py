@@ -2,100 +2,28 @@
 
 import socket
 import ssl
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import httpx2
 import pytest
 
 from lethe.client import calls
-from lethe.client.answers import RequestStatus
 from lethe.client.calls import Call
-from lethe.client.core import Conversation, Core, Pause, Send
+from lethe.client.core import Core
 from lethe.client.errors import (
     AnswerError,
     CredentialsError,
     ProblemError,
     UnreachableError,
-    WaitTimeoutError,
 )
 from lethe.client.retry import RetryPolicy
 from lethe.signing.http import sign_request
-from tests.lethe.client.service import BASE, DUE
+from tests.lethe.client.service import BASE
+from tests.lethe.client.stage import LOST, Stage, answer
 from tests.lethe.signing.signer import ED25519
 
-T = TypeVar("T")
-Outcome = httpx2.Response | Exception
 GET = Call("GET", "/v1/requests/1")
 SUBMIT = calls.submit("digits", {"level": "client", "client": "c"}, None, "gdpr", None)
-
-
-class Stage:
-    """Plays the outcomes to a conversation; its clock moves only by pauses."""
-
-    def __init__(self, *outcomes: Outcome | Callable[[], Outcome]) -> None:
-        self.outcomes = list(outcomes)
-        self.sent: list[httpx2.Request] = []
-        self.pauses: list[float] = []
-
-    def core(self, attempts: int = 3, token: str | None = None) -> Core:
-        return Core(
-            BASE,
-            "k1",
-            ED25519,
-            token,
-            None,
-            RetryPolicy(attempts=attempts, first_s=1.0, longest_s=8.0),
-            now=lambda: datetime.now(UTC),
-            monotonic=lambda: sum(self.pauses),
-            jitter=lambda: 0.0,
-        )
-
-    def play(self, conversation: Conversation[T]) -> T:
-        try:
-            step = next(conversation)
-            while True:
-                if isinstance(step, Pause):
-                    self.pauses.append(step.seconds)
-                    step = conversation.send(None)
-                    continue
-                assert isinstance(step, Send)
-                self.sent.append(step.request)
-                made = self.outcomes.pop(0)
-                outcome = made() if callable(made) else made
-                if isinstance(outcome, Exception):
-                    step = conversation.throw(outcome)
-                else:
-                    step = conversation.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def answer(status: int, **headers: str) -> httpx2.Response:
-    return httpx2.Response(
-        status, json={}, headers={n.replace("_", "-"): v for n, v in headers.items()}
-    )
-
-
-def shown(state: str) -> httpx2.Response:
-    return httpx2.Response(
-        200,
-        json={
-            "id": "1",
-            "state": state,
-            "model": "digits",
-            "method": None,
-            "scope": {},
-            "due_at": DUE,
-            "history": [],
-            "certificate": None,
-        },
-    )
-
-
-LOST = httpx2.ReadError("lost")
 
 
 @pytest.mark.parametrize(
@@ -111,14 +39,14 @@ LOST = httpx2.ReadError("lost")
 )
 def test_a_lost_connection_is_tried_again(error: Exception) -> None:
     stage = Stage(error, answer(200))
-    assert stage.play(stage.core().exchange(GET)).status_code == 200
+    assert stage.play(stage.operations().exchange(GET)).status_code == 200
     assert stage.pauses == [1.0]
 
 
 def test_attempts_are_bounded_and_pauses_double() -> None:
     stage = Stage(LOST, LOST, LOST, LOST)
     with pytest.raises(UnreachableError, match=r"after 4 attempts \(ReadError\): check --url"):
-        stage.play(stage.core(attempts=4).exchange(GET))
+        stage.play(stage.operations(attempts=4).exchange(GET))
     assert stage.pauses == [1.0, 2.0, 4.0]
 
 
@@ -151,13 +79,13 @@ def test_no_answer_names_host_port_and_cause_and_no_more(error: Exception, words
 def test_the_last_refusal_is_what_the_caller_sees() -> None:
     stage = Stage(answer(503), LOST, answer(502))
     with pytest.raises(ProblemError) as error:
-        stage.play(stage.core().exchange(GET))
+        stage.play(stage.operations().exchange(GET))
     assert error.value.status == 502
 
 
 def test_too_many_requests_waits_as_long_as_told() -> None:
     stage = Stage(answer(429, retry_after="5"), answer(200))
-    stage.play(stage.core().exchange(GET))
+    stage.play(stage.operations().exchange(GET))
     assert stage.pauses == [5.0]
 
 
@@ -165,7 +93,7 @@ def test_too_many_requests_waits_as_long_as_told() -> None:
 def test_other_refusals_are_final(status: int) -> None:
     stage = Stage(answer(status))
     with pytest.raises(ProblemError) as error:
-        stage.play(stage.core().exchange(GET))
+        stage.play(stage.operations().exchange(GET))
     assert error.value.status == status
     assert stage.pauses == []
 
@@ -173,13 +101,13 @@ def test_other_refusals_are_final(status: int) -> None:
 def test_what_no_attempt_can_mend_is_not_tried_again() -> None:
     stage = Stage(httpx2.UnsupportedProtocol("gopher"))
     with pytest.raises(UnreachableError):
-        stage.play(stage.core().exchange(GET))
+        stage.play(stage.operations().exchange(GET))
     assert stage.pauses == []
 
 
 def test_sent_again_is_the_same_request_under_a_new_signature() -> None:
     stage = Stage(LOST, answer(503), answer(200))
-    stage.play(stage.core().exchange(SUBMIT))
+    stage.play(stage.operations().exchange(SUBMIT))
     assert len({request.content for request in stage.sent}) == 1
     assert len({request.headers["idempotency-key"] for request in stage.sent}) == 1
     assert len({request.headers["signature-input"] for request in stage.sent}) == 3
@@ -241,85 +169,10 @@ def test_an_unusable_url_is_refused_at_once(url: str) -> None:
         Core(url, None, None, None, None, RetryPolicy())
 
 
-# --- waiting ------------------------------------------------------------------------------
-def test_waiting_reports_each_state_once_and_ends_with_the_last() -> None:
-    stage = Stage(*(shown(s) for s in ("received", "received", "executing", "certified")))
-    states: list[str] = []
-
-    def note(status: RequestStatus) -> None:
-        states.append(status.state)
-
-    assert stage.play(stage.core().wait("1", None, note)).state == "certified"
-    assert states == ["received", "executing", "certified"]
-
-
-def test_waiting_passes_every_answer_on_after_the_news_in_it() -> None:
-    stage = Stage(*(shown(s) for s in ("received", "received", "certified")))
-    heard: list[tuple[str, str]] = []
-    waiting = stage.core().wait(
-        "1",
-        None,
-        lambda status: heard.append(("new", status.state)),
-        lambda status: heard.append(("answer", status.state)),
-    )
-    stage.play(waiting)
-    assert heard == [
-        ("new", "received"),
-        ("answer", "received"),
-        ("answer", "received"),
-        ("new", "certified"),
-        ("answer", "certified"),
-    ]
-
-
-@pytest.mark.parametrize("state", ["certified", "refused", "withdrawn", "failed"])
-def test_final_states_end_the_waiting(state: str) -> None:
-    stage = Stage(shown(state))
-    assert stage.play(stage.core().wait("1", None, None)).state == state
-
-
-def test_an_escalated_request_is_still_waited_for() -> None:
-    stage = Stage(shown("escalated"), shown("certified"))
-    assert stage.play(stage.core().wait("1", None, None)).state == "certified"
-
-
-def test_questions_become_rarer_but_never_rare() -> None:
-    stage = Stage(*[shown("received")] * 60, shown("certified"))
-    stage.play(stage.core().wait("1", None, None))
-    assert stage.pauses[0] == 0.05
-    assert stage.pauses == sorted(stage.pauses)
-    assert stage.pauses[-1] == 2.0
-
-
-def test_patience_ends_on_time() -> None:
-    stage = Stage(*[shown("executing")] * 100)
-    with pytest.raises(WaitTimeoutError, match="after 3 s the request is still executing"):
-        stage.play(stage.core().wait("1", 3.0, None))
-    assert sum(stage.pauses) == pytest.approx(3.0)
-
-
-def test_a_restart_of_the_service_is_waited_for() -> None:
-    stage = Stage(shown("received"), *[LOST] * 6, answer(500), answer(503), shown("certified"))
-    assert stage.play(stage.core(attempts=2).wait("1", None, None)).state == "certified"
-
-
-def test_a_service_that_stays_away_is_named_at_the_end() -> None:
-    stage = Stage(shown("received"), *[LOST] * 200)
-    with pytest.raises(UnreachableError):
-        stage.play(stage.core(attempts=1).wait("1", 3.0, None))
-
-
-def test_a_request_that_does_not_exist_is_not_waited_for() -> None:
-    stage = Stage(answer(404))
-    with pytest.raises(ProblemError) as error:
-        stage.play(stage.core().wait("1", None, None))
-    assert error.value.status == 404
-
-
 def test_a_list_that_leads_to_itself_is_refused() -> None:
     page = {"items": [], "next": "c"}
     stage = Stage(httpx2.Response(200, json=page), httpx2.Response(200, json=page))
-    core = stage.core(token="t")
+    core = stage.operations(token="t")
     _, following = stage.play(core.page(calls.operator_get("models")))
     assert following is not None
     assert following.query == (("after", "c"),)

@@ -1,0 +1,272 @@
+"""Every call of the service, written once: what it takes, says and returns.
+
+An operation is a conversation, or a list to be read page by page. `Client` and `AsyncClient`
+offer all of them under the same names; they differ in how a conversation is held.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import update_wrapper
+from typing import Any, Generic, TypeVar, get_args
+
+from lethe.client import calls
+from lethe.client.answers import (
+    Document,
+    Receipt,
+    RequestStatus,
+    RequestSummary,
+    parse_receipt,
+    parse_status,
+    parse_summary,
+)
+from lethe.client.calls import Call
+from lethe.client.core import Conversation, Core, Pause
+from lethe.client.errors import ProblemError, UnreachableError, WaitTimeoutError
+from lethe.client.receipts import verify_receipt
+from lethe.signing.keys import PrivateKey, PublicKey
+
+FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
+POLL_GROWTH = 1.2  # so the end is noticed within a fifth of the time it took
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A list to be read page by page: the call for its first page, and what an item becomes."""
+
+    first: Call
+    parse: Callable[[Document], T]
+
+
+class Operations(Core):
+    """The calls. Each may raise the errors that `Client` names."""
+
+    def submit_erasure(
+        self,
+        model: str,
+        *,
+        records: Sequence[str] | None = None,
+        client: str | None = None,
+        subject: str | None = None,
+        method: str | None = None,
+        regulation: str = "gdpr",
+        idempotency_key: str | None = None,
+    ) -> Conversation[Receipt]:
+        """Ask for the erasure of exactly one of records, a client or a subject.
+
+        Once this returns the request is durable. To send again after a crash of the caller,
+        without asking twice, choose the idempotency_key and keep it.
+
+        Raises:
+            ScopeError: Not exactly one of the three is given.
+            ReceiptError: The receipt does not prove that `log` holds the request.
+        """
+        scope = calls.scope_of(records, client, subject)
+        call = calls.submit(model, scope, method, regulation, idempotency_key)
+        receipt = parse_receipt((yield from self.exchange(call)))
+        if self._log is not None:
+            verify_receipt(receipt, self._log)
+        return receipt
+
+    def status(self, request_id: str) -> Conversation[RequestStatus]:
+        """Return a request's state, deadline and history."""
+        return parse_status((yield from self.exchange(calls.request(request_id))))
+
+    def wait(
+        self,
+        request_id: str,
+        timeout: float | None = None,
+        on_change: Callable[[RequestStatus], object] | None = None,
+        on_answer: Callable[[RequestStatus], object] | None = None,
+    ) -> Conversation[RequestStatus]:
+        """Return once the request is certified, refused, withdrawn or failed.
+
+        on_change is called with the first state seen and with each new one, on_answer with
+        every answer: its progress may be new where its state is not. timeout is in
+        seconds; None waits for ever, as the law's month may require. A service that restarts
+        meanwhile is waited for as well.
+
+        Raises:
+            WaitTimeoutError: The time is over and the service answers. The request goes on.
+            UnreachableError: The time is over, and it does not.
+            ProblemError: The service refused; there may be no such request.
+        """
+        start, state, pause = self._monotonic(), None, FIRST_POLL_S
+        while True:
+            gone: ProblemError | UnreachableError | None = None
+            try:
+                status = yield from self.status(request_id)
+            except UnreachableError as error:
+                gone = error
+            except ProblemError as error:
+                if error.status < 500:
+                    raise
+                gone = error
+            else:
+                if status.state != state:
+                    state, pause = status.state, FIRST_POLL_S
+                    if on_change is not None:
+                        on_change(status)
+                if on_answer is not None:
+                    on_answer(status)
+                if status.final:
+                    return status
+            if timeout is not None:
+                left = start + timeout - self._monotonic()
+                if left <= 0:
+                    raise gone or WaitTimeoutError(
+                        f"after {timeout:g} s the request is still {state}: it goes on"
+                    )
+                pause = min(pause, left)
+            yield Pause(pause)
+            pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)
+
+    def withdraw(self, request_id: str) -> Conversation[RequestStatus]:
+        """Withdraw a request on which no worker has begun; needs the key that signed it."""
+        return parse_status((yield from self.exchange(calls.withdraw(request_id))))
+
+    def certificate(self, request_id: str) -> Conversation[bytes]:
+        """Return the certificate, a Sigstore bundle. Verify it: this does not."""
+        call = calls.request(request_id, "/certificate", calls.BUNDLE)
+        return self.content(call)
+
+    def evidence(self, request_id: str) -> Conversation[bytes]:
+        """Return the evidence whose digest the certificate names."""
+        return self.content(calls.request(request_id, "/evidence"))
+
+    def contribute(
+        self, model: str, npz: bytes, *, add_back: bool = False
+    ) -> Conversation[Document]:
+        """Add rows to a model: an .npz with features, labels, clients and records.
+
+        An erased record is learned again only with add_back, which is signed with the rest.
+        """
+        return self.document(calls.contribute(model, npz, add_back))
+
+    def register_key(
+        self,
+        key: PublicKey | PrivateKey,
+        role: str = "requester",
+        *,
+        keyid: str | None = None,
+        client: str | None = None,
+        subject: str | None = None,
+    ) -> Conversation[str]:
+        """Register the public half of a key and return its keyid (default: fingerprint).
+
+        client or subject narrows what the key may erase.
+        """
+        chosen, call = calls.register_key(key, role, keyid, client, subject)
+        yield from self.document(call)
+        return chosen
+
+    def revoke_key(self, keyid: str) -> Conversation[None]:
+        """Revoke a key. What it signed before stays valid."""
+        yield from self.exchange(calls.revoke_key(keyid))
+
+    def register_model(
+        self, manifest: Mapping[str, Any], npz: bytes | None = None
+    ) -> Conversation[Document]:
+        """Register a model: its manifest and, unless clients keep theirs, its rows."""
+        return self.document(calls.register_model(manifest, npz))
+
+    def manifest(self, model: str) -> Conversation[Document]:
+        """Return what a client computes its statistics with; signed with a client's key."""
+        return self.document(calls.manifest(model))
+
+    def asked(self) -> Conversation[list[Document]]:
+        """Return the releases the signing client is asked for: records, by model."""
+        page, _ = yield from self.page(calls.asked())
+        return list(page.items)
+
+    def answer_release(self, release: str, npz: bytes) -> Conversation[Document]:
+        """Send the statistics of exactly the records that a release asks for."""
+        return self.document(calls.answer_release(release, npz))
+
+    def drop_release(self, release: str) -> Conversation[Document]:
+        """Decide to remove all that a silent client sent for the subject; needs a token."""
+        return self.document(calls.drop_release(release))
+
+    def decide(self, request_id: str, decision: str, why: str) -> Conversation[Document]:
+        """Decide on a request in state needs-decision: retry or abandon; needs a token."""
+        return self.document(calls.decide(request_id, decision, why))
+
+    def start_audit(self, wanted: Mapping[str, Any]) -> Conversation[Document]:
+        """Start an audit of a network's method: the fields of NewAudit; needs a token."""
+        return self.document(calls.start_audit(wanted))
+
+    def stop_audit(self, audit_id: str) -> Conversation[Document]:
+        """End an audit and its schedule; needs an operator's token."""
+        return self.document(calls.stop_audit(audit_id))
+
+    def audits(self) -> Listing[Document]:
+        """Iterate over all audits."""
+        return Listing(calls.operator_get("audits"), as_it_is)
+
+    def audit(self, audit_id: str) -> Conversation[Document]:
+        """Return one audit."""
+        return self.document(calls.operator_get("audits", audit_id))
+
+    def audit_file(self, audit_id: str, part: str) -> Conversation[bytes]:
+        """Return an audit's "report" or its "statistics"."""
+        call = calls.operator_get("audits", audit_id, part, accept="*/*")
+        return self.content(call)
+
+    def models(self) -> Listing[Document]:
+        """Iterate over all models."""
+        return Listing(calls.operator_get("models"), as_it_is)
+
+    def model(self, ref: str) -> Conversation[Document]:
+        """Return one model."""
+        return self.document(calls.operator_get("models", ref))
+
+    def releases(self) -> Listing[Document]:
+        """Iterate over what clients are asked and have not sent; needs an operator's token."""
+        return Listing(calls.operator_get("releases"), as_it_is)
+
+    def versions(self, ref: str) -> Listing[Document]:
+        """Iterate over a model's versions, oldest first."""
+        return Listing(calls.operator_get("models", ref, "versions"), as_it_is)
+
+    def artifact(self, ref: str, number: int) -> Conversation[bytes]:
+        """Return a version's head as safetensors."""
+        path = ("models", ref, "versions", str(number), "artifact")
+        return self.content(calls.operator_get(*path, accept="*/*"))
+
+    def requests(
+        self,
+        *,
+        state: str | None = None,
+        model: str | None = None,
+        method: str | None = None,
+        overdue: bool | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int = 100,
+    ) -> Listing[RequestSummary]:
+        """Iterate over requests, oldest first; since and until bound their reception."""
+        call = calls.list_requests(state, model, method, overdue, since, until, page_size)
+        return Listing(call, parse_summary)
+
+
+def as_it_is(document: Document) -> Document:
+    """Return what an item of a list is, where nothing is made of it."""
+    return document
+
+
+def named_after(method: F, operation: Callable[..., Any], made: Any = None) -> F:
+    """Give a client's method the name, documentation and signature of its operation.
+
+    In the signature the operation's result stands for the conversation that leads to it; made
+    is what a list becomes, such as `Iterator`.
+    """
+    update_wrapper(method, operation)
+    shown = inspect.signature(operation)
+    *_, result = get_args(shown.return_annotation)  # of a conversation or a listing
+    returns = result if made is None else made[result]
+    vars(method)["__signature__"] = shown.replace(return_annotation=returns)
+    return method
