@@ -56,30 +56,8 @@ def features() -> None:
     "--data",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with inputs, features, texts or images; labels, clients … are kept. Or "
-    "Sentiment140's .csv, whose users become the clients.",
+    help="An .npz with inputs, features, texts or images; labels, clients … are kept.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["npz", "sentiment140"]),
-    help="Default: sentiment140 for a .csv, else npz.",
-)
-@click.option(
-    "--at-least",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="ROWS",
-    help="Of sentiment140: leave out users with fewer tweets.",
-)
-@click.option(
-    "--draw",
-    type=click.IntRange(min=1),
-    metavar="CLIENTS",
-    help="Of sentiment140: draw so many of the users, by --seed. Default: all.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--out",
     required=True,
@@ -92,10 +70,6 @@ def extract(
     parameters: dict[str, str],
     digest: str | None,
     data: Path,
-    form: str | None,
-    at_least: int,
-    draw: int | None,
-    seed: int,
     out: Path,
 ) -> None:
     """Compute the features of DATA and print which extractor did.
@@ -107,18 +81,11 @@ def extract(
     from workers.cli.errors import shown
     from workers.data.extractors import registry
     from workers.data.extractors.described import format_description
-    from workers.data.owners import Ownership
-    from workers.data.raw import load_raw, load_tweets
+    from workers.data.raw import load_raw
     from workers.errors import RefusedError
 
     with shown():
-        tweets = form == "sentiment140" or (form is None and data.suffix == ".csv")
-        if tweets:
-            raw = load_tweets(data, Ownership(at_least=at_least, draw=draw, seed=seed))
-        elif at_least > 1 or draw is not None:
-            raise RefusedError("--at-least and --draw choose among sentiment140's users only")
-        else:
-            raw = load_raw(data)
+        raw = load_raw(data)
         width = raw.inputs.shape[1] if raw.kind == "features" else None
         opened = registry.open_extractor(
             extractor, parameters, path=path, digest=digest, width=width

@@ -9,8 +9,8 @@ import click
 if TYPE_CHECKING:
     from workers.families.network.source import Source
 
-# As in workers.data.formats, which would load the numerics before they are needed.
-FORMATS = ("npz", "idx", "cifar", "leaf", "masks")
+# As in workers.families.network.source, which would load the numerics before they are needed.
+FORMATS = ("npz", "masks")
 PATH = click.Path(exists=True, path_type=Path)
 
 _CLIENTS = (
@@ -48,9 +48,9 @@ _DATA = (
         "--format",
         "form",
         type=click.Choice(FORMATS),
-        help="npz: inputs, labels, clients (records, subjects), or train_images and "
-        "train_labels. idx: MNIST's files. cifar: folder of pickles. leaf: FEMNIST's JSON. "
-        "masks: images/SITE/NAME.png, masks/SITE/NAME.png. Default: told from DATA.",
+        help="npz: inputs, labels, clients (records, subjects), or train_images, train_labels "
+        "(train_clients). masks: images/SITE/NAME.png, masks/SITE/NAME.png. Default: masks "
+        "for a folder, else npz.",
     ),
     *_CLIENTS,
     click.option(
@@ -67,7 +67,6 @@ _DATA = (
         type=click.IntRange(0, 255),
         help="The grey of each --class in masks. Default: the grey is the class's number.",
     ),
-    click.option("--coarse", is_flag=True, help="CIFAR-100's 20 superclasses."),
 )
 
 
@@ -95,5 +94,4 @@ def source_of(options: Mapping[str, Any], seed: int) -> "Source":
         ),
         classes=options["classes"],
         mask_values=options["mask_values"],
-        coarse=options["coarse"],
     )

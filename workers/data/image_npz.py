@@ -1,6 +1,7 @@
 """Images in one .npz: train_images, train_labels, test_images, test_labels, label_names.
 
-Keras's names x_train, y_train, x_test, y_test are read too.
+Whose each row is, train_clients and test_clients say. Keras's names x_train, y_train, x_test,
+y_test are read too.
 """
 
 import zipfile
@@ -18,6 +19,7 @@ _NAMES = (
     ("train_images", "train_labels", "test_images", "test_labels"),
     ("x_train", "y_train", "x_test", "y_test"),
 )
+_CLIENTS = ("train_clients", "test_clients")
 _UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError,
     zipfile.BadZipFile, zlib.error,
@@ -25,7 +27,7 @@ _UNREADABLE = (
 
 
 def load_image_npz(path: Path) -> LabelledImages:
-    """Return the images of a file; the test pair and label_names may be missing.
+    """Return the images of a file; test pair, label_names and clients may be missing.
 
     images are (n, h, w) or (n, h, w, c) bytes. Pickled objects are refused.
     Raises DatasetError naming the array at fault, or that the file is no .npz.
@@ -52,10 +54,24 @@ def load_image_npz(path: Path) -> LabelledImages:
         labels=labels,
         label_names=_label_names(arrays.get("label_names"), labels),
         is_test=np.repeat(np.arange(len(parts)) == 1, [len(found) for _, found in parts]),
+        clients=_clients(arrays, [len(found) for _, found in parts]),
     )
 
 
-_KNOWN = {name for names in _NAMES for name in names} | {"label_names"}
+_KNOWN = {name for names in _NAMES for name in names} | {"label_names", *_CLIENTS}
+
+
+def _clients(arrays: dict[str, Any], sizes: list[int]) -> NDArray[np.str_] | None:
+    if not any(name in arrays for name in _CLIENTS):
+        return None
+    found = []
+    for name, size in zip(_CLIENTS, sizes, strict=False):
+        array = arrays.get(name)
+        whole = isinstance(array, np.ndarray) and array.shape == (size,)
+        if array is None or not whole or array.dtype.kind not in "iuU":
+            raise DatasetError(f"{name}: must be one integer or string for each image")
+        found.append(array.astype(np.str_))
+    return np.concatenate(found)
 
 
 def _pair(

@@ -1,4 +1,4 @@
-"""What the readers of images and texts return: arrays as the files have them, checked."""
+"""What the readers of images return: arrays as the files have them, checked."""
 
 from dataclasses import dataclass
 
@@ -70,23 +70,6 @@ class SegmentedImages:
             raise DatasetError("masks: must have one class for each pixel of each image")
         if self.masks.min() < 0 or self.masks.max() >= self.classes:
             raise DatasetError("masks: one lies outside the classes")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledTexts:
-    """texts, n of them; labels (n,) int64 into label_names; clients (n,): who wrote them."""
-
-    texts: tuple[str, ...]
-    labels: Labels
-    label_names: tuple[str, ...]
-    clients: NDArray[np.str_]
-
-    def __post_init__(self) -> None:
-        if not self.texts:
-            raise DatasetError("texts: there is none")
-        rows = np.empty(len(self.texts))
-        _check_rows(rows, labels=self.labels, clients=self.clients)
-        _check_labels(self.labels, self.label_names)
 
 
 def _check_pixels(name: str, images: Pixels, rank: int) -> None:

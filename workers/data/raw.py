@@ -1,7 +1,6 @@
 """Any .npz with something an extractor reads, and whatever is to travel beside it.
 
 inputs or features (n, …) numbers · or texts (n,) strings · or images (n, h, w, 3) uint8
-Sentiment140's CSV is read too: texts, their labels, and their authors as clients.
 """
 
 import zipfile
@@ -16,8 +15,6 @@ from numpy.typing import NDArray
 
 from workers.data.extractors.base import Kind
 from workers.data.extractors.described import Described, parse_description
-from workers.data.owners import Ownership, assign
-from workers.data.sentiment140 import load_sentiment140
 from workers.errors import DatasetError
 
 KINDS: dict[str, Kind] = {
@@ -66,25 +63,6 @@ def load_raw(path: Path) -> Raw:
         if name != "label_names" and array.shape != (len(inputs),):
             raise DatasetError(f"{name}: must hold exactly one entry for each row")
     return Raw(inputs, KINDS[names[0]], beside)
-
-
-def load_tweets(path: Path, owners: Ownership) -> Raw:
-    """Return Sentiment140's tweets of the users that count, who are the clients.
-
-    A record's id is its number among the tweets of the file that are not neutral.
-    Raises DatasetError as `load_sentiment140` and `assign`.
-    """
-    found = load_sentiment140(path)
-    rows, clients = assign(found.clients, found.labels, owners)
-    # The longest text sets the width of all: those left out must not be among them.
-    texts = np.array([found.texts[row] for row in rows.tolist()], dtype=np.str_)
-    beside = {
-        "labels": found.labels[rows],
-        "clients": clients,
-        "records": np.array([f"record-{row:07d}" for row in rows.tolist()]),
-        "label_names": np.array(found.label_names),
-    }
-    return Raw(texts, "texts", beside)
 
 
 def load_extractor(path: Path) -> Described | None:

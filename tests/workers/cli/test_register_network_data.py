@@ -1,15 +1,10 @@
-"""`lethe model register-network` from each format, with the clients the data have or dealt."""
+"""`lethe model register-network` from an .npz, with the clients the data have or dealt."""
 
-import gzip
-import json
-import pickle
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.workers.cli.registering import Service, register, said, service
 from workers.data.image_npz import load_image_npz
@@ -21,43 +16,66 @@ PIXELS = np.arange(12 * 7 * 6, dtype=np.uint16).astype(np.uint8).reshape(12, 7, 
 LABELS = (np.arange(12) % 3).astype(np.uint8)
 
 
-def idx(array: NDArray[np.uint8]) -> bytes:
-    return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
+def images(path: Path, **more: Any) -> Path:
+    np.savez(
+        path,
+        train_images=PIXELS[:10],
+        train_labels=LABELS[:10],
+        test_images=PIXELS[10:],
+        test_labels=LABELS[10:],
+        **more,
+    )
+    return path
 
 
-def mnist(folder: Path) -> Path:
-    files = {
-        "train-images-idx3-ubyte.gz": PIXELS[:10],
-        "train-labels-idx1-ubyte.gz": LABELS[:10],
-        "t10k-images-idx3-ubyte.gz": PIXELS[10:],
-        "t10k-labels-idx1-ubyte.gz": LABELS[10:],
-    }
-    for name, array in files.items():
-        (folder / name).write_bytes(gzip.compress(idx(array)))
-    return folder
-
-
-@pytest.mark.parametrize("named", ["", "train-images-idx3-ubyte.gz"])
-def test_idx_files_are_dealt_at_random(named: str, tmp_path: Path, service: Service) -> None:
-    result = register(mnist(tmp_path) / named, "--deal", 3)
+def test_images_without_clients_are_dealt_at_random(tmp_path: Path, service: Service) -> None:
+    path = images(tmp_path / "images.npz")
+    result = register(path, "--deal", 3)
     assert result.exit_code == 0, result.exception
     assert np.array_equal(service.rows["inputs"], PIXELS[:10, None])  # the test pair stays here
     assert service.rows["labels"].tolist() == LABELS[:10].tolist()
     assert service.manifest["classes"] == ["0", "1", "2"]
     first = service.owners()
     assert sorted(map(len, first.values())) == [3, 3, 4]
-    register(mnist(tmp_path), "--deal", 3, "--seed", 1)
+    register(path, "--deal", 3, "--seed", 1)
     assert service.owners() != first
 
 
 def test_rows_without_clients_are_not_guessed_about(tmp_path: Path, service: Service) -> None:
-    assert "deal them with --deal" in said(register(mnist(tmp_path)))
-    assert "name how many clients" in said(register(mnist(tmp_path), "--alpha", 1))
-    assert "--at-least" in said(register(mnist(tmp_path), "--deal", 2, "--at-least", 2))
-    assert "11 clients for 10 rows" in said(register(mnist(tmp_path), "--deal", 11))
-    (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
-    assert "must lie beside" in said(register(tmp_path, "--deal", 2))
+    path = images(tmp_path / "images.npz")
+    assert "deal them with --deal" in said(register(path))
+    assert "name how many clients" in said(register(path, "--alpha", 1))
+    assert "--at-least" in said(register(path, "--deal", 2, "--at-least", 2))
+    assert "11 clients for 10 rows" in said(register(path, "--deal", 11))
     assert service.manifest == {}
+
+
+def test_clients_that_images_name_are_kept(tmp_path: Path, service: Service) -> None:
+    owners = {
+        "train_clients": np.array(list("aaabbbbccd")),
+        "test_clients": np.array(["d"] * 2),
+    }
+    path = images(tmp_path / "images.npz", **owners)
+    assert register(path).exit_code == 0
+    assert service.rows["clients"].tolist() == list("aaabbbbccd")
+    assert np.array_equal(service.rows["inputs"], PIXELS[:10, None])
+    # Rows of the test pair do not count. Ids stay those of the rows in the file.
+    assert register(path, "--at-least", 3).exit_code == 0
+    assert service.owners() == {
+        "a": ["record-0", "record-1", "record-2"],
+        "b": ["record-3", "record-4", "record-5", "record-6"],
+    }
+    drawn = set()
+    for seed in range(8):
+        words = ["--at-least", 3, "--draw", 1, "--seed", seed]
+        assert register(path, *words).exit_code == 0
+        drawn.add(tuple(service.owners()))
+    assert drawn == {("a",), ("b",)}
+    assert "only 2 clients" in said(register(path, "--at-least", 3, "--draw", 3))
+    assert "leave --deal out" in said(register(path, "--deal", 2))
+    assert register(path, "--network", "logistic").exit_code == 0
+    pixels = PIXELS[:10].reshape(10, -1).astype(np.float32)
+    assert service.rows["inputs"] == pytest.approx((pixels / 255 - 0.5) / 0.5)
 
 
 def test_a_skewed_deal_is_that_of_the_experiments(tmp_path: Path, service: Service) -> None:
@@ -66,78 +84,6 @@ def test_a_skewed_deal_is_that_of_the_experiments(tmp_path: Path, service: Servi
     assert register(path, "--deal", 3, "--alpha", 0.5, "--seed", 4).exit_code == 0
     dealt = deal_out(load_image_npz(path), 3, 0.5, 4)
     assert service.rows["clients"].tolist() == dealt.tolist()
-
-
-def cifar(folder: Path, rows: NDArray[np.uint8]) -> Path:
-    batches = {
-        "train": {"data": rows[:4], "fine_labels": [5, 0, 1, 2], "coarse_labels": [1, 0, 0, 1]},
-        "test": {"data": rows[4:], "fine_labels": [3], "coarse_labels": [1]},
-        "meta": {"fine_label_names": list("abcdef"), "coarse_label_names": ["low", "high"]},
-    }
-    for name, batch in batches.items():
-        (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
-    return folder
-
-
-def test_cifar_pickles_and_their_superclasses(tmp_path: Path, service: Service) -> None:
-    rows = np.random.default_rng(0).integers(256, size=(5, 3072), dtype=np.uint8)
-    result = register(cifar(tmp_path, rows), "--deal", 2, "--network", "resnet18")
-    assert result.exit_code == 0, result.exception
-    assert np.array_equal(service.rows["inputs"].reshape(4, -1), rows[:4])
-    assert service.rows["labels"].tolist() == [5, 0, 1, 2]
-    assert service.manifest["classes"] == list("abcdef")
-    assert register(tmp_path, "--deal", 2, "--coarse").exit_code == 0
-    assert service.rows["labels"].tolist() == [1, 0, 0, 1]
-    assert service.manifest["network"]["parameters"]["classes"] == 2
-
-
-def written(path: Path, users: dict[str, list[int]]) -> None:
-    data = {
-        user: {"x": [[shade / 255] * 784 for shade in shades], "y": shades}
-        for user, shades in users.items()
-    }
-    counts = [len(shades) for shades in users.values()]
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        json.dumps({"users": list(users), "num_samples": counts, "user_data": data})
-    )
-
-
-def leaf(folder: Path) -> Path:
-    written(folder / "train/all_0.json", {"nina": [1, 2, 3], "omar": [4], "paul": [5, 6]})
-    written(folder / "test/all_0.json", {"omar": [7, 8, 9]})
-    return folder
-
-
-def test_the_writers_of_leaf_are_the_clients(tmp_path: Path, service: Service) -> None:
-    result = register(leaf(tmp_path))
-    assert result.exit_code == 0, result.exception
-    shades = service.rows["inputs"][:, 0, 0, 0].tolist()
-    assert shades == service.rows["labels"].tolist() == [1, 2, 3, 4, 5, 6]
-    assert service.rows["clients"].tolist() == ["nina"] * 3 + ["omar"] + ["paul"] * 2
-    assert len(service.manifest["classes"]) == 62
-    assert register(tmp_path / "train/all_0.json", "--network", "logistic").exit_code == 0
-    assert service.rows["inputs"][:, 0] == pytest.approx((np.arange(1, 7) / 255 - 0.5) / 0.5)
-
-
-def test_writers_with_few_rows_are_left_out_and_others_drawn(
-    tmp_path: Path, service: Service
-) -> None:
-    assert register(leaf(tmp_path), "--at-least", 2).exit_code == 0
-    # Omar's rows of the test set do not count. Ids stay those of the rows in the files.
-    assert service.owners() == {
-        "nina": ["record-0", "record-1", "record-2"],
-        "paul": ["record-4", "record-5"],
-    }
-    assert service.rows["labels"].tolist() == [1, 2, 3, 5, 6]
-    drawn = set()
-    for seed in range(8):
-        words = ["--at-least", 2, "--draw", 1, "--seed", seed]
-        assert register(tmp_path, *words).exit_code == 0
-        drawn.add(tuple(service.owners()))
-    assert drawn == {("nina",), ("paul",)}
-    assert "only 2 clients" in said(register(tmp_path, "--at-least", 2, "--draw", 3))
-    assert "leave --deal out" in said(register(tmp_path, "--deal", 2))
 
 
 def rows_file(path: Path, **changes: Any) -> Path:
@@ -193,15 +139,13 @@ def test_odd_rows_are_named(
     assert service.manifest == {}
 
 
-def test_a_format_is_told_or_asked_for(tmp_path: Path, service: Service) -> None:
-    assert "of several formats or none" in said(register(tmp_path))
-    mixed = leaf(mnist(tmp_path))
-    assert "name one of idx, leaf" in said(register(mixed))
-    assert register(mixed, "--format", "leaf").exit_code == 0
-    assert "nina" in service.owners()
+def test_a_file_is_an_npz_and_a_folder_holds_masks(tmp_path: Path, service: Service) -> None:
+    assert "a folder must hold images/SITE/NAME.png" in said(register(tmp_path, "--class", "x"))
     (tmp_path / "odd").write_bytes(b"PK")
     assert "not a readable .npz" in said(register(tmp_path / "odd"))
-    assert "leave --coarse out" in said(register(mixed, "--format", "leaf", "--coarse"))
-    assert "leave --mask-value out" in said(
-        register(mixed, "--format", "leaf", "--mask-value", 1)
-    )
+    path = images(tmp_path / "images.npz")
+    assert "leave --mask-value out" in said(register(path, "--mask-value", 1))
+    assert "write other rows as an .npz" in said(register(path, "--format", "masks"))
+    assert "not a readable .npz" in said(register(tmp_path, "--format", "npz"))
+    assert register(path, "--format", "cifar").exit_code == 2
+    assert service.manifest == {}

@@ -10,7 +10,7 @@ import pytest
 from workers.data.digit_images import load_digit_images
 from workers.data.digits import load_digits
 from workers.data.image_npz import load_image_npz
-from workers.data.images import LabelledImages, LabelledTexts
+from workers.data.images import LabelledImages
 from workers.data.partition import iid, natural
 from workers.errors import DatasetError
 
@@ -51,9 +51,28 @@ def test_keras_names_columns_and_no_test(tmp_path: Path) -> None:
     assert only.label_names == ("0", "1", "2")
 
 
+def test_a_file_may_say_whose_each_image_is(tmp_path: Path) -> None:
+    assert load_image_npz(saved(tmp_path)).clients is None
+    owners = {"train_clients": np.arange(5), "test_clients": np.array([7, 8])}
+    got = load_image_npz(saved(tmp_path, **owners))
+    assert got.clients is not None
+    assert got.clients.tolist() == list("0123478")
+    whole = {"test_images": None, "test_labels": None, "train_clients": np.array(list("abcab"))}
+    got = load_image_npz(saved(tmp_path, **whole))
+    assert got.clients is not None
+    assert got.clients.tolist() == list("abcab")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"train_clients": np.arange(5)}, "test_clients: must be"),
+        ({"test_clients": np.arange(2)}, "train_clients: must be"),
+        (
+            {"train_clients": np.arange(4), "test_clients": np.arange(2)},
+            "train_clients: must be",
+        ),
+        ({"train_clients": np.ones(5), "test_clients": np.arange(2)}, "train_clients: must be"),
         ({"train_images": None}, "train_images: missing"),
         ({"train_labels": None}, "train_labels: missing"),
         ({"test_labels": None}, "test_labels: missing"),
@@ -151,11 +170,6 @@ def test_what_is_returned_is_checked(change: dict[str, Any], message: str) -> No
     LabelledImages(**good)
     with pytest.raises(DatasetError, match=message):
         LabelledImages(**{**good, **change})
-
-
-def test_texts_are_checked() -> None:
-    with pytest.raises(DatasetError, match="clients"):
-        LabelledTexts(("a", "b"), np.array([0, 0]), ("x",), np.array(["u"]))
 
 
 def test_an_even_partition_is_dealt_at_random() -> None:

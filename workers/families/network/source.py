@@ -1,13 +1,14 @@
-"""From a file or folder of whatever format to a network's registration."""
+"""From an .npz or a folder of masks to a network's registration."""
 
 import zipfile
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
-from workers.data.formats import Format, detect, load_labelled
+from workers.data.image_npz import load_image_npz
 from workers.data.images import numbered
 from workers.data.masks import load_masks
 from workers.data.owners import AS_NAMED, Ownership, assign
@@ -21,6 +22,8 @@ from workers.families.network.registration import (
     prepare_masks,
 )
 
+Format = Literal["npz", "masks"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names")
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
@@ -29,9 +32,9 @@ _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib
 class Source:
     """Where rows are, and whose they are.
 
-    form None: told from the path. classes: their names in order, for data that have none;
-    empty: those of the data, or numbers. mask_values: the grey of each class, empty for masks
-    whose grey is the class. coarse: CIFAR-100's superclasses.
+    form None: masks for a folder, else npz. classes: their names in order, for data that have
+    none; empty: those of the data, or numbers. mask_values: the grey of each class, empty for
+    masks whose grey is the class.
     """
 
     path: Path
@@ -39,7 +42,6 @@ class Source:
     owners: Ownership = AS_NAMED
     classes: tuple[str, ...] = ()
     mask_values: tuple[int, ...] = ()
-    coarse: bool = False
 
 
 def prepare(source: Source, *, ref: str, options: NetworkOptions) -> PreparedNetwork:
@@ -49,16 +51,14 @@ def prepare(source: Source, *, ref: str, options: NetworkOptions) -> PreparedNet
         RefusedError: The data cannot be read, do not say whose each row is while nothing was
             to be dealt, or do not fit the options. The message names the remedy.
     """
-    form = source.form or detect(source.path)
-    if source.coarse and form != "cifar":
-        raise DatasetError("coarse labels are CIFAR-100's: leave --coarse out")
+    form = source.form or ("masks" if source.path.is_dir() else "npz")
     if source.mask_values and form != "masks":
         raise DatasetError("the grey of a class is for --format masks: leave --mask-value out")
     if form == "masks":
         return _masks(source, ref, options)
-    if form == "npz" and "inputs" in _names(source.path):
+    if "inputs" in _names(source.path):
         return prepare_rows(source, ref=ref, options=options)
-    images = load_labelled(source.path, form, coarse=source.coarse)
+    images = load_image_npz(source.path)
     if source.classes:
         images = replace(images, label_names=source.classes)
     learned = learned_rows(images)
@@ -102,6 +102,11 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Prepar
 
 
 def _masks(source: Source, ref: str, options: NetworkOptions) -> PreparedNetwork:
+    if not (source.path / "images").is_dir() or not (source.path / "masks").is_dir():
+        raise DatasetError(
+            "a folder must hold images/SITE/NAME.png and masks/SITE/NAME.png: write other "
+            "rows as an .npz"
+        )
     if not source.classes:
         raise RefusedError(
             "masks do not name their classes: name them in the order of their numbers, "

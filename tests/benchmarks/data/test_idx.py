@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from workers.data.idx import load_idx, read_idx
+from benchmarks.data.idx import load_idx, read_idx
 from workers.errors import DatasetError
 
 IMAGES = (np.arange(5 * 3 * 4) * 3 % 256).astype(np.uint8).reshape(5, 3, 4)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.data.cifar import load_cifar
-from workers.data.plain_pickle import read_pickle
+from benchmarks.data.cifar import load_cifar
+from benchmarks.data.plain_pickle import read_pickle
 from workers.errors import DatasetError
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.data.plain_pickle import read_pickle
 from workers.data.images import LabelledImages, numbered
-from workers.data.plain_pickle import read_pickle
 from workers.errors import DatasetError
 
 SIDE = 32
@@ -23,7 +23,7 @@ def load_cifar(folder: Path, *, coarse: bool = False) -> LabelledImages:
     coarse takes CIFAR-100's 20 superclasses. Nothing in the files is executed.
     Raises DatasetError for a folder with neither, and for damaged files.
     """
-    if (folder / "train").exists():
+    if (folder / "train").is_file():
         files, key = [("train", False), ("test", True)], "fine_labels"
         meta, names_key = folder / "meta", "fine_label_names"
         if coarse:

@@ -5,19 +5,31 @@ polarity (0 negative, 2 neutral, 4 positive), id, date, query, user, text.
 """
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workers.data.images import LabelledTexts
+from workers.arrays import Labels
 from workers.errors import DatasetError
 
 LABELS = {"0": 0, "4": 1}
 NEUTRAL = "2"  # only in the small test file, and left out as in the paper
 COLUMNS = 6
+LABEL_NAMES = ("negative", "positive")
 
 
-def load_sentiment140(path: Path, *, limit: int | None = None) -> LabelledTexts:
+@dataclass(frozen=True, slots=True, eq=False)
+class Tweets:
+    """texts, n of them; labels (n,) int64 into LABEL_NAMES; clients (n,): who wrote them."""
+
+    texts: tuple[str, ...]
+    labels: Labels
+    clients: NDArray[np.str_]
+
+
+def load_sentiment140(path: Path, *, limit: int | None = None) -> Tweets:
     """Return the tweets of a file with their users as clients, at most the first `limit`.
 
     Raises DatasetError naming the line and column at fault; a message quotes no tweet.
@@ -47,9 +59,6 @@ def load_sentiment140(path: Path, *, limit: int | None = None) -> LabelledTexts:
         raise DatasetError("the file is no CSV: a quotation or a field has no end") from None
     except OSError:
         raise DatasetError("the CSV file cannot be read") from None
-    return LabelledTexts(
-        texts=tuple(texts),
-        labels=np.array(labels, dtype=np.int64),
-        label_names=("negative", "positive"),
-        clients=np.array(users, dtype=np.str_),
-    )
+    if not texts:
+        raise DatasetError("texts: there is none")
+    return Tweets(tuple(texts), np.array(labels, dtype=np.int64), np.array(users, np.str_))

@@ -1,0 +1,1 @@
+"""Published data sets as their authors publish them, written as the .npz that `lethe` reads."""
