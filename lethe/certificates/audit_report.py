@@ -11,7 +11,7 @@ from lethe.certificates import shape
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
 from lethe.certificates.statement import STATEMENT_TYPE, Subject, VerifierPart
 
-PREDICATE_TYPE: Final = "urn:lethe:algorithm-audit:v1"
+PREDICATE_TYPE: Final = "https://w3id.org/lethe-ledger/method-audit/v1"
 MAX_REPORT = 1 << 20  # bytes
 
 AuditResult = Literal["LEAK", "NOTHING-FOUND", "INCONCLUSIVE"]
@@ -77,7 +77,7 @@ class AuditStatement:
 
     type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Name("_type")]
     subject: tuple[Subject]
-    predicate_type: Literal["urn:lethe:algorithm-audit:v1"]
+    predicate_type: Literal["https://w3id.org/lethe-ledger/method-audit/v1"]
     predicate: AuditPredicate
 
 

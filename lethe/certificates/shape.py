@@ -44,12 +44,16 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """How one kind of value is read from JSON and written to it; read checks all of it."""
+    """How one kind of value is read from JSON and written to it; read checks all of it.
+
+    schema: what JSON Schema (draft 2020-12) can say of its spelling.
+    """
 
     read: Callable[[Json], Any]
     write: Callable[[Any], Json]
+    schema: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,16 @@ def read(cls: type[T], value: Json) -> T:
 def write(value: Any) -> dict[str, Json]:
     """Return the JSON object of a dataclass instance, the inverse of `read`."""
     return cast(dict[str, Json], _codec(cast(Any, type(value))).write(value))
+
+
+def json_schema(cls: type, uri: str, title: str) -> dict[str, Json]:
+    """Return the JSON schema (draft 2020-12) of the documents of a dataclass.
+
+    Whatever `read` accepts is valid. It refuses more: `Moment` must be a day of the calendar,
+    and two base64 texts may spell the same bytes.
+    """
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": uri}
+    return {**head, "title": title, **_codec(cast(Any, cls)).schema}
 
 
 def decode(cls: type[T], data: bytes) -> T:
@@ -164,19 +178,42 @@ def _same(value: Any) -> Any:
     return value
 
 
-Sha256 = Annotated[str, Codec(_sha256, lambda digest: {"sha256": digest})]
+def _pattern(pattern: str) -> dict[str, Json]:
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
+def _object(members: Mapping[str, Json]) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": dict(members),
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+_ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+_BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+
+Sha256 = Annotated[
+    str,
+    Codec(
+        _sha256,
+        lambda digest: {"sha256": digest},
+        _object({"sha256": _pattern(_HEX.pattern)}),
+    ),
+]
 """Hexadecimal SHA-256 of a file, as `sha256sum` prints it; an in-toto DigestSet in JSON."""
-Blob = Annotated[bytes, Codec(_blob, format_base64)]
+Blob = Annotated[bytes, Codec(_blob, format_base64, _pattern(_BASE64) | {"minLength": 4})]
 """Bytes of any length above zero, in standard base64."""
-Moment = Annotated[datetime, Codec(_moment, _write_moment)]
+Moment = Annotated[datetime, Codec(_moment, _write_moment, _pattern(_ISO))]
 """An aware time, kept to the second; RFC 3339 in UTC with `Z`."""
-Uuid = Annotated[str, Codec(_uuid, _same)]
+Uuid = Annotated[str, Codec(_uuid, _same, _pattern(_UUID.pattern))]
 
 _PLAIN: dict[type, Codec] = {
-    str: Codec(_string, _same),
-    bool: Codec(_flag, _same),
-    int: Codec(_count, str),
-    bytes: Codec(_hash, format_base64),
+    str: Codec(_string, _same, {"type": "string", "minLength": 1}),
+    bool: Codec(_flag, _same, {"type": "boolean"}),
+    int: Codec(_count, str, _pattern("(0|[1-9][0-9]{0,18})")),
+    bytes: Codec(_hash, format_base64, _pattern("[A-Za-z0-9+/]{43}=")),
 }
 
 
@@ -189,7 +226,7 @@ def _codec(hint: Any) -> Codec:
     if hint in _PLAIN:
         return _PLAIN[hint]
     if origin is Literal:
-        return Codec(_choice(arguments), _same)
+        return Codec(_choice(arguments), _same, {"enum": list(arguments)})
     if origin in (Union, types.UnionType) and arguments[1:] == (types.NoneType,):
         return _optional(_codec(arguments[0]))
     if origin is tuple and arguments[1:] == (...,):
@@ -216,6 +253,7 @@ def _optional(inner: Codec) -> Codec:
     return Codec(
         lambda value: None if value is None else inner.read(value),
         lambda value: None if value is None else inner.write(value),
+        {"anyOf": [inner.schema, {"type": "null"}]},
     )
 
 
@@ -235,7 +273,11 @@ def _array(inner: Codec) -> Codec:
             raise ShapeError("must be an array")
         return _items([inner] * len(value), value)
 
-    return Codec(read_all, lambda values: [inner.write(value) for value in values])
+    return Codec(
+        read_all,
+        lambda values: [inner.write(value) for value in values],
+        {"type": "array", "items": inner.schema},
+    )
 
 
 def _pair(codecs: Sequence[Codec]) -> Codec:
@@ -247,7 +289,14 @@ def _pair(codecs: Sequence[Codec]) -> Codec:
     def write_all(values: Sequence[Any]) -> list[Json]:
         return [codec.write(value) for codec, value in zip(codecs, values, strict=True)]
 
-    return Codec(read_all, write_all)
+    schemas = [codec.schema for codec in codecs]
+    return Codec(
+        read_all, write_all, {"type": "array", "prefixItems": schemas, **_length(len(codecs))}
+    )
+
+
+def _length(items: int) -> dict[str, Json]:
+    return {"minItems": items, "maxItems": items}
 
 
 def _mapping(inner: Codec) -> Codec:
@@ -262,7 +311,9 @@ def _mapping(inner: Codec) -> Codec:
     def write_all(values: Mapping[str, Any]) -> dict[str, Json]:
         return {name: inner.write(item) for name, item in values.items()}
 
-    return Codec(read_all, write_all)
+    names = {"propertyNames": {"minLength": 1}}
+    schema = {"type": "object", "additionalProperties": inner.schema, **names}
+    return Codec(read_all, write_all, schema)
 
 
 def _record(cls: type) -> Codec:
@@ -289,7 +340,8 @@ def _record(cls: type) -> Codec:
             for name, (attribute, codec) in members.items()
         }
 
-    return Codec(read_all, write_all)
+    schema = _object({name: codec.schema for name, (_, codec) in members.items()})
+    return Codec(read_all, write_all, schema)
 
 
 def _json_name(attribute: str, hint: Any) -> str:

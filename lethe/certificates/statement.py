@@ -14,7 +14,7 @@ from lethe.certificates.errors import ShapeError
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE: Final = "urn:lethe:erasure-certificate:v1"
+PREDICATE_TYPE: Final = "https://w3id.org/lethe-ledger/erasure-certificate/v1"
 
 Level = Literal["sample", "client", "subject"]
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -139,7 +139,7 @@ class VerifierPart:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """The erasure certificate proper, `urn:lethe:erasure-certificate:v1`.
+    """The erasure certificate proper, `https://w3id.org/lethe-ledger/erasure-certificate/v1`.
 
     `request_log_index` and `request_commitment` find the request's entry in the log and
     repeat what it holds; `supersedes` is the id of a certificate that this one replaces.
@@ -169,8 +169,15 @@ class Statement:
 
     type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Name("_type")]
     subject: tuple[Subject, ...]
-    predicate_type: Literal["urn:lethe:erasure-certificate:v1"]
+    predicate_type: Literal["https://w3id.org/lethe-ledger/erasure-certificate/v1"]
     predicate: Predicate
+
+
+def statement_schema() -> dict[str, object]:
+    """Return the JSON schema of the payload; docs/schemas has it as a file."""
+    return shape.json_schema(
+        Statement, f"{PREDICATE_TYPE}/statement.json", "Erasure certificate"
+    )
 
 
 def build_statement(subject: Sequence[Subject], predicate: Predicate) -> bytes:

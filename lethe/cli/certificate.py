@@ -131,6 +131,14 @@ def show(file: Path, as_json: bool) -> None:
 
 
 @certificate.command()
+def schema() -> None:
+    """Print the JSON schema of what certificates say."""
+    from lethe.certificates.statement import statement_schema
+
+    click.echo(json.dumps(statement_schema(), indent=2))
+
+
+@certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
 @service_url
 @click.option(

@@ -33,7 +33,9 @@ def test_a_certificate_verifies_and_is_shown(shell: str, tmp_path: Path) -> None
     done = _run(shell, tmp_path, file)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("Verified OK\n")
-    assert '"predicateType": "urn:lethe:erasure-certificate:v1"' in done.stdout
+    assert (
+        '"predicateType": "https://w3id.org/lethe-ledger/erasure-certificate/v1"' in done.stdout
+    )
 
 
 def test_a_changed_payload_does_not_verify(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from app import steps
 from app.cli.backup import backup, restore
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
-from app.service.context import Services, open_services
+from app.service.context import open_services
 from app.service.retention import end_retention
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
@@ -32,7 +32,6 @@ from tests.small import MODEL, Caller, pack
 from tests.small import rows as small_rows
 from workers.errors import RefusedError
 from workers.jobs import learn
-from workers.jobs.lease import Lease
 
 __all__ = ["elsewhere"]  # a fixture
 
@@ -287,7 +286,7 @@ def test_a_return_that_never_committed_does_not_undo_an_erasure(
     crash_while_returning(ready, client)
     assert "PASS" in findings()
 
-    def refuse(services: Services, lease: Lease) -> None:
+    def refuse(*_: object) -> None:
         raise RefusedError("the method lacks what it needs")
 
     monkeypatch.setattr(learn, "run", refuse)

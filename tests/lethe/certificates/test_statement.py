@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from lethe import canonical
 from lethe.certificates.errors import ShapeError
@@ -19,11 +21,13 @@ from lethe.certificates.statement import (
     VersionPart,
     build_statement,
     parse_statement,
+    statement_schema,
 )
 from tests.lethe.certificates.build import BEFORE, MODEL, contents, digest_of
 
 SUBJECT = Subject("digits-head/7", digest_of(MODEL))
 PREDICATE = contents()[1]
+DOCS = Path(__file__).parents[3] / "docs"
 
 # design of the predicate: every member, and the members of each part
 MEMBERS: dict[str, set[str]] = {
@@ -66,7 +70,7 @@ def test_it_is_an_in_toto_statement_of_the_model_after() -> None:
     document = written()
     assert document.keys() == {"_type", "subject", "predicateType", "predicate"}
     assert document["_type"] == "https://in-toto.io/Statement/v1"
-    assert document["predicateType"] == "urn:lethe:erasure-certificate:v1"
+    assert document["predicateType"] == "https://w3id.org/lethe-ledger/erasure-certificate/v1"
     digest = {"sha256": digest_of(MODEL)}
     assert document["subject"] == [{"name": "digits-head/7", "digest": digest}]
 
@@ -168,7 +172,10 @@ def change(path: str, value: Any) -> bytes:
 
 BAD: dict[str, tuple[str, Any]] = {
     "another statement version": ("_type", "https://in-toto.io/Statement/v0.1"),
-    "another predicate": ("predicateType", "urn:lethe:erasure-certificate:v2"),
+    "another predicate": (
+        "predicateType",
+        "https://w3id.org/lethe-ledger/erasure-certificate/v2",
+    ),
     "unknown member": ("predicate/note", "x"),
     "missing member": ("predicate/purged", None),
     "missing supersedes": ("predicate/supersedes", None),
@@ -185,6 +192,23 @@ BAD: dict[str, tuple[str, Any]] = {
 def test_another_shape_is_refused(name: str) -> None:
     with pytest.raises(ShapeError):
         parse_statement(change(*BAD[name]))
+
+
+def test_the_published_schema_is_that_of_this_version() -> None:
+    # Whoever read v1 reads it for years: later versions of the file only add members.
+    published = json.loads((DOCS / "schemas/erasure-certificate-v1.json").read_text())
+    assert statement_schema() == published
+    Draft202012Validator.check_schema(published)
+
+
+def test_a_schema_validator_accepts_what_is_written() -> None:
+    Draft202012Validator(statement_schema()).validate(written())
+
+
+@pytest.mark.parametrize("name", BAD.keys() - {"result contradicts"})
+def test_a_schema_validator_refuses_another_shape(name: str) -> None:
+    document = json.loads(change(*BAD[name]))
+    assert not Draft202012Validator(statement_schema()).is_valid(document)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"a":1,"a":1}', b"\xff"])
