@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels
-from workers.data.federation import Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 Pixels = NDArray[np.uint8]
@@ -30,24 +29,6 @@ class LabelledImages:
         _check_pixels("images", self.images, 4)
         _check_rows(self.images, labels=self.labels, is_test=self.is_test, clients=self.clients)
         _check_labels(self.labels, self.label_names)
-
-    def to_federation(self, clients: NDArray[np.str_], seed: int = 0) -> Federation:
-        """Return the pixels (n, h · w · c) in 0..1 as features of a federation.
-
-        Where the data set holds nothing out, a tenth is, by `seed`.
-        Raises DatasetError unless there is one client for each row.
-        """
-        if clients.shape != self.labels.shape:
-            raise DatasetError("clients: must hold exactly one entry for each row")
-        is_test = self.is_test if self.is_test.any() else hold_out(clients, seed)
-        return Federation(
-            features=self.images.reshape(len(self.images), -1).astype(np.float32) / 255,
-            labels=self.labels,
-            clients=clients.astype(np.str_),
-            label_names=self.label_names,
-            is_test=is_test,
-            records=record_ids(len(self.labels)),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

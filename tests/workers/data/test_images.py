@@ -131,21 +131,6 @@ def test_the_digits_as_images_are_those_as_features() -> None:
     assert np.array_equal(images.images.reshape(-1, 64) / 15, features)
 
 
-def test_images_become_a_federation() -> None:
-    digits = load_digit_images()
-    owners = natural(np.arange(1797) % 7).astype(np.str_)
-    federation = digits.to_federation(owners)
-    assert federation.features.shape == (1797, 64)
-    assert federation.features.max() == np.float32(240 / 255)
-    assert np.array_equal(federation.is_test, digits.is_test)
-    bare = LabelledImages(
-        digits.images, digits.labels, digits.label_names, np.zeros(1797, dtype=bool)
-    )
-    assert 0 < bare.to_federation(owners).is_test.sum() < 1797
-    with pytest.raises(DatasetError, match="clients"):
-        digits.to_federation(owners[:5])
-
-
 BAD_IMAGES: list[tuple[dict[str, Any], str]] = [
     ({"images": np.zeros((2, 3, 3), dtype=np.uint8)}, "images"),
     ({"images": np.zeros((2, 3, 3, 1))}, "images"),
