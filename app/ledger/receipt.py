@@ -18,7 +18,7 @@ class UnpublishedError(LetheError):
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class EntryReceipt:
     """What proves that entry `log_index` is in the log; hashes are 32 bytes each.
 
     `leaf` is the entry itself. `checkpoint` is the signed note of the smallest published
@@ -32,7 +32,7 @@ class Receipt:
     checkpoint: str
 
 
-def read_receipt(session: Session, index: int) -> Receipt:
+def read_receipt(session: Session, index: int) -> EntryReceipt:
     """Return the receipt of entry `index`.
 
     Raises:
@@ -47,4 +47,4 @@ def read_receipt(session: Session, index: int) -> Receipt:
     size = checkpoint.size
     proof = NodeTable(session).compute(lambda read: inclusion_proof(index, size, read))
     (leaf,) = read_leaves(session, index, index + 1)
-    return Receipt(index, size, leaf, tuple(proof), checkpoint.note)
+    return EntryReceipt(index, size, leaf, tuple(proof), checkpoint.note)

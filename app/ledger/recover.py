@@ -58,7 +58,7 @@ def recover(
         RecoverError: Entries are missing in all sources.
         LogError: A source does not verify, or is another log's.
         ForkedError: Sources, database and guard do not have one history.
-        UnreachableError: A source could not be read.
+        LogUnreachableError: A source could not be read.
     """
     read = [read_log(fetch, ledger.verifier) for fetch in sources]
     signed = [Checkpoint(report.origin, report.size, report.root) for report, _ in read]

@@ -28,7 +28,7 @@ from sqlmodel import Session
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
-from app.ledger.receipt import Receipt, UnpublishedError, read_receipt
+from app.ledger.receipt import EntryReceipt, UnpublishedError, read_receipt
 from app.ledger.storage import NodeTable
 from app.ledger.tail import REMEDY, Tail, read_tail
 from app.steps import reached
@@ -289,7 +289,7 @@ class Ledger:
         with self._reading() as session:
             return self._require_latest(session)
 
-    def receipt(self, index: int) -> Receipt:
+    def receipt(self, index: int) -> EntryReceipt:
         """Return the receipt of entry `index`: always the same one.
 
         Raises:

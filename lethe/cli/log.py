@@ -12,7 +12,7 @@ from lethe.cli.commands import Commands
 from lethe.log.follow import (
     LogError,
     LogReport,
-    UnreachableError,
+    LogUnreachableError,
     fetch_from,
     mirror_log,
     succeeded,
@@ -86,7 +86,7 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
     """Print the verdict; a log that does not verify exits with 1."""
     try:
         report = check()
-    except UnreachableError:
+    except LogUnreachableError:
         raise  # no verdict: nothing was seen that could be judged
     except LogError as error:
         if as_json:

@@ -29,7 +29,7 @@ class MissingFileError(LogError):
     slug = "log-file-missing"
 
 
-class UnreachableError(LogError):
+class LogUnreachableError(LogError):
     """The log could not be read at all, which says nothing about what it holds."""
 
     slug = "log-unreachable"
@@ -41,17 +41,17 @@ def fetch_from(url_or_dir: str | Path) -> Fetch:
     """Return a reader of the log below an http(s) URL prefix or in a directory.
 
     The prefix is what `checkpoint` lies under. The reader takes "checkpoint" or a tile's
-    path, and raises MissingFileError or UnreachableError (or TileError for other paths).
+    path, and raises MissingFileError or LogUnreachableError (or TileError for other paths).
 
     Raises:
-        UnreachableError: Neither such a URL nor a directory.
+        LogUnreachableError: Neither such a URL nor a directory.
     """
     text = str(url_or_dir)
     if text.startswith(("http://", "https://")):
         return _HttpFetch(text)
     directory = Path(url_or_dir)
     if not directory.is_dir():
-        raise UnreachableError("a log is an http(s) URL or a directory: this is neither")
+        raise LogUnreachableError("a log is an http(s) URL or a directory: this is neither")
     return _DirectoryFetch(directory)
 
 
@@ -80,7 +80,7 @@ class _DirectoryFetch:
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError(f"{path} is missing", path=path) from None
         except OSError as error:
-            raise UnreachableError(f"{path}: {error.strerror}", path=path) from None
+            raise LogUnreachableError(f"{path}: {error.strerror}", path=path) from None
         _require_limit(path, len(data), limit)
         return data
 
@@ -92,9 +92,9 @@ class _HttpFetch:
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise UnreachableError("the log's URL is malformed") from None
+            raise LogUnreachableError("the log's URL is malformed") from None
         if not parts.hostname or parts.query or parts.fragment:
-            raise UnreachableError("a log's URL is a prefix: without query or fragment")
+            raise LogUnreachableError("a log's URL is a prefix: without query or fragment")
         self._prefix = url.rstrip("/")
         self._client = httpx2.Client(timeout=TIMEOUT_S)
         self._errors = (httpx2.HTTPError, httpx2.InvalidURL)
@@ -109,7 +109,7 @@ class _HttpFetch:
                 if response.status_code in (404, 410):
                     raise MissingFileError(f"{path} is missing", path=path)
                 if response.status_code != 200:
-                    raise UnreachableError(
+                    raise LogUnreachableError(
                         f"{path}: the server answered {response.status_code}, not 200",
                         path=path,
                     )
@@ -117,7 +117,7 @@ class _HttpFetch:
                     data += chunk
                     _require_limit(path, len(data), limit)
         except self._errors as error:
-            raise UnreachableError(
+            raise LogUnreachableError(
                 f"{path}: {type(error).__name__}: is the URL right and the server up?",
                 path=path,
             ) from None

@@ -24,8 +24,8 @@ from lethe.log.fetch import (
     CHECKPOINT,
     Fetch,
     LogError,
+    LogUnreachableError,
     MissingFileError,
-    UnreachableError,
     fetch_from,
 )
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
@@ -46,8 +46,8 @@ __all__ = [
     "Fetch",
     "LogError",
     "LogReport",
+    "LogUnreachableError",
     "MissingFileError",
-    "UnreachableError",
     "fetch_from",
     "mirror_log",
     "read_log",
@@ -82,7 +82,7 @@ def verify_log(fetch: Fetch, verifier: NoteVerifier) -> LogReport:
 
     Raises:
         LogError: The log is not what `verifier` signed; the message names the file.
-        UnreachableError: The log could not be read, so nothing is known.
+        LogUnreachableError: The log could not be read, so nothing is known.
     """
     return _follow(fetch, verifier, lambda _path, _data: None)
 
@@ -91,7 +91,7 @@ def read_log(fetch: Fetch, verifier: NoteVerifier) -> tuple[LogReport, list[byte
     """Verify a log as `verify_log` does, and return all its entries too, in memory.
 
     Raises:
-        LogError, UnreachableError: As `verify_log`.
+        LogError, LogUnreachableError: As `verify_log`.
     """
     leaves: list[bytes] = []
 
@@ -110,7 +110,7 @@ def mirror_log(fetch: Fetch, verifier: NoteVerifier, directory: Path) -> LogRepo
 
     Raises:
         LogError: The log does not verify, or does not extend what the mirror holds.
-        UnreachableError: The log could not be read or the mirror not written.
+        LogUnreachableError: The log could not be read or the mirror not written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def mirror_log(fetch: Fetch, verifier: NoteVerifier, directory: Path) -> LogRepo
         with TemporaryDirectory(prefix=".incoming-", dir=directory) as name:
             return _mirror(fetch, verifier, directory, Path(name))
     except OSError as error:
-        raise UnreachableError(f"the mirror cannot be written: {error.strerror}") from None
+        raise LogUnreachableError(f"the mirror cannot be written: {error.strerror}") from None
 
 
 def _mirror(fetch: Fetch, verifier: NoteVerifier, directory: Path, incoming: Path) -> LogReport:
@@ -189,7 +189,7 @@ def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpo
         note = fetch(CHECKPOINT).decode()
         return note, open_checkpoint(note, verifier)
     except MissingFileError:
-        raise UnreachableError(
+        raise LogUnreachableError(
             "there is no log here: give the prefix that `checkpoint` lies under, such as "
             "URL/v1/log",
             path=CHECKPOINT,

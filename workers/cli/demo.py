@@ -53,4 +53,7 @@ def demo(
     from workers.demo.run import run
 
     with shown():
-        run(data, method, out, keep_serving)
+        if method == MASKED:
+            run(data, "ridge-exact", out, keep_serving, masked=True)
+        else:
+            run(data, method, out, keep_serving)

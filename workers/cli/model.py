@@ -1,20 +1,17 @@
 """`lethe model`: register and list models; the extractor runs here, beside the data."""
 
 import json
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lethe.cli.options import service_url
-from lethe.cli.waiting import Waiting
+from workers.cli import service
 from workers.cli.features import extractor_options
 from workers.cli.model_network import register_network
 
 if TYPE_CHECKING:
-    from lethe.client import Client
     from workers.data.extractors.base import Extractor
     from workers.data.federation import Federation
 
@@ -130,7 +127,7 @@ def register(
         manifest["masked"] = {"contributors": least_contributors, "rows": least_rows}
     if sketch_rank is not None:
         manifest["sketch"] = {"rank": sketch_rank}
-    with connect(url) as operator:
+    with service.connect(url) as operator:
         if rows != "rows":
             operator.register_model(manifest)
             click.echo(f"registered {ref}: it waits for the statistics of its clients")
@@ -138,24 +135,7 @@ def register(
         operator.register_model(manifest, prepared.npz)
         told = prepared.told(drawn=not names_held_out(data))
         click.echo(f"registered {told}; fitting …")
-        wait_until_ready(operator, ref, FIT_SECONDS)
-
-
-def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
-    """Wait for a registered model's first version, and say which it is."""
-    from lethe.client.answers import parse_progress
-
-    deadline = time.monotonic() + seconds
-    with Waiting(ref) as waiting:
-        while (state := operator.model(ref))["state"] == "registered":
-            if time.monotonic() > deadline:
-                raise click.ClickException("not fitted yet: `lethe model list` shows when")
-            if (progress := parse_progress(state)) is not None:
-                waiting.tell("registered", progress)
-            time.sleep(0.2)
-    if state["state"] != "ready":
-        raise click.ClickException(f"the fit failed: {state['failure']}")
-    click.echo(f"{ref} is ready at version {state['current_version']}")
+        service.wait_until_ready(operator, ref, FIT_SECONDS)
 
 
 @model.command("list")
@@ -163,7 +143,7 @@ def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_models(url: str, as_json: bool) -> None:
     """List models with their state and current version."""
-    with connect(url) as operator:
+    with service.connect(url) as operator:
         for row in operator.models():
             if as_json:
                 click.echo(json.dumps(row))
@@ -181,10 +161,3 @@ def _named_in(data: Path, federation: "Federation", digest: str | None) -> "Extr
     named = load_extractor(data) or Identity(federation.features.shape[1])
     check_digest(named, digest)
     return named
-
-
-def connect(url: str) -> "Client":
-    """Return a client with the operator's token of the environment."""
-    from lethe.client import Client
-
-    return Client(url, token=os.environ.get("LETHE_TOKEN"))

@@ -68,8 +68,8 @@ def register_network(
     Everything that decides how it is trained and what an erasure must show is fixed now,
     and its digest is logged.
     """
+    from workers.cli import service
     from workers.cli.errors import shown
-    from workers.cli.model import connect, wait_until_ready
     from workers.cli.policy_file import load
     from workers.families.network.registration import NetworkOptions
     from workers.families.network.source import prepare
@@ -88,7 +88,7 @@ def register_network(
         )
         prepared = prepare(source_of(rest, trained["seed"]), ref=ref, options=options)
     check_manifest(prepared.manifest)
-    with connect(url) as operator:
+    with service.connect(url) as operator:
         operator.register_model(prepared.manifest, prepared.npz)
         click.echo(f"registered {len(prepared.records)} records, training …")
-        wait_until_ready(operator, ref, TRAIN_SECONDS)
+        service.wait_until_ready(operator, ref, TRAIN_SECONDS)

@@ -14,7 +14,6 @@ from lethe.log.fetch import fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import parse_log_vkey
 from lethe.signing.keys import generate_key, private_pem
-from workers.cli.demo import MASKED
 from workers.data.digits import load_digits
 from workers.data.extractors.base import Extractor
 from workers.data.extractors.identity import Identity
@@ -54,16 +53,17 @@ class Running:
     masked: bool
 
 
-def run(data: Path | None, method: str, out: Path, keep_serving: bool) -> None:
-    """Run the demonstration into `out`.
+def run(
+    data: Path | None, method: str, out: Path, keep_serving: bool, *, masked: bool = False
+) -> None:
+    """Run the demonstration into `out`; masked: on a model whose rows stay with their holders.
 
     Raises:
         DemoError: Something did not work; the message says what and where to look.
         ModelError: The data file cannot be used; nothing was deleted or made.
     """
     check_directory(out, data)
-    masked = method == MASKED
-    prepared = _prepare_data(data, "ridge-exact" if masked else method, masked)
+    prepared = _prepare_data(data, method, masked)
     wishes, untouched = plan_requests(prepared.records, prepared.clients)
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)

@@ -4,12 +4,11 @@ It reads published artifacts and retained rows, never a solver's memory. Whateve
 missing, malformed or odd in them fails the check that needed it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from workers.arrays import Head, IntMatrix, Matrix, Rows
-from workers.judge.ridge.masked_claim import MaskedClaim
 from workers.judge.ridge.row_claim import RowsClaim
 
 Result = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -152,6 +151,24 @@ class PurgeClaim:
     probes: Sequence[Probe]
     erased_rows: Sequence[str]
     retained_rows: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedClaim:
+    """A round's transcript: who released what, masked, and how the masks came off.
+
+    plan: the round's plan as JSON. roster: the members' public signing keys in PEM. messages:
+    every message of the round, as it was signed. before: the statistics before the round,
+    None for a model's first one, and before_digest the digest that was published of them.
+    erased: the ids of the judged request's records.
+    """
+
+    plan: Mapping[str, Any]
+    roster: Mapping[str, str]
+    messages: Sequence[bytes]
+    before: ClaimedStatistics | None
+    before_digest: str | None
+    erased: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

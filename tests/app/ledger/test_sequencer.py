@@ -6,7 +6,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app import steps
-from app.ledger.receipt import Receipt, UnpublishedError
+from app.ledger.receipt import EntryReceipt, UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
 from app.reconcile.fsck import fsck
@@ -38,7 +38,7 @@ def test_every_entry_is_proved_under_a_signed_checkpoint_that_never_changes(
 ) -> None:
     rng = random.Random(1)
     leaves: tuple[bytes, ...] = ()
-    receipts: list[Receipt] = []
+    receipts: list[EntryReceipt] = []
     for _ in range(12):
         new = [entry(len(leaves) + i) for i in range(rng.choice((1, 1, 2, 5, 9)))]
         assert append(ledger, *new) == list(range(len(leaves), len(leaves) + len(new)))

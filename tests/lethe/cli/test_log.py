@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lethe.cli.log import log
-from lethe.log.fetch import UnreachableError, fetch_from
+from lethe.log.fetch import LogUnreachableError, fetch_from
 from lethe.log.follow import mirror_log
 from lethe.log.note import NoteError, NoteSigner, sign_note
 from tests.lethe.log import oracle
@@ -124,7 +124,7 @@ def test_a_binary_key_file_is_an_error(directory: Path, tmp_path: Path) -> None:
 def test_no_log_is_an_error_and_not_a_verdict(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nothing"):
         result = invoke("verify", str(place), "--vkey", VKEY, "--json")
-        assert isinstance(result.exception, UnreachableError)
+        assert isinstance(result.exception, LogUnreachableError)
         assert result.output == ""
     told = str(invoke("verify", str(tmp_path), "--vkey", VKEY).exception)
     assert told.endswith("the prefix that `checkpoint` lies under, such as URL/v1/log")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.log.fetch import Fetch, LogError, MissingFileError, UnreachableError, fetch_from
+from lethe.log.fetch import Fetch, LogError, LogUnreachableError, MissingFileError, fetch_from
 from lethe.log.follow import mirror_log, verify_log
 from lethe.log.note import MAX_NOTE
 from lethe.log.tiles import TileError
@@ -139,7 +139,7 @@ def not_http(handler: BaseHTTPRequestHandler) -> None:
     "answer", [failing, refusing, redirecting, hanging_up, not_gzip, not_http]
 )
 def test_a_server_that_fails_gives_no_verdict(answer: Answer) -> None:
-    with serving(answer) as url, pytest.raises(UnreachableError) as caught:
+    with serving(answer) as url, pytest.raises(LogUnreachableError) as caught:
         verify_log(fetch_from(url), VERIFIER)
     assert caught.value.members["path"] == "checkpoint"
 
@@ -148,7 +148,7 @@ def test_nobody_listening_gives_no_verdict() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # taken and never listened on: a connect is refused
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        with pytest.raises(UnreachableError, match="is the URL right and the server up"):
+        with pytest.raises(LogUnreachableError, match="is the URL right and the server up"):
             fetch_from(url)("checkpoint")
 
 
@@ -187,12 +187,12 @@ def test_a_file_larger_than_any_is_not_read_to_its_end(directory: Path) -> None:
     ],
 )
 def test_what_is_no_place_of_a_log_is_an_error(place: str) -> None:
-    with pytest.raises(UnreachableError):
+    with pytest.raises(LogUnreachableError):
         fetch_from(place)
 
 
 def test_a_directory_in_place_of_a_file_gives_no_verdict(directory: Path) -> None:
     (directory / "checkpoint").unlink()
     (directory / "checkpoint").mkdir()
-    with pytest.raises(UnreachableError):
+    with pytest.raises(LogUnreachableError):
         fetch_from(directory)("checkpoint")

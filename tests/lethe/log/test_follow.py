@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
-from lethe.log.fetch import LogError, MissingFileError, UnreachableError, fetch_from
+from lethe.log.fetch import LogError, LogUnreachableError, MissingFileError, fetch_from
 from lethe.log.follow import mirror_log, verify_log
 from lethe.log.tiles import encode_bundle, entries_path, tile_bytes, tile_level
 from lethe.log.tree import EMPTY_ROOT, leaf_hash, new_nodes, tree_root
@@ -112,7 +112,7 @@ def test_a_truncated_file_is_found(path: str) -> None:
     for data in (b"", HONEST[path][:-1], HONEST[path][:-32], HONEST[path] + b"\0" * 32):
         with pytest.raises(LogError) as caught:
             verify_log(fetch_files(HONEST | {path: data}), VERIFIER)
-        assert not isinstance(caught.value, UnreachableError)
+        assert not isinstance(caught.value, LogUnreachableError)
 
 
 @pytest.mark.parametrize("path", sorted(set(HONEST) - {"checkpoint"}))
@@ -320,7 +320,7 @@ def test_a_mirror_is_whole_whenever_publishing_stops(
 
 def test_a_mirror_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UnreachableError, match="cannot be written"):
+    with pytest.raises(LogUnreachableError, match="cannot be written"):
         mirror_log(fetch_files(HONEST), VERIFIER, tmp_path / "file")
 
 
@@ -347,7 +347,7 @@ def test_files_are_on_disk_before_the_checkpoint_names_them(
 
 
 def test_no_checkpoint_is_no_verdict() -> None:
-    with pytest.raises(UnreachableError, match="no log here"):
+    with pytest.raises(LogUnreachableError, match="no log here"):
         verify_log(fetch_files({}), VERIFIER)
 
 

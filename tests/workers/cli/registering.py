@@ -52,7 +52,7 @@ class Service:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     found = Service()
-    monkeypatch.setattr(model, "connect", lambda url: found)
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
     return found
 
 

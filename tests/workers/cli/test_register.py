@@ -45,7 +45,7 @@ def register(
     """Register a file of these arrays beside the usual ones; return what came and was said."""
     rng = np.random.default_rng(0)
     service, path = Service(), tmp_path / "rows.npz"
-    monkeypatch.setattr(model, "connect", lambda url: service)
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: service)
     stream = io.BytesIO()
     np.savez(
         stream,

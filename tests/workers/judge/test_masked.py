@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.workers.secure_sum.rounds import Play, plan_of, restated
 from workers.arrays import Rows
-from workers.judge.base import ClaimedStatistics, RidgeClaim
+from workers.judge.base import ClaimedStatistics, MaskedClaim, RidgeClaim
 from workers.judge.guard import ODD_INPUT
 from workers.judge.ridge.masked import NAME, NUMBER, check_masked
-from workers.judge.ridge.masked_claim import MaskedClaim
 from workers.methods.ridge.statistics.encoding import statistics_digest
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import summarise

@@ -16,8 +16,7 @@ from workers.jobs.asking import ESCALATION_MARGIN
 from workers.jobs.draft import Draft
 from workers.jobs.lease import Lease, advance
 from workers.jobs.transcript import decode_transcript
-from workers.judge.base import ClaimedStatistics
-from workers.judge.ridge.masked_claim import MaskedClaim
+from workers.judge.base import ClaimedStatistics, MaskedClaim
 
 AWAITING = "awaiting-round"
 CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more

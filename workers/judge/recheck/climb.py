@@ -13,8 +13,7 @@ from workers.judge.base import Report
 from workers.judge.recheck.files import Given
 from workers.judge.recheck.judged import another_release, rejudge, tied
 from workers.judge.recheck.judged import spelled as all_of
-from workers.judge.recheck.lines import Line, compare, skipped
-from workers.judge.recheck.rungs import NAME, UNTOLD
+from workers.judge.recheck.lines import RUNG, UNTOLD, Line, compare, skipped
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.scores.file import judge_of
 
@@ -28,17 +27,17 @@ def compare_rung(said: Predicate, given: Given, rung: RungPart, data: bytes) -> 
     try:
         report, lines = _judge(said, given, data)
     except ArtifactError as error:
-        return [compare(NAME, "a scores file", str(error))]
+        return [compare(RUNG, "a scores file", str(error))]
     told, again = spelled(rung), f"{rung.method}: {_found(report)}"
     others = _other_checks(rung, report)
     judge = judge_of(data)
     if judge != VERIFIER.version and (report.result == "PASS" or told != again or others):
         # What another version reached is not refuted by what this one reaches.
-        return [*lines, skipped(NAME, told, another_release(judge))]
+        return [*lines, skipped(RUNG, told, another_release(judge))]
     if report.result == "PASS":
         # Whatever is told of it: a rung that passed is not a rung before a climb.
-        return [*lines, compare(NAME, REFUTED, again)]
-    found = compare(NAME, told, again)
+        return [*lines, compare(RUNG, REFUTED, again)]
+    found = compare(RUNG, told, again)
     if found.status == "same" and not rung.checks:
         found = replace(found, reason=LINE_ALONE)
     return [*lines, *others, found]
@@ -53,13 +52,13 @@ def compare_untold(said: Predicate, given: Given, data: bytes, *, unjudged: bool
     try:
         report, lines = _judge(said, given, data)
     except ArtifactError as error:
-        return [compare(NAME, "a scores file", str(error))]
+        return [compare(RUNG, "a scores file", str(error))]
     judge = judge_of(data)
     if judge != VERIFIER.version:
-        return [*lines, skipped(NAME, UNTOLD, another_release(judge))]
+        return [*lines, skipped(RUNG, UNTOLD, another_release(judge))]
     if report.result == "PASS" and unjudged:
-        return [*lines, skipped(NAME, UNTOLD, PASSED)]
-    return [*lines, compare(NAME, UNTOLD, _found(report))]
+        return [*lines, skipped(RUNG, UNTOLD, PASSED)]
+    return [*lines, compare(RUNG, UNTOLD, _found(report))]
 
 
 def _judge(said: Predicate, given: Given, data: bytes) -> tuple[Report, list[Line]]:
@@ -77,7 +76,7 @@ def _other_checks(rung: RungPart, report: Report) -> list[Line]:
     """Return a line for each check that is told otherwise, none of a climb told in one line."""
     pairs = zip_longest(rung.checks, report.checks) if rung.checks else ()
     lines = [
-        compare(f"{NAME}: {(one or again).name}", all_of(one), all_of(again))
+        compare(f"{RUNG}: {(one or again).name}", all_of(one), all_of(again))
         for one, again in pairs
     ]
     return [line for line in lines if line.status == "DIFFERS"]

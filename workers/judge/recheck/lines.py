@@ -7,6 +7,9 @@ from typing import Any, Literal
 Status = Literal["same", "DIFFERS", "not recomputed"]
 Result = Literal["AGREES", "DIFFERS", "DIGESTS-ONLY"]
 
+RUNG = "rung before"  # the name of the lines about a rung before the certified one
+UNTOLD = "no such rung"
+
 MEANING: dict[Result, str] = {
     "AGREES": "The verdict was computed again from the scores, and is the certified one. "
     "That says nothing of a rung before it.",

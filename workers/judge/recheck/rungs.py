@@ -13,10 +13,8 @@ from lethe.certificates.errors import ShapeError
 from lethe.certificates.evidence import CLIMB_SCORES, SCORES
 from lethe.certificates.statement import Predicate
 from workers.judge.recheck.files import Given, named_scores
-from workers.judge.recheck.lines import Line, compare, skipped
+from workers.judge.recheck.lines import RUNG, UNTOLD, Line, compare, skipped
 
-NAME = "rung before"
-UNTOLD = "no such rung"
 # Every verdict by samples has this check, also where there were too few, and no other has it.
 SAMPLES = "samples"
 NO_VERDICT = "no verdict of it is told, so there is none to reach again"
@@ -32,7 +30,7 @@ def compare_rungs(said: Predicate, given: Given) -> list[Line]:
     try:
         rungs = read_climb(said.method.parameters)
     except (NotCanonicalError, ShapeError) as error:
-        return [compare(NAME, "a climb told in one way", error.detail)]
+        return [compare(RUNG, "a climb told in one way", error.detail)]
     listed = named_scores(said)
     # Each judgement draws its own seed: no two have one file.
     used = {digest for name, digest in listed if name == SCORES}
@@ -40,11 +38,11 @@ def compare_rungs(said: Predicate, given: Given) -> list[Line]:
     lines: list[Line] = []
     for rung in rungs:
         if rung.result == "NONE":
-            lines.append(skipped(NAME, spelled(rung), NO_VERDICT))
+            lines.append(skipped(RUNG, spelled(rung), NO_VERDICT))
         elif not _by_samples(rung):
-            lines.append(skipped(NAME, spelled(rung), NOT_SAMPLED))
+            lines.append(skipped(RUNG, spelled(rung), NOT_SAMPLED))
         elif not unmatched:
-            lines.append(skipped(NAME, spelled(rung), NO_SCORES))
+            lines.append(skipped(RUNG, spelled(rung), NO_SCORES))
         else:
             lines += _compare(said, given, rung, unmatched.pop(0), used)
     for digest in unmatched:
@@ -62,11 +60,11 @@ def _compare(
 ) -> list[Line]:
     told = UNTOLD if rung is None else spelled(rung)
     if digest in used:
-        return [compare(NAME, told, f"its scores {digest} are those of another verdict")]
+        return [compare(RUNG, told, f"its scores {digest} are those of another verdict")]
     used.add(digest)
     found = {sha256(file).hexdigest(): file for file in given.scores}
     if digest not in found:
-        return [skipped(NAME, told, f"its scores {digest} were not given (--scores)")]
+        return [skipped(RUNG, told, f"its scores {digest} were not given (--scores)")]
     from workers.judge.recheck.climb import compare_rung, compare_untold
 
     if rung is not None:

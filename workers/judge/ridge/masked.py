@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.judge.base import Check, Judgement, RidgeClaim
-from workers.judge.ridge.masked_claim import MaskedClaim
+from workers.judge.base import Check, Judgement, MaskedClaim, RidgeClaim
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import (
     Recomputed,
