@@ -28,6 +28,7 @@ from lethe.signing.keys import PrivateKey
 from migrations.runner import upgrade
 from models.sealed import seal_columns
 from models.session import make_engine
+from tests import sizes
 from tests.beginnings import Originals, beginning
 from tests.servers import in_memory, postgres_server, redis_server
 from tests.workers.secure_sum.client.federation import Masked
@@ -45,11 +46,13 @@ TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.networks"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that train: `make test-capabilities` repeats them with other last bits."""
+    """Mark tests that train and tests that are left to `make test-full`."""
     for item in items:
         used = vars(getattr(item, "module", None) or object).values()
         if TRAINERS & {value.__name__ for value in used if isinstance(value, ModuleType)}:
             item.add_marker(pytest.mark.trains)
+        if sizes.is_full(item):
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session")
