@@ -1,16 +1,121 @@
-"""The log's events, once: what each is about, what it says, and what it means.
+"""The names that all of Lethe shares, once: methods, guarantees, attacks, checks, log events.
 
-The service refuses to write an event that is not here, or a field that its event does not have;
-docs/auditor-guide.md has the same events, and a test compares the two. To add an event, add a
-line here and the call that records it.
+API and command-line choices, certificates and the log take them from here; tests compare what
+implements them (`workers.methods`, `workers.judge`) and what describes them (docs). The service
+refuses to write an event that is not here, or a field that its event does not have.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+# --- unlearning methods, by the kind of model they work on ----------------------------------
+# Each keeps the exact statistics, so any of them can follow any other.
+RidgeMethod = Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"]
+RIDGE: Final[tuple[str, ...]] = get_args(RidgeMethod)
+# Whether a method finds what it needs, the worker knows and says.
+NetworkMethod = Literal[
+    "puf-special",
+    "puf-regular",
+    "hf-kcu",
+    "retrain",
+    "certified-newton",
+    "fed-au",
+    "finetune",
+    "l1-sparsity",
+    "mode",
+    "naive-ga",
+    "natural",
+    "neg-grad",
+    "neg-grad-plus",
+    "not",
+    "random-label",
+    "scrub",
+    "wood-fisher",
+]
+NETWORK: Final[tuple[str, ...]] = get_args(NetworkMethod)
+Method = RidgeMethod | NetworkMethod
+
+# --- what a certificate can promise --------------------------------------------------------
+GuaranteeClass = Literal[
+    "exact",
+    "exact-retrained",
+    "numerically-exact",
+    "certified-approximate",
+    "empirical-approximate",
+    "none",
+]
+
+# --- what the judge measures ---------------------------------------------------------------
+Attack = Literal["lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"]
+ATTACKS: Final[tuple[str, ...]] = get_args(Attack)
+Distance = Literal[
+    "disagreement",
+    "forget-accuracy-gap",
+    "logit-mse",
+    "output-kl",
+    "retained-accuracy-gap",
+    "test-accuracy-gap",
+]
+
+_SUMS = "the sums that the model rests on must be those of the records that remain"
+_SENT = "the sums that the model rests on must be those of the clients' messages that remain"
+_HEAD = "the published weights must be the solution for these sums, within the stated bound"
+CHECKS: Final[Mapping[str, str]] = {
+    "statistics-recomputed": _SUMS,
+    "statistics-freivalds": _SUMS,
+    "statistics-resummed": _SENT,
+    "masked-rounds-summed": _SENT,
+    "head-correctly-rounded": "the published weights must be the solution, to the last digit",
+    "head-bound": _HEAD,
+    "head-certified": _HEAD,
+    "posterior": "the model must tell what the recomputed sums tell, and no more than before",
+    "model-file": "the stored model must be the published one",
+    "data": "the stored rows must be those that the published version names",
+    "retained-set": "the erased records, and no others, must have left the list of records",
+    "purge": "nothing that held the erased records may still be read",
+    "start": "the training must have begun at the registered first weights",
+    "re-execution": "the training, run again, must end with the same file, bit for bit",
+    "gradient-bound": "the distance to the best model for the rest must be below the limit",
+    "registration": "what was registered must be what the log says",
+    "noise": "the registered noise must be in the model",
+    "budget": "there must not be more versions than the noise hides",
+    "policy": "the tests must be those that were promised beforehand",
+    "samples": "there must be enough erased rows, each beside a like row that the model never "
+    "saw, for a trace of the stated size to be noticed",
+    "canary": "a planted trigger must not work any more",
+    "control:canary-trigger": "the planted trigger must have worked before the erasure",
+    "retained-accuracy": "the model must not have become much worse on the rows that stay",
+    "test-accuracy": "the model must not have become much worse on rows that it never saw",
+    "trainings": "all models that the tests need must have been trained",
+    "silos-answered": "every data holder must have answered, signed with its own key",
+    "rows-before": "the rows tested must be those of the version before",
+    "rows-after": "the rows tested must be those of the published version",
+    "model-before": "the model compared with must be the version before",
+}
+_CONTROL = "the attack must find the erased rows before the erasure, or it proves nothing after"
+_CHANCE = "the attack must be about as good as guessing at telling erased rows from unseen ones"
+_TAIL = "hardly any erased row may stand out where the attack is surest"
+_DISTANCE = "the model must answer about as one that was trained without the erased rows"
+
+
+def criterion(name: str) -> str | None:
+    """Return what must be the case for a check of this name to pass, None of an unknown one."""
+    kind, _, measured = name.partition(":")
+    if name in CHECKS:
+        return CHECKS[name]
+    if kind == "control":
+        return _CONTROL
+    if kind == "distance":
+        return _DISTANCE
+    if kind in ATTACKS:
+        return _TAIL if measured == "tail" else _CHANCE
+    return None
+
+
+# --- events of the log ---------------------------------------------------------------------
 About = Literal["request", "model"]
 
 

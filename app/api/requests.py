@@ -27,7 +27,7 @@ from app.schemas.requests import (
     State,
 )
 from app.service import certificates, decisions, listing, requests
-from app.service.methods import Method
+from lethe.catalogue import Method
 from models import BearerToken
 
 router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=StrictRoute)

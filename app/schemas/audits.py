@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, Time, Wire
-from app.schemas.networks import NetworkMethod
+from lethe.catalogue import NetworkMethod
 
 FEWEST_PAIRS, MOST_PAIRS = 16, 4096
 Share = Annotated[str, StringConstraints(pattern=r"^0(\.[0-9]{0,8}[1-9])?$")]

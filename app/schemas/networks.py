@@ -17,31 +17,13 @@ from app.schemas.base import ModelRef, Wire
 from app.schemas.canary import Canary, check_canary
 from app.schemas.certified import METHOD, check_terms
 from app.schemas.models import Name
+from lethe.catalogue import Attack, Distance, NetworkMethod
 
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # RFC 8785 has no larger integers.
 Whole = Annotated[int, Field(ge=-(2**53) + 1, le=2**53 - 1)]
 Setting = bool | Whole | Finite | Word | None
-NetworkMethod = Literal[
-    "puf-special",
-    "puf-regular",
-    "hf-kcu",
-    "retrain",
-    "certified-newton",
-    "fed-au",
-    "finetune",
-    "l1-sparsity",
-    "mode",
-    "naive-ga",
-    "natural",
-    "neg-grad",
-    "neg-grad-plus",
-    "not",
-    "random-label",
-    "scrub",
-    "wood-fisher",
-]
 # A floating-point number as JSON has it: NaN and infinity are no settings.
 Number = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e30)]
 
@@ -101,16 +83,7 @@ class Training(Wire):
 Decimal = Annotated[
     str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,8})(\.[0-9]{0,15}[1-9])?$", max_length=26)
 ]
-Attack = Literal["lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"]
 BY_REFERENCE = ("lira", "rmia")
-Distance = Literal[
-    "disagreement",
-    "forget-accuracy-gap",
-    "logit-mse",
-    "output-kl",
-    "retained-accuracy-gap",
-    "test-accuracy-gap",
-]
 
 Fraction = Annotated[
     str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]$")

@@ -16,7 +16,6 @@ from app.reconcile.audit_rows import GONE, OTHERWISE, digest_of_row, problem_wit
 from app.reconcile.model_events import model_events, model_refs
 from app.schemas.audits import AuditView
 from app.schemas.base import Page
-from app.schemas.networks import NetworkMethod
 from app.service.audit_problems import AuditMissingError, NoReportError
 from app.service.audit_reports import (
     ReportMissingError,
@@ -25,6 +24,7 @@ from app.service.audit_reports import (
 )
 from app.service.context import Services
 from app.service.problems import NotFoundError
+from lethe.catalogue import NetworkMethod
 from lethe.certificates.audit_counts import Logged, logged_audits, method_digest
 from lethe.certificates.audit_report import in_short
 from models import Audit, AuditPair, Model

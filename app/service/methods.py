@@ -1,18 +1,10 @@
 """The unlearning methods a request may name, by the kind of model they work on."""
 
-from typing import Final, Literal, get_args
+from typing import Final
 
-from app.schemas.networks import NetworkMethod
+from lethe.catalogue import NETWORK, RIDGE
 
-# One family: each keeps the exact statistics, so any of them can follow any other.
-RidgeMethod = Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"]
-RIDGE: tuple[str, ...] = get_args(RidgeMethod)
-Method = RidgeMethod | NetworkMethod
 SKETCHED = "ridge-sketched"  # the only one that takes sketches in place of statistics
-
-# Deep models. Whether a method finds what it needs, the worker knows and says.
-NETWORK: tuple[str, ...] = get_args(NetworkMethod)
-
 PIXELS: Final = "res-unet"  # the only one whose labels are masks
 
 

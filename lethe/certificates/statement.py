@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+from lethe.catalogue import GuaranteeClass
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
@@ -18,14 +19,6 @@ PREDICATE_TYPE: Final = "https://w3id.org/lethe-ledger/erasure-certificate/v1"
 
 Level = Literal["sample", "client", "subject"]
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-GuaranteeClass = Literal[
-    "exact",
-    "exact-retrained",
-    "numerically-exact",
-    "certified-approximate",
-    "empirical-approximate",
-    "none",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def schema() -> None:
 
 def _known(method: str) -> None:
     """Raise RefusedError unless the service offers a method by default."""
-    from app.service.methods import NETWORK
+    from lethe.catalogue import NETWORK
     from workers.errors import RefusedError
 
     if method not in NETWORK:

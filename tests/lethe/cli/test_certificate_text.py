@@ -7,23 +7,20 @@ from typing import Any, get_args
 
 import pytest
 
+from lethe.catalogue import ATTACKS, CHECKS, GuaranteeClass, criterion
 from lethe.certificates.climb import RungPart, write_climb
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.statement import (
     CheckPart,
     EvidencePart,
-    GuaranteeClass,
     Predicate,
     Scope,
     Subject,
     build_statement,
 )
 from lethe.cli.certificate_text import (
-    _WORDS,
-    ATTACKS,
     ELSEWHERE,
     HELD,
-    asked_for,
     climb_lines,
     in_words,
     not_run,
@@ -193,7 +190,7 @@ def lines(*rungs: RungPart) -> list[tuple[str, str]]:
     return list(climb_lines(climbed(**write_climb(rungs))))
 
 
-def test_each_rung_says_what_was_found_on_what_and_what_was_asked_for() -> None:
+def test_each_rung_says_what_was_found_on_what_and_what_was_criterion() -> None:
     assert lines(UNDECIDED, SKIPPED) == [
         (
             "rung 1",
@@ -264,7 +261,7 @@ def test_a_rung_of_the_ladder_is_named_with_its_settings() -> None:
     assert list(climb_lines(told))[-1][1].startswith("puf-special(guard.rise=2): PASS")
 
 
-def test_what_was_asked_for_and_certified_climbed_nothing() -> None:
+def test_what_was_criterion_and_certified_climbed_nothing() -> None:
     assert list(climb_lines(climbed())) == []
 
 
@@ -347,17 +344,17 @@ def test_the_guide_and_the_words_have_the_same_names() -> None:
     names = explained()
     single = {name for name in names if not name.endswith("…")}
     reported = {"forget-accuracy"}  # it asks for nothing
-    assert single - reported == _WORDS.keys()
+    assert single - reported == CHECKS.keys()
     families = {name.removesuffix(":…") for name in names if name.endswith("…")}
     assert families == {*ATTACKS, "control", "distance"}
 
 
 def test_an_attacks_tail_asks_for_something_else_than_its_average() -> None:
-    assert asked_for("lira:tail") != asked_for("lira:auc") == asked_for("yeom:accuracy")
-    assert asked_for("control:yeom") != asked_for("yeom:auc")
-    assert asked_for("control:canary-trigger") != asked_for("control:yeom")
-    assert asked_for("distance:output-kl") is not None
-    assert asked_for("another") is None
+    assert criterion("lira:tail") != criterion("lira:auc") == criterion("yeom:accuracy")
+    assert criterion("control:yeom") != criterion("yeom:auc")
+    assert criterion("control:canary-trigger") != criterion("control:yeom")
+    assert criterion("distance:output-kl") is not None
+    assert criterion("another") is None
 
 
 def test_a_check_that_was_not_run_says_why() -> None:

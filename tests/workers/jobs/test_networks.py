@@ -9,11 +9,11 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
-from app.schemas.networks import BY_REFERENCE, Distance, NetworkChoice, VerificationTerms
-from app.service.methods import NETWORK
+from app.schemas.networks import BY_REFERENCE, NetworkChoice, VerificationTerms
 from app.settings import Settings
 from benchmarks.baselines.registry import BASELINES
 from lethe import canonical
+from lethe.catalogue import NETWORK, Distance
 from lethe.log.entries import parse_leaf
 from models import Artifact, ErasureRequest, LogEntry
 from tests import small_network

@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import Session, select
 
 from app.schemas.models import NewModel
-from app.service.methods import RIDGE
+from lethe.catalogue import RIDGE
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import Statement, parse_statement
 from models import Artifact
