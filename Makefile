@@ -4,72 +4,72 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: demo federated demo-federated test test-full test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check red-team lock clean
+.PHONY: help demo federated demo-federated test test-full test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check red-team lock clean
 
-demo: $(STAMPS)/demo
+demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
 
 # What `lethe demo` needs for networks: torch.
-federated: $(STAMPS)/federated
+federated: $(STAMPS)/federated ## install what the demonstrations of networks need (torch)
 
-demo-federated: $(STAMPS)/federated
+demo-federated: $(STAMPS)/federated ## each unlearning method of networks beside retraining, on digits
 	$(BIN)/lethe demo-federated $(ARGS)
 
-test: $(STAMPS)/dev
+test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # What `make test` leaves out: tests/sizes.py says what, and why.
-test-full: $(STAMPS)/dev
+test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "full and not slow and not redteam" $(ARGS)
 
 # The tests that train, with the vector instructions of other processors: the last bits of their
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make test` has run,
 # and the second database adds nothing to a sum.
-test-capabilities: $(STAMPS)/dev
+test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \
 	for other in DEFAULT AVX2; do \
 	  [ "$$own" = "$$other" ] || ATEN_CPU_CAPABILITY=$$(echo $$other | tr A-Z a-z) \
 	    $(BIN)/python -m pytest -n 2 --dist loadgroup -m "trains and not slow and not redteam" -k "not postgresql" $(ARGS) || exit 1; \
 	done
 
-check: $(STAMPS)/dev
+check: $(STAMPS)/dev ## ruff, formatting, import rules, mypy strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-fmt: $(STAMPS)/dev
+fmt: $(STAMPS)/dev ## fix and format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 # Renews docs/benchmarks from DATA (an .npz or a directory of them; scikit-learn's digits
 # without). Colour images need torch: `make federated` once.
-benchmarks-ridge: $(STAMPS)/benchmarks
+benchmarks-ridge: $(STAMPS)/benchmarks ## renew the tables and figures of the ridge paper and ACU
 	$(BIN)/python -m benchmarks.ridge_paper --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Renew docs/benchmarks/unlearning.* and soundness.*: hours. Without DATA, on digits and what needs
 # no data; with it, on images too (unlearning: a folder of .npz files; soundness: files).
-benchmarks-unlearning: $(STAMPS)/dev
+benchmarks-unlearning: $(STAMPS)/dev ## renew the tables of PUF and HF-KCU: hours
 	$(BIN)/python -m benchmarks.unlearning --out docs/benchmarks $(if $(DATA),--data $(DATA)) $(ARGS)
 
-benchmarks-soundness: $(STAMPS)/dev
+benchmarks-soundness: $(STAMPS)/dev ## renew how often each verifier is fooled: an hour
 	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(DATA:%=--data %) $(ARGS)
 
 # Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
-flower-check:
+flower-check: ## run the Flower adapter for real: a quarter of an hour
 	PYTHON=$(PYTHON) flower/check.sh $(ARGS)
 
 # `lethe demo` of every method of networks for real; `make test` runs two of them.
-demos-check: $(STAMPS)/dev
+demos-check: $(STAMPS)/dev ## `lethe demo` of every method of networks
 	$(BIN)/python -m pytest -n 0 -m "slow or not slow" tests/e2e/test_demo_network.py $(ARGS)
 
 # Attacks a running installation, on SQLite with files and on PostgreSQL with Redis.
-red-team: $(STAMPS)/dev
+red-team: $(STAMPS)/dev ## attack a running installation
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m redteam tests/redteam/live $(ARGS)
 
 # Compares the verifier's attacks and intervals with published implementations (scikit-learn,
 # statsmodels, ART, TensorFlow Privacy, PrivacyGuard), in an environment of their own.
-attacks-check:
+attacks-check: ## compare attacks and intervals with published implementations
 	PYTHON=$(PYTHON) tests/interop/attacks/check.sh $(ARGS)
 
 $(BIN)/python:
@@ -80,10 +80,13 @@ $(STAMPS)/%: $(BIN)/python pyproject.toml constraints.txt
 	@mkdir -p $(STAMPS) && touch $@
 
 # Rewrites the pinned set from what pyproject.toml allows today.
-lock:
+lock: ## rewrite constraints.txt from what pyproject.toml allows today
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet '.[dev,text,vision]'
 	build/lock/bin/python -m pip freeze --exclude lethe-ledger | sed 's/+[a-z0-9.]*$$//' > constraints.txt
 
-clean:
+help: ## list the targets
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "%-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+clean: ## remove the virtual environment, build output and demo-out
 	rm -rf $(VENV) $(STAMPS) build demo-out

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = sorted(
-    [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *REPOSITORY.glob("docs/**/*.md")]
-)
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 NAMES = [str(page.relative_to(REPOSITORY)) for page in PAGES]
 
 _FENCE = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")

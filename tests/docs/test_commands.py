@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 
 import click
 import pytest
@@ -26,7 +27,7 @@ def _invocations(name: str) -> list[list[str]]:
     for line in shell_lines(name):
         words = _words(line)
         for position, word in enumerate(words):
-            if word == "lethe" or word.endswith("/bin/lethe"):
+            if words[:1] != ["from"] and (word == "lethe" or word.endswith("/bin/lethe")):
                 found.append(words[position + 1 :])
     return [words for words in found if words]
 
@@ -89,6 +90,30 @@ def test_make_targets_exist(name: str) -> None:
         match = re.match(r"\s*make ([a-z-]+)", line)
         if match:
             assert match[1] in targets, line
+
+
+def test_make_help_lists_every_target_and_development_md_describes_it() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    phony = re.search(r"(?m)^\.PHONY: (.*)$", makefile)
+    assert phony is not None
+    done = subprocess.run(
+        ["make", "-s", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    listed = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert listed.keys() == set(phony[1].split())
+    rows = re.findall(r"(?m)^\| `make ([a-z-]+)` \|", read("docs/development.md"))
+    assert sorted(rows) == sorted(listed)
+
+
+def test_the_hooks_run_the_tools_of_make_check() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    recipe = re.search(r"(?m)^check:.*\n((?:\t.*\n)+)", makefile)
+    assert recipe is not None
+    checked = [line.strip() for line in recipe[1].replace("$(BIN)/", "").splitlines()]
+    config = (REPOSITORY / ".pre-commit-config.yaml").read_text()
+    hooks = re.findall(r"entry: \.venv/bin/(.*)", config)
+    # A hook gets the changed files where `make check` names all of them.
+    assert hooks == [line.replace(" .", " --force-exclude") for line in checked]
 
 
 def test_fault_steps_exist() -> None:
