@@ -4,9 +4,6 @@ A certificate repeats each rung before its own, with all checks. The evidence of
 destroyed with them, so what can be held against a certificate later is what the log's events
 commit to: the method of each execution, each verdict with the digest of its checks and of its
 scores, each rung that was skipped or gave way.
-
-Entries of earlier releases lack the method of an execution, the digest of the checks, and what
-was skipped for those executed together. Only what they lack is not compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +30,7 @@ CONTRADICTED = "passed, but was not certified: stored data contradicted the log"
 class LoggedRung:
     """A rung in the log: an execution and its verdict, or `told`, of which no model came.
 
-    method: with the settings that differ, None where an earlier release logged the execution.
+    method: with the settings that differ, None of one that was not executed.
     verdict: what request.verified says of it, None where it was not judged.
     """
 
@@ -44,14 +41,10 @@ class LoggedRung:
 
 @dataclass(frozen=True, slots=True)
 class LoggedClimb:
-    """before: the rungs before the last execution; since: that one, and what came after it.
-
-    whole: no entry lacks what was skipped.
-    """
+    """before: the rungs before the last execution; since: that one, and what came after it."""
 
     before: list[LoggedRung] = field(default_factory=list)
     since: list[LoggedRung] = field(default_factory=list)
-    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +62,19 @@ def logged_climb(events: Sequence[Event]) -> LoggedClimb:
     before: list[LoggedRung] = []
     current: LoggedRung | None = None
     after: list[LoggedRung] = []
-    method: str | None = None
-    together, whole = False, True
     for event in events:
         said = event.payload
         if event.event == EXECUTED:
             before += ([] if current is None else [current]) + after
-            whole = whole and not (together and METHOD not in said)
-            current = LoggedRung(said.get(METHOD, method))
-            after, method, together = [], None, False
+            current, after = LoggedRung(said.get(METHOD)), []
         elif event.event == VERIFIED and current is not None and current.verdict is None:
             current = LoggedRung(current.method, said)
         elif event.event == ESCALATED and "rung" in said:
-            method = said[METHOD]
             lines = list(said.get("skipped", ()))
-            if said["result"] == "NONE" and said[CHECKS] == TOGETHER:
-                together = True
-            elif said["result"] == "NONE":
+            if said["result"] == "NONE" and said[CHECKS] != TOGETHER:
                 lines.append(said[CHECKS])  # a rung that gave way to this one
             after += [LoggedRung(told=from_line(line)) for line in lines]
-    return LoggedClimb(before, ([] if current is None else [current]) + after, whole)
+    return LoggedClimb(before, ([] if current is None else [current]) + after)
 
 
 def climb_problem(
@@ -100,13 +86,9 @@ def climb_problem(
         NotCanonicalError, ShapeError: The climb cannot be read.
     """
     logged = logged_climb(events)
-    own = logged.since[0].method if logged.since else None
-    if own is not None and own != parameters.get("rung", method):
+    if logged.since and logged.since[0].method != parameters.get("rung", method):
         return "the method is not the one that the log has as executed"
     told, rungs = read_climb(parameters), logged.before
-    if not logged.whole:  # what was judged must still be told, and nothing else as judged
-        told = tuple(rung for rung in told if rung.result != "NONE")
-        rungs = [rung for rung in rungs if rung.verdict is not None]
     if len(told) != len(rungs) or not all(map(_is_told, rungs, told)):
         return "the climb is not the one that the log has"
     return None
@@ -115,20 +97,17 @@ def climb_problem(
 def _is_told(logged: LoggedRung, told: RungPart) -> bool:
     if logged.told is not None:
         return told == logged.told
-    if logged.method is not None and told.method != logged.method:
+    if told.method != logged.method:
         return False
     verdict = logged.verdict
     if verdict is None:
         return told == RungPart(told.method, "NONE", NOT_JUDGED, ())
-    if verdict["result"] == "PASS" and told.result != "PASS":
+    if verdict["result"] == "PASS":
         return told == RungPart(told.method, "NONE", CONTRADICTED, ())
-    if CHECKS not in verdict:
-        return bool(told.result == verdict["result"])
-    # Earlier releases told a PASS as such; where the checks are logged, none is a rung before.
     return bool(
-        told.result == verdict["result"] != "PASS"
+        told.result == verdict["result"]
         and told.reason is None
-        and checks_digest(told.checks) == verdict[CHECKS]
+        and checks_digest(told.checks) == verdict.get(CHECKS)
     )
 
 

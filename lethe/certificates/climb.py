@@ -1,39 +1,31 @@
-"""The rungs climbed before the certified one, as the parameters of a method tell them.
+"""The rungs climbed before the certified one, as the parameter `climb.rungs` tells them.
 
-Twice: `climb` is one line for people, and all there was at first; `climb.rungs` is canonical
-JSON with every check, its interval and its threshold. The line follows from the JSON, and a
-certificate whose two tellings differ is refused. Parameters may have any names, so the
-format is the one it was: readers from before `climb.rungs` pass over it.
-
-The JSON cannot leave the checks of a verdict out, nor tell a verdict as a reason: whoever
-compares them with scores would have nothing to compare.
+It is canonical JSON, for the values of parameters are strings: every rung with all checks of
+its verdict, their intervals and thresholds. It cannot leave the checks of a verdict out, nor
+tell a verdict as a reason: whoever compares them with scores would have nothing to compare.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.statement import CheckPart
 
-CLIMB, RUNGS = "climb", "climb.rungs"
-SEPARATOR = " | "
+RUNGS = "climb.rungs"
 
-Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE", "NONE"]
-# PASS too, in the line alone: the log had something against a certificate of it, and it was
-# made anew.
-_JUDGED = re.compile(r"(PASS|FAIL|INCONCLUSIVE) \((.*)\)", re.DOTALL)
+# No PASS: no rung that passed is before a certified one.
+Verdict = Literal["FAIL", "INCONCLUSIVE", "NONE"]
+_JUDGED = re.compile(r"(PASS|FAIL|INCONCLUSIVE) \(.*\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class RungPart:
     """A rung: its method with the settings that differ, and what was found of its model.
 
-    NONE: no verdict is told, and `reason` says why. Else the checks are the reason; of
-    certificates with the line alone they are not known one by one, and `reason` has the
-    values of those that did not pass.
+    NONE: no verdict is told, and `reason` says why. Else the checks are the reason.
     """
 
     method: str
@@ -48,17 +40,13 @@ class _Climb:
 
 
 def write_climb(rungs: Iterable[RungPart]) -> dict[str, str]:
-    """Return the parameters that tell of these rungs, in their order.
+    """Return the parameter that tells of these rungs, in their order.
 
-    The line alone where the JSON cannot carry a rung, as of one that an earlier release told
-    in the line: a climb may have begun under that one. Raises ShapeError for a method or a
-    check that the format cannot carry.
+    Raises ShapeError for a rung that `read_climb` would refuse.
     """
-    climb = _Climb(tuple(rungs))
-    told = {CLIMB: SEPARATOR.join(map(spelled, climb.rungs))}
-    if any(_problem(rung) for rung in climb.rungs):
-        return told
-    return {**told, RUNGS: shape.encode(climb).decode()}
+    told = {RUNGS: shape.encode(_Climb(tuple(rungs))).decode()}
+    read_climb(told)
+    return told
 
 
 def read_climb(parameters: Mapping[str, str]) -> tuple[RungPart, ...]:
@@ -66,43 +54,35 @@ def read_climb(parameters: Mapping[str, str]) -> tuple[RungPart, ...]:
 
     Raises:
         NotCanonicalError: `climb.rungs` is not RFC 8785 canonical JSON.
-        ShapeError: It is of another form, or tells something else than `climb`; or a rung
-            has PASS, a verdict without a check that did not pass, or both reason and checks.
+        ShapeError: It is of another form; or a rung has a verdict without a check that did
+            not pass, or both reason and checks.
     """
-    line, told = parameters.get(CLIMB), parameters.get(RUNGS)
+    told = parameters.get(RUNGS)
     if told is None:
-        return () if line is None else tuple(map(from_line, line.split(SEPARATOR)))
+        return ()
     rungs = shape.decode(_Climb, told.encode()).rungs
     for number, rung in enumerate(rungs):
         if (problem := _problem(rung)) is not None:
             raise ShapeError(problem, f"parameters.{RUNGS}.rungs[{number}]")
-    if SEPARATOR.join(map(spelled, rungs)) != line:
-        raise ShapeError("must tell the climb that the line tells", f"parameters.{RUNGS}")
     return rungs
 
 
 def spelled(rung: RungPart) -> str:
-    """Return a rung as the line of a climb has it: with the values of what did not pass."""
+    """Return a rung on one line: with its reason, or the values of what did not pass."""
+    if rung.result == "NONE":
+        return f"{rung.method}: {rung.reason}"
     failed = "; ".join(f"{one.name}: {one.value}" for one in rung.checks if not one.passed)
-    said = failed if rung.checks else rung.reason or ""
-    if rung.result != "NONE":
-        return f"{rung.method}: {rung.result} ({said})"
-    return f"{rung.method}: {said}" if said else rung.method
+    return f"{rung.method}: {rung.result} ({failed})"
 
 
 def from_line(text: str) -> RungPart:
-    """Return the rung of one part of the line: all that is known of it."""
-    method, _, said = text.partition(": ")
-    found = _JUDGED.fullmatch(said)
-    if found is None:
-        return RungPart(method, "NONE", said or None, ())
-    return RungPart(method, cast(Verdict, found[1]), found[2] or None, ())
+    """Return the rung without a verdict of a line `METHOD: REASON`, as the log has it."""
+    method, _, reason = text.partition(": ")
+    return RungPart(method, "NONE", reason or None, ())
 
 
 def _problem(rung: RungPart) -> str | None:
-    """Return what is not of the form that the JSON has, None where all is."""
-    if rung.result == "PASS":
-        return "must not have the result PASS: no rung that passed is before a certified one"
+    """Return what is not of the documented form, None where all is."""
     if rung.result == "NONE":
         if rung.checks or not rung.reason:
             return "must have a reason and no checks: its result is NONE"

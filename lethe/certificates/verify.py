@@ -250,7 +250,7 @@ class _Run:
     def statement_shape(self) -> str:
         self.statement = parse_statement(self.parsed.payload)
         predicate = self.statement.predicate
-        read_climb(predicate.method.parameters)  # its two tellings must agree
+        read_climb(predicate.method.parameters)  # what it tells must be of the documented form
         if predicate.request_log_index >= self.parsed.entry.log_index:
             raise StepError("the request was logged after the certificate")
         return (

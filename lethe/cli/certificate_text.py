@@ -165,9 +165,8 @@ def count(number: int, noun: str) -> str:
 
 
 # --- the climb ---------------------------------------------------------------------------
-# Where a certificate has the checks of a rung, they are listed one by one: what was found, on
-# how many rows and with which power, and what was asked for. Older ones have a line for each
-# rung.
+# The checks of a rung are listed one by one: what was found, on how many rows and with which
+# power, and what was asked for.
 SIZES = "samples"  # the check that says how many rows there were, and the power they gave
 # What a reader wants to know of checks that passed: on what, and whose signatures there were.
 SAID = {SIZES: "tested on", "silos-answered": "signed"}
@@ -179,7 +178,7 @@ Lines = Iterator[tuple[str, str]]  # a label, and what stands beside it
 def climb_lines(said: Predicate) -> Lines:
     """Yield the lines on how a request came to the certified method, none if by asking.
 
-    Raises NotCanonicalError or ShapeError where the climb is not told in one way.
+    Raises NotCanonicalError or ShapeError where the climb is of another form.
     """
     rungs = read_climb(said.method.parameters)
     for number, rung in enumerate(rungs, 1):
@@ -198,28 +197,16 @@ def _verdict(rung: RungPart) -> str:
     """Return what became of a rung, and why it gave way to the next."""
     if rung.result == "NONE":
         return rung.reason or "no verdict"
-    if rung.result == "PASS":
-        return "PASS, and not certified: the log had something against it"
     if rung.result == "FAIL":
         why = "a check refuted it"
-    elif _too_few(rung):
+    elif any(one.name == SIZES and not one.passed for one in rung.checks):
         why = "there were too few rows to tell whether it had erased enough"
     else:
         why = "the checks could not tell whether it had erased enough"
     return f"{rung.result}, so it was not certified: {why}"
 
 
-def _too_few(rung: RungPart) -> bool:
-    if rung.checks:
-        return any(one.name == SIZES and not one.passed for one in rung.checks)
-    return any(part.startswith(f"{SIZES}:") for part in (rung.reason or "").split("; "))
-
-
 def _checks(rung: RungPart) -> Iterator[str]:
-    if not rung.checks:
-        if rung.result != "NONE":
-            yield from (rung.reason or "").split("; ")
-        return
     for check in rung.checks:
         if check.passed:
             continue

@@ -9,6 +9,7 @@ from app import steps
 from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import (
     logistic,
     networks,
@@ -113,7 +114,7 @@ def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_rung(  # type: igno
         assert networks.request(made, request_id).state == "certified"
         assert [version.rung for version in networks.versions(made)] == [0, 0, 1, 2]
         assert networks.published(made) == networks.retrained(rows, gone)
-        climb = networks.statement(made, request_id).predicate.method.parameters["climb"]
+        climb = climb_line(networks.statement(made, request_id).predicate.method.parameters)
         assert climb == " | ".join(
             f"{name}: FAIL (yeom:auc: planted)"
             for name in ("puf-special", "hf-kcu(recovery.rounds=1)")

@@ -38,7 +38,7 @@ def rungs_since(
         title = error.title if isinstance(error, LetheError) else type(error).__name__
         raise NotJudgedError(f"what the log says of the rung cannot be read: {title}") from None
     name = plan.name
-    if executed.method not in (None, name):
+    if executed.method != name:
         raise NotJudgedError("the draft is of another method than the log has as executed")
     parts = [rung.told for rung in after if rung.told is not None]
     verdict = executed.verdict

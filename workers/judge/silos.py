@@ -19,7 +19,7 @@ class SilosClaim:
     """How many silos were asked, how many answers count, and why the others do not: counts.
 
     keys: of each silo whose answer counts, by its number, hex SHA-256 of the key that signed
-    it, which the log has; none in files from before keys were logged.
+    it, which the log has.
     """
 
     asked: int

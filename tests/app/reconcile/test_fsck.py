@@ -18,7 +18,16 @@ from app.settings import Settings
 from lethe.log.entries import event_leaf, model_leaf
 from lethe.signing.keys import generate_key
 from models import Certificate, ErasureRequest, LogCheckpoint, LogEntry, RequestEvent
-from tests.app.ledger.samples import append, certify, entry, judge, rewind, submit, tamper
+from tests.app.ledger.samples import (
+    PREDICATE,
+    append,
+    certify,
+    entry,
+    judge,
+    rewind,
+    submit,
+    tamper,
+)
 from tests.lethe.certificates.build import REQUEST_REF
 
 
@@ -412,7 +421,7 @@ def test_a_certificate_that_the_log_allows_not_is_found(log: Log, case: str) -> 
 
 def test_a_wait_between_judgement_and_certificate_is_no_finding(log: Log) -> None:
     judge(log.ledger, log.requests[2], result="FAIL")
-    happens(log, log.requests[2], "request.executed")
+    happens(log, log.requests[2], "request.executed", method=PREDICATE.method.id)
     judge(log.ledger, log.requests[2])
     for event in ("request.needs-decision", "request.decided"):
         happens(log, log.requests[2], event)
@@ -430,12 +439,12 @@ def test_an_execution_that_was_judged_again_is_found(log: Log) -> None:
     assert "two judgements of one execution" in finding
 
 
-def happens(log: Log, request_id: str, event: str) -> None:
+def happens(log: Log, request_id: str, event: str, **said: str) -> None:
     """Log an event of a request."""
 
     def effect(tx: Transaction) -> None:
         request = tx.session.get_one(ErasureRequest, request_id)
-        record_request_event(tx, request, event, {})
+        record_request_event(tx, request, event, said)
 
     log.ledger.transact(effect)
 

@@ -1,6 +1,8 @@
-"""A climb as a certificate of today tells it: an approximation that no test could judge."""
+"""A climb as a certificate tells it: an approximation that no test could judge."""
 
-from lethe.certificates.climb import RungPart
+from collections.abc import Mapping
+
+from lethe.certificates.climb import RungPart, read_climb, spelled
 from lethe.certificates.statement import CheckPart
 
 SAMPLES = CheckPart(
@@ -30,8 +32,8 @@ NOT_RUN = CheckPart(
 )
 UNDECIDED = RungPart("puf-special", "INCONCLUSIVE", None, (PURGE, SAMPLES, NOT_RUN))
 SKIPPED = RungPart("hf-kcu", "NONE", "skipped, over the budget", ())
-LINE = (
-    "puf-special: INCONCLUSIVE (samples: 45 pairs, testing 18.4% of 245 forget rows; 914 "
-    "retained; power: AUC 0.0000; attacks: not run: the samples do not allow it) | "
-    "hf-kcu: skipped, over the budget"
-)
+
+
+def climb_line(parameters: Mapping[str, str]) -> str:
+    """Return a certificate's climb on one line, "" where nothing was climbed."""
+    return " | ".join(map(spelled, read_climb(parameters)))

@@ -11,6 +11,7 @@ from lethe.certificates.climb import read_climb
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.ladders import (
     GONE,
@@ -75,7 +76,7 @@ def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
     told = parameters(installation, request_id)
     assert told["asked"] == "puf-special"
-    assert told["climb"] == (
+    assert climb_line(told) == (
         "puf-special: FAIL (yeom:auc: planted) | "
         f"{label}: FAIL (test-accuracy: planted) | hf-kcu: FAIL (yeom:tail: planted)"
     )
@@ -165,7 +166,7 @@ def test_those_executed_together_climb_together(
         assert [version.rung for version in networks.versions(made)] == [0, 0, 1, 2]
         methods = [networks.statement(made, one).predicate.method for one in ids]
         assert [method.id for method in methods] == ["hf-kcu", "retrain", "retrain"]
-        climbs = [method.parameters["climb"].split(" | ") for method in methods]
+        climbs = [climb_line(method.parameters).split(" | ") for method in methods]
         alone = "puf-special: not judged by itself"
         assert climbs == [
             ["puf-special: FAIL (yeom:auc: planted)"],
@@ -203,6 +204,6 @@ def test_a_rung_without_a_model_gives_way_to_the_retraining_in_the_log(
         ("NONE", 1, "retrain"),
     ]
     told = parameters(installation, request_id)
-    assert told["climb"].endswith("| puf-special(guard.rise=0,guard.trials=1): NoSafeStep")
+    assert climb_line(told).endswith("| puf-special(guard.rise=0,guard.trials=1): NoSafeStep")
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
     assert nothing_is_left(installation)

@@ -14,6 +14,7 @@ from app.settings import Settings
 from models import ErasureRequest, Model
 from models.types import utcnow
 from tests.installation import Installation, install
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.ladders import (
     GONE,
@@ -65,7 +66,7 @@ def test_what_no_other_method_would_change_is_retrained_at_once(
         installation.drain()
         (said,) = escalations(installation, request_id)
         assert (said["rung"], said["method"]) == (2, "retrain")
-        told = parameters(installation, request_id)["climb"]
+        told = climb_line(parameters(installation, request_id))
         assert told.split(" | ")[1:] == said["skipped"]
         return said["skipped"]
 
@@ -95,7 +96,7 @@ def test_a_rung_that_the_budget_does_not_pay_for_is_left_out(
     assert first["method"] == "natural(recovery.rounds=1)"
     assert first["skipped"] == ["hf-kcu: skipped, over the budget"]
     assert (second["rung"], second["method"]) == (3, "retrain")
-    told = parameters(installation, request_id)["climb"]
+    told = climb_line(parameters(installation, request_id))
     assert "| hf-kcu: skipped, over the budget | natural(recovery.rounds=1): FAIL" in told
 
 
@@ -118,7 +119,7 @@ def test_a_rung_does_not_begin_at_the_refuted_version(
     # Not yet when the first rung is judged, which has the honest file before it.
     planted.told = lambda: refuted_in_place_of(installation, monkeypatch)
     installation.drain()
-    assert parameters(installation, request_id)["climb"].endswith("| hf-kcu: OtherBefore")
+    assert climb_line(parameters(installation, request_id)).endswith("| hf-kcu: OtherBefore")
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
 
 
@@ -129,7 +130,7 @@ def test_the_judge_finds_it_too(installation: Installation, monkeypatch: Patch) 
     request_id = networks.submit(installation, networks.whole("c1"))
     planted.told = once(lambda: refuted_in_place_of(installation, monkeypatch))
     installation.drain()
-    told = parameters(installation, request_id)["climb"]
+    told = climb_line(parameters(installation, request_id))
     assert "| hf-kcu: FAIL (model-before: " in told
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
 
@@ -178,7 +179,7 @@ def test_a_rung_that_has_become_too_late_is_not_begun(
     verify.run(installation.services, job_id)
     due(installation, request_id, days=6)  # it waited for a worker in between
     installation.drain()
-    assert parameters(installation, request_id)["climb"].endswith(
+    assert climb_line(parameters(installation, request_id)).endswith(
         "| hf-kcu: too near the deadline"
     )
     assert [e["rung"] for e in escalations(installation, request_id)] == [1, 1]
@@ -198,7 +199,7 @@ def test_a_rung_that_raises_again_and_again_gives_way(
         made.recover()
         assert networks.request(made, request_id).state == "escalated"
         made.recover()
-        climb = parameters(made, request_id)["climb"]
+        climb = climb_line(parameters(made, request_id))
         assert climb.endswith("| hf-kcu: given up after 2 attempts")
         assert networks.published(made) == networks.retrained(ROWS, GONE)
 

@@ -16,6 +16,7 @@ from models import Job, Model
 from tests import small_network
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation, install
+from tests.lethe.certificates.climbs import climb_line
 from tests.small import pack
 from tests.workers.jobs import (
     logistic,
@@ -210,4 +211,4 @@ def climb_of(installation: Installation, record: str) -> str:
         installation, networks.erase(installation, networks.some(record))
     )
     told = found.predicate.method.parameters
-    return told.get("climb") or told["noise.release"]
+    return climb_line(told) or told["noise.release"]

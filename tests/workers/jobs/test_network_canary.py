@@ -13,6 +13,7 @@ from lethe.log.entries import parse_leaf
 from models import LogEntry
 from tests import small_network
 from tests.installation import Installation
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import (
     networks,
     test_network_hazards,
@@ -91,7 +92,7 @@ def erased(installation: Installation, patch: Patch, weights_of: Any) -> str:
 def climb(installation: Installation, request_id: str) -> str:
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
-    return found.method.parameters["climb"]
+    return climb_line(found.method.parameters)
 
 
 def test_who_forgets_all_but_the_backdoor_is_refuted_by_the_canary_alone(

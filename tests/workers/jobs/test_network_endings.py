@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.installation import Installation
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.ladders import HF_KCU, policy
 from tests.workers.jobs.planted import plant
@@ -38,7 +39,7 @@ def test_a_method_without_a_result_gives_way_to_the_retraining(
     monkeypatch.setattr(network_update, "carry_out", ends)
     request_id = networks.erase(installation, networks.whole("c1"), method="hf-kcu")
     method = networks.statement(installation, request_id).predicate.method
-    assert (method.id, method.parameters["climb"]) == ("retrain", f"hf-kcu: {named}")
+    assert (method.id, climb_line(method.parameters)) == ("retrain", f"hf-kcu: {named}")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -54,4 +55,4 @@ def test_a_later_rung_that_runs_out_of_memory_gives_way_too(
     request_id = networks.erase(installation, networks.whole("c1"))
     method = networks.statement(installation, request_id).predicate.method
     assert method.id == "retrain"
-    assert method.parameters["climb"].endswith("| hf-kcu: OutOfMemory")
+    assert climb_line(method.parameters).endswith("| hf-kcu: OutOfMemory")

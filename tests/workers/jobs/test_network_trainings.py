@@ -15,6 +15,7 @@ from app.service.problems import NotOverSilosError
 from app.service.registration import register
 from tests import small_network
 from tests.installation import Installation
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import (
     networks,
     test_network_hazards,
@@ -132,7 +133,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
 
     monkeypatch.setattr(network_empirical, "with_trained", every_way)
     request_id = networks.erase(installation, networks.some(*ERASED), method="natural")
-    climb = networks.statement(installation, request_id).predicate.method.parameters["climb"]
+    climb = climb_line(networks.statement(installation, request_id).predicate.method.parameters)
     assert climb.startswith("natural: FAIL (")
     for name in ("lira:auc", "rmia:auc", "distance:output-kl", "distance:disagreement"):
         assert name in climb
@@ -202,4 +203,4 @@ def test_where_too_few_rows_are_tested_nothing_is_trained(
     request_id = networks.erase(installation, networks.some("r0", "r4"))
     said = networks.statement(installation, request_id).predicate
     assert said.guarantee.class_ == "exact-retrained"
-    assert f"not trained: {network_trainings.TOO_FEW}" in said.method.parameters["climb"]
+    assert f"not trained: {network_trainings.TOO_FEW}" in climb_line(said.method.parameters)

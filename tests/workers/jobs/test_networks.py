@@ -18,6 +18,7 @@ from lethe.log.entries import parse_leaf
 from models import Artifact, ErasureRequest, LogEntry
 from tests import small_network
 from tests.installation import Installation, install
+from tests.lethe.certificates.climbs import climb_line
 from tests.small import pack
 from tests.workers.jobs import networks
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
@@ -43,7 +44,7 @@ def test_what_no_test_has_the_power_to_show_climbs_to_retraining(
     assert found.guarantee.class_ == "exact-retrained"
     assert all(check.passed for check in found.checks)
     assert found.method.parameters["asked"] == method
-    assert found.method.parameters["climb"].startswith(f"{method}: INCONCLUSIVE (")
+    assert climb_line(found.method.parameters).startswith(f"{method}: INCONCLUSIVE (")
     assert int(found.method.parameters["climb.flops"]) > 0
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
@@ -105,7 +106,7 @@ def test_a_record_that_was_never_trained_on_is_purged_and_certified(
     assert networks.published(installation) == before  # it had left no trace to remove
     why = "puf-special: not run, none of the records was ever trained on"
     told = networks.statement(installation, request_id).predicate.method.parameters
-    assert (told["asked"], told["climb"]) == ("puf-special", why)
+    assert (told["asked"], climb_line(told)) == ("puf-special", why)
     assert "escalated" in networks.events(installation, request_id)
 
 
@@ -236,7 +237,7 @@ def test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log(
     method = networks.statement(installation, request_id).predicate.method
     assert method.id == "retrain"
     assert method.parameters["asked"] == "puf-special"
-    assert method.parameters["climb"] == "puf-special: NoSafeStep"
+    assert climb_line(method.parameters) == "puf-special: NoSafeStep"
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -362,7 +363,7 @@ def test_without_held_out_rows_a_guarded_step_gives_way_to_retraining(
     networks.register(installation, held_out=0)
     request_id = networks.erase(installation, networks.some("r0"))
     method = networks.statement(installation, request_id).predicate.method
-    assert method.parameters["climb"].startswith("puf-special: no held-out rows")
+    assert climb_line(method.parameters).startswith("puf-special: no held-out rows")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from models import Artifact, Subject
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation
+from tests.lethe.certificates.climbs import climb_line
 from tests.workers.jobs import (
     networks,
     test_network_hazards,
@@ -256,7 +257,7 @@ def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained
     request_id = networks.erase(installation, networks.some("r1", "r4", "r5"))
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
-    said = found.method.parameters["climb"]
+    said = climb_line(found.method.parameters)
     assert said.startswith("puf-special: INCONCLUSIVE (")
     assert f"silos-answered: {there} of 2 silos; an error at the silo: {2 - there}" in said
     with Session(installation.services.engine) as session:

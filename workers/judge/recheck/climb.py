@@ -3,7 +3,6 @@
 Its model file was destroyed: that its digest was right is the service's word.
 """
 
-from dataclasses import replace
 from itertools import zip_longest
 
 from lethe.certificates.climb import RungPart, spelled
@@ -18,7 +17,6 @@ from workers.judge.samples.empirical import VERIFIER
 from workers.judge.scores.file import judge_of
 
 REFUTED = "a verdict that is no PASS"
-LINE_ALONE = "the checks that passed, which this certificate does not tell"
 PASSED = "its scores come to PASS, and a rung is told without a verdict: ask why"
 
 
@@ -37,10 +35,7 @@ def compare_rung(said: Predicate, given: Given, rung: RungPart, data: bytes) -> 
     if report.result == "PASS":
         # Whatever is told of it: a rung that passed is not a rung before a climb.
         return [*lines, compare(RUNG, REFUTED, again)]
-    found = compare(RUNG, told, again)
-    if found.status == "same" and not rung.checks:
-        found = replace(found, reason=LINE_ALONE)
-    return [*lines, *others, found]
+    return [*lines, *others, compare(RUNG, told, again)]
 
 
 def compare_untold(said: Predicate, given: Given, data: bytes, *, unjudged: bool) -> list[Line]:
@@ -73,8 +68,8 @@ def _found(report: Report) -> str:
 
 
 def _other_checks(rung: RungPart, report: Report) -> list[Line]:
-    """Return a line for each check that is told otherwise, none of a climb told in one line."""
-    pairs = zip_longest(rung.checks, report.checks) if rung.checks else ()
+    """Return a line for each check that is told otherwise."""
+    pairs = zip_longest(rung.checks, report.checks)
     lines = [
         compare(f"{RUNG}: {(one or again).name}", all_of(one), all_of(again))
         for one, again in pairs

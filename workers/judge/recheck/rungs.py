@@ -8,7 +8,7 @@ every rung that is told alike, and a rung could be invented without a line about
 from hashlib import sha256
 
 from lethe.canonical import NotCanonicalError
-from lethe.certificates.climb import RUNGS, RungPart, read_climb, spelled
+from lethe.certificates.climb import RungPart, read_climb, spelled
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.evidence import CLIMB_SCORES, SCORES
 from lethe.certificates.statement import Predicate
@@ -30,7 +30,7 @@ def compare_rungs(said: Predicate, given: Given) -> list[Line]:
     try:
         rungs = read_climb(said.method.parameters)
     except (NotCanonicalError, ShapeError) as error:
-        return [compare(RUNG, "a climb told in one way", error.detail)]
+        return [compare(RUNG, "a climb of the documented form", error.detail)]
     listed = named_scores(said)
     # Each judgement draws its own seed: no two have one file.
     used = {digest for name, digest in listed if name == SCORES}
@@ -45,18 +45,26 @@ def compare_rungs(said: Predicate, given: Given) -> list[Line]:
             lines.append(skipped(RUNG, spelled(rung), NO_SCORES))
         else:
             lines += _compare(said, given, rung, unmatched.pop(0), used)
+    # A model that passed, and was not certified, is told as a rung without a verdict.
+    unjudged = any(rung.result == "NONE" for rung in rungs)
     for digest in unmatched:
-        lines += _compare(said, given, None, digest, used)
+        lines += _compare(said, given, None, digest, used, unjudged=unjudged)
     return lines
 
 
 def _by_samples(rung: RungPart) -> bool:
-    """Return whether a verdict was by samples; one that is told in a line may have been."""
-    return not rung.checks or any(check.name == SAMPLES for check in rung.checks)
+    """Return whether a verdict was by samples."""
+    return any(check.name == SAMPLES for check in rung.checks)
 
 
 def _compare(
-    said: Predicate, given: Given, rung: RungPart | None, digest: str, used: set[str]
+    said: Predicate,
+    given: Given,
+    rung: RungPart | None,
+    digest: str,
+    used: set[str],
+    *,
+    unjudged: bool = False,
 ) -> list[Line]:
     told = UNTOLD if rung is None else spelled(rung)
     if digest in used:
@@ -69,8 +77,4 @@ def _compare(
 
     if rung is not None:
         return compare_rung(said, given, rung, found[digest])
-    # Only the JSON tells a model that passed, and was not certified, as one without a verdict.
-    unjudged = RUNGS in said.method.parameters and any(
-        one.result == "NONE" for one in read_climb(said.method.parameters)
-    )
     return compare_untold(said, given, found[digest], unjudged=unjudged)

@@ -19,7 +19,7 @@ from workers.judge.policy.document import from_document, to_document
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
 from workers.judge.scores.committed_rows import CommittedRows
-from workers.judge.scores.judge import EARLIER, VERSION, read_judge, said_of_judge
+from workers.judge.scores.judge import MEMBER, VERSION, read_judge
 from workers.judge.scores.order import SIDES, nameless
 from workers.judge.scores.trained import read_trained, write_trained
 from workers.judge.silos import SilosClaim
@@ -40,14 +40,12 @@ _Arrays = dict[str, NDArray[Any]]
 _Fields = dict[str, Any]
 
 
-def encode_scores(
-    claim: EmpiricalClaim, rows: CommittedRows, judge: str | None = VERSION
-) -> bytes:
+def encode_scores(claim: EmpiricalClaim, rows: CommittedRows, judge: str = VERSION) -> bytes:
     """Return the file of a claim and the rows that its scores are of.
 
-    judge: the version of the verifier, None for files of versions before 3. Row order and
-    names are not kept (`nameless`), so what is judged is what `decode_scores` reads, not
-    `claim`. Raises ArtifactError for a claim whose parts do not fit each other.
+    judge: the version of the verifier. Row order and names are not kept (`nameless`), so
+    what is judged is what `decode_scores` reads, not `claim`. Raises ArtifactError for a
+    claim whose parts do not fit each other.
     """
     claim, rows = nameless(claim, rows)
     arrays: _Arrays = {
@@ -75,7 +73,7 @@ def encode_scores(
         **{name: getattr(claim, name) for name in PLAIN},
         **{name: list(getattr(claim, name)) for name in PAIRS},
         **said_of_canary(claim.canary),
-        **said_of_judge(judge),
+        MEMBER: judge,
         "kind": KIND_TRAINED if trained else KIND,
         "policy": to_document(claim.policy),
         "purge": {
@@ -87,7 +85,7 @@ def encode_scores(
         },
         "retained_set": _ends(sets),
         "seed": claim.seed.hex(),
-        "silos": None if claim.silos is None else _said_of_silos(claim.silos),
+        "silos": None if claim.silos is None else asdict(claim.silos),
         "update": None if update is None else _ends(update),
     }
     return encode_tensors(arrays, metadata)
@@ -108,7 +106,7 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
 
 def judge_of(data: bytes) -> str:
     """Return the version that judged a file which `decode_scores` reads."""
-    return read_judge(decode_tensors(data)[1]) or EARLIER
+    return read_judge(decode_tensors(data)[1])
 
 
 def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClaim:
@@ -141,13 +139,6 @@ def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClai
     )
 
 
-def _said_of_silos(claim: SilosClaim) -> _Fields:
-    said = asdict(claim)
-    if not claim.keys:  # files from before keys were logged have their one spelling too
-        del said["keys"]
-    return said
-
-
 def _silos(said: _Fields | None) -> SilosClaim | None:
     if said is None:
         return None
@@ -155,7 +146,7 @@ def _silos(said: _Fields | None) -> SilosClaim | None:
     numbers = (claim.asked, claim.answered, *claim.faults.values())
     if any(type(number) is not int or number < 0 for number in numbers):
         raise ArtifactError("silos are counted from 0")
-    if claim.keys and len(claim.keys) != claim.answered:
+    if len(claim.keys) != claim.answered:
         raise ArtifactError("each answer that counts has one key")
     for silo, key in claim.keys.items():
         if str(int(silo)) != silo or not 0 <= int(silo) < claim.asked or len(key) != 2 * SIZE:

@@ -11,25 +11,14 @@ from tests.workers.judge.recheck.cases import Case, about, certified, climbed
 from workers.errors import ArtifactError
 from workers.judge.recheck.lines import Line, Recheck
 from workers.judge.recheck.run import recheck
+from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.file import decode_scores, encode_scores, judge_of
 from workers.tensor_file import decode_tensors, encode_tensors
 
 UNMEMORABLE = simulated(3, World(forget=(0.0, 0.0), retained=(0.0, 0.0)))
-# What version 2 wrote, and certified, of this claim.
-WRITTEN = "2ad9a71cd63c7f3db325c5176bbeb3d543c4df16b8cd93837af3ef8154b6223e"
-TOLD = (
-    "puf-special: INCONCLUSIVE (control:shokri: 0.5073 (465 forget, 465 unseen rows; DeLong), "
-    "best advantage after the fact 0.0430; accuracy 0.5075 (472 of 930 right), advantage 0.0151; "
-    "control:song-confidence: 0.5238 (465 forget, 465 unseen rows; DeLong), best advantage after "
-    "the fact 0.0602; accuracy 0.5108 (475 of 930 right), advantage 0.0215; "
-    "control:song-modified-entropy: 0.5227 (465 forget, 465 unseen rows; DeLong), best advantage "
-    "after the fact 0.0559; accuracy 0.5194 (483 of 930 right), advantage 0.0387; control:yeom: "
-    "0.5256 (465 forget, 465 unseen rows; DeLong), best advantage after the fact 0.0645; accuracy "
-    "0.5032 (468 of 930 right), advantage 0.0065)"
-)
 
 
-def as_written_by(case: Case, judge: str | None, *, certified: bool) -> Case:
+def as_written_by(case: Case, judge: str, *, certified: bool) -> Case:
     """Return the certificate of the same scores in a file that names another version."""
     file = encode_scores(*decode_scores(case.scores), judge)
     listed = scores_part(sha256(file).hexdigest(), certified=certified)
@@ -43,29 +32,38 @@ def rung_of(case: Case) -> tuple[Recheck, Line]:
     return found, line
 
 
-def test_a_rung_that_version_2_judged_is_judged_again() -> None:
-    case = climbed(*about(UNMEMORABLE), climb=TOLD)
-    old = as_written_by(case, None, certified=False)
-    assert sha256(old.scores).hexdigest() == WRITTEN
-    assert judge_of(old.scores) == "2 or earlier"
+def told(*claims: EmpiricalClaim) -> list[Case]:
+    """Return certificates of a rung whose checks are those of a first claim, told of each."""
+    claim, rows = about(UNMEMORABLE)
+    rung = climbed(claim, rows).said.method.parameters["climb.rungs"]
+    found = []
+    for one in claims:
+        claim, rows = about(one)
+        found.append(climbed(claim, rows, **{"climb.rungs": rung}))
+    return found
+
+
+def test_a_rung_that_another_version_judged_is_judged_again() -> None:
+    (case,) = told(UNMEMORABLE)
+    old = as_written_by(case, "2", certified=False)
+    assert judge_of(old.scores) == "2"
     assert rung_of(old)[1].status == "same"
 
 
-@pytest.mark.parametrize("judge", [None, "4"])
-def test_a_rung_that_another_version_judged_otherwise_is_told_as_such(
-    judge: str | None,
-) -> None:
-    told = TOLD.replace("0.5073", "0.5074")
-    cases = [
-        climbed(*about(UNMEMORABLE), climb=told),
-        climbed(*about(noop(simulated(1))), climb=TOLD),
-        climbed(*about(simulated(1)), climb=TOLD),  # this version would pass it
-    ]
+@pytest.mark.parametrize("judge", ["2", "4"])
+def test_a_rung_that_another_version_judged_otherwise_is_told_as_such(judge: str) -> None:
+    (altered,) = told(UNMEMORABLE)
+    method = altered.said.method
+    parameters = {n: v.replace("0.5073", "0.5074") for n, v in method.parameters.items()}
+    assert parameters != method.parameters
+    said = replace(altered.said, method=replace(method, parameters=parameters))
+    # The last one this version would pass.
+    cases = [replace(altered, said=said), *told(noop(simulated(1)), simulated(1))]
     for case in cases:
         found, line = rung_of(as_written_by(case, judge, certified=False))
         assert (found.result, line.status) == ("DIGESTS-ONLY", "not recomputed")
         assert "install the one that issued" in line.reason
-        assert (judge or "2 or earlier") in line.reason
+        assert f" {judge}" in line.reason
         # Of this version they are refuted.
         assert rung_of(case)[1].status == "DIFFERS"
 
@@ -73,14 +71,14 @@ def test_a_rung_that_another_version_judged_otherwise_is_told_as_such(
 def test_what_a_rung_is_of_is_compared_whoever_judged() -> None:
     claim, rows = about(UNMEMORABLE)
     case = climbed(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
-    found, _ = rung_of(as_written_by(case, None, certified=False))
+    found, _ = rung_of(as_written_by(case, "2", certified=False))
     assert {line.name for line in found.lines if line.status == "DIFFERS"} == {
         "scores: model before"
     }
 
 
 def test_a_certificate_of_version_2_is_told_as_such() -> None:
-    case = as_written_by(certified(*about(simulated(1))), None, certified=True)
+    case = as_written_by(certified(*about(simulated(1))), "2", certified=True)
     said = replace(case.said, verifier=replace(case.said.verifier, version="2"))
     found = recheck(said, case.given())
     (line,) = (line for line in found.lines if line.name == "verifier")
@@ -88,7 +86,7 @@ def test_a_certificate_of_version_2_is_told_as_such() -> None:
 
 
 def test_a_certificate_of_another_version_than_its_scores_shows() -> None:
-    case = as_written_by(certified(*about(simulated(1))), None, certified=True)
+    case = as_written_by(certified(*about(simulated(1))), "2", certified=True)
     found = recheck(case.said, case.given())
     differing = {line.name for line in found.lines if line.status == "DIFFERS"}
     assert "scores: judged as" in differing

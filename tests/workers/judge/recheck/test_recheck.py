@@ -73,7 +73,8 @@ def test_a_certificate_that_names_no_scores_is_told_of() -> None:
     assert "names none" in named(found, "2 policy").reason
 
 
-ALL, SOME = SilosClaim(2, 2, {}), SilosClaim(2, 1, {"no answer in time": 1})
+ALL = SilosClaim(2, 2, {}, {"0": "ab" * 32, "1": "cd" * 32})
+SOME = SilosClaim(2, 1, {"no answer in time": 1}, {"0": "ab" * 32})
 
 
 @pytest.mark.parametrize(("silos", "result"), [(ALL, "PASS"), (SOME, "INCONCLUSIVE")])

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from hashlib import sha256
 
-import pytest
-
 from lethe.certificates.climb import RungPart, spelled, write_climb
 from lethe.certificates.evidence import scores_part
 from lethe.certificates.statement import CheckPart
@@ -17,7 +15,7 @@ from tests.workers.judge.recheck.cases import (
     differing,
     parts,
 )
-from workers.judge.recheck.climb import LINE_ALONE, PASSED
+from workers.judge.recheck.climb import PASSED
 from workers.judge.recheck.lines import Line
 from workers.judge.recheck.run import recheck
 from workers.judge.recheck.rungs import NO_SCORES, NO_VERDICT, NOT_SAMPLED
@@ -86,12 +84,9 @@ def test_an_invented_rung_is_not_passed_over() -> None:
     assert status(lines(write_climb(RUNGS[::-1]), FILES[0])) == ["DIFFERS", "not recomputed"]
 
 
-@pytest.mark.parametrize(
-    "told", [{"climb": "puf-special: FAIL (yeom:auc: 0.99)"}, write_climb(RUNGS[:1])]
-)
-def test_a_rung_without_scores_has_a_line(told: dict[str, str]) -> None:
-    (line,) = lines(told)
-    assert (line.status, line.certified) == ("not recomputed", told["climb"])
+def test_a_rung_without_scores_has_a_line() -> None:
+    (line,) = lines(write_climb(RUNGS[:1]))
+    assert (line.status, line.certified) == ("not recomputed", spelled(RUNGS[0]))
     assert line.reason == NO_SCORES
 
 
@@ -104,17 +99,11 @@ def test_scores_that_were_not_given_are_told_of_their_own_rung() -> None:
 def test_a_verdict_that_is_told_as_none_shows() -> None:
     said = spelled(RUNGS[0]).partition(": ")[2]
     rung = f'{{"checks":[],"method":"puf-special","reason":"{said}","result":"NONE"}}'
-    told = {"climb": spelled(RUNGS[0]), "climb.rungs": f'{{"rungs":[{rung}]}}'}
+    told = {"climb.rungs": f'{{"rungs":[{rung}]}}'}
     for files in (FILES[:1], []):
         (line,) = lines(told, *files)
         assert line.status == "DIFFERS"
         assert "must not tell a verdict" in line.recomputed
-
-
-def test_the_line_alone_is_compared_in_its_order_and_the_rest_is_told() -> None:
-    told = {"climb": " | ".join(map(spelled, RUNGS))}
-    found = lines(told, *FILES)
-    assert [(line.status, line.reason) for line in found] == [("same", LINE_ALONE)] * 2
 
 
 def test_scores_of_no_rung_show_unless_a_model_passed_and_is_told_as_not_judged() -> None:
