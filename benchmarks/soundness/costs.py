@@ -12,6 +12,7 @@ from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
 from workers.arrays import Rows
 from workers.blas_threads import threads_for
+from workers.families.ridge import state as ridge_state
 from workers.families.ridge.blocks import Block
 from workers.families.ridge.rows import row_digests, rows_digest
 from workers.jobs import versions
@@ -129,7 +130,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
         made = METHOD.refit(config, [rest]).state
         block = Block(list(told.records), rest, told.salts, told.learned)
         digests = row_digests(block, (told.client, told.subject))
-        versions.encode(made, config, {"rows": rows_digest(digests)})
+        ridge_state.encode(made, config, {"rows": rows_digest(digests)})
         versions.RetainedSet.of(sets.after)
 
     [told] = contents.blocks

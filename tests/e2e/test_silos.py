@@ -20,8 +20,7 @@ from models import Model, Subject
 from models.session import make_engine
 from tests.e2e.harness import LETHE, ORIGIN
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
-from workers.families.ridge.blocks import encode_block
-from workers.families.ridge.input_blocks import InputBlock
+from workers.families.network.blocks import InputBlock
 from workers.silos import table
 from workers.silos.engine import SiloEngine
 from workers.training.fedavg.errors import RoundFailedError
@@ -108,7 +107,7 @@ def store(services: Services) -> int:
             session.flush()
             names = [f"{client}-{row}" for row in range(len(data))]
             inputs, labels = data.inputs.numpy(), data.targets.numpy().astype(np.int64)
-            block = encode_block(InputBlock(names, inputs, labels))
+            block = InputBlock(names, inputs, labels).encode()
             services.features.store(session, subject, block, len(data))
         session.commit()
     return model_id

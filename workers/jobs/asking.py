@@ -9,10 +9,19 @@ from sqlmodel import Session, select
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.queue import PARKED
-from models import ErasureRequest, FeatureBlock, Job, Model, Release
+from models import ErasureRequest, FeatureBlock, Job, Release
+from workers.errors import RefusedError
 
 # An operator learns of a client's silence while there is still time to decide.
 ESCALATION_MARGIN = timedelta(days=10)
+
+
+class AnswerError(RefusedError):
+    """A client's answer that its block cannot have held. `release`: id of the question."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        super().__init__("a client released what it cannot have contributed: it is asked anew")
 
 
 def ask(
@@ -27,11 +36,7 @@ def ask(
 
     A block that goes as a whole needs no answer: by this request alone, with what is `gone`
     earlier in the same update, or because a person decided it (`whole`, ids of subjects).
-    Nothing is missing where the rows are here.
     """
-    model = tx.session.get_one(Model, request.model_id)
-    if model.config["data"] != "statistics":
-        return False
     missing = False
     for subject, ids in owned.items():
         block = tx.session.get_one(FeatureBlock, subject)

@@ -19,35 +19,15 @@ from app.service.queue import waiting_run
 from app.service.scope import meant
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, prove_removal, record_commitment
-from models import ErasureRequest, Job, Record
+from models import ErasureRequest, Job, Model, Record
 from workers.errors import RefusedError
+from workers.families import base as family
 from workers.jobs.asking import ask, dropped_subjects, park
 from workers.jobs.lease import Lease, LeaseLostError
+from workers.jobs.members import Member
 
 # Each draft names the commitments that the others removed: this bounds what they take.
 MOST_RECORDS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One request of an update. `token` fences its job; `salts` are of its records.
-
-    gone_before: how many of the records that it names were erased with another request.
-    """
-
-    job_id: str
-    token: int
-    request_id: str
-    salts: dict[str, bytes]
-    subjects: dict[str, int]
-    gone_before: int = 0
-
-    def owned(self) -> dict[int, set[str]]:
-        """Return the member's records by the id of their subject."""
-        owned: dict[int, set[str]] = {}
-        for record, subject in self.subjects.items():
-            owned.setdefault(subject, set()).add(record)
-        return owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +77,8 @@ def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
         run = [head, *_companions(session, head, whole)]
     else:
         run = [head] if alone else waiting_run(session, head)
+    model = session.get_one(Model, lease.model_id)
+    asks = family.of(model).asks(model)
     members: list[Member] = []
     for job in run:
         member = _member(session, lease.model_id, job, members)
@@ -113,7 +95,8 @@ def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
             break  # it is executed with its own companions, at its turn
         if job.id != head.id:
             member = replace(member, token=_begin(tx, job, request))
-        if ask(tx, request, member.owned(), gone=_owned(members), whole=whole):
+        owned, gone = member.owned(), _owned(members)
+        if asks and ask(tx, request, owned, gone=gone, whole=whole):
             park(tx, job, request, "the statistics of the records, from their clients")
             if job.id == head.id:
                 return None

@@ -1,7 +1,7 @@
-"""The statistics before an update, kept sealed until the last of its requests has ended.
+"""What was before an update, kept sealed until the last of its requests has ended.
 
-The verifier compares the posterior on both sides with them. They hold the erased rows' sums,
-so they live no longer than that: one artifact, shared by the requests of an update.
+The verifier compares what comes after with it. It may hold what is erased, so it lives no
+longer than that: one artifact, shared by the requests of an update.
 """
 
 from sqlmodel import Session, col, select
@@ -9,20 +9,6 @@ from sqlmodel import Session, col, select
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from models import Job
-from workers.judge.base import ClaimedStatistics
-from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.statistics.encoding import decode_statistics, encode_statistics
-from workers.methods.ridge.statistics.gram import RidgeStatistics
-
-# 134 MB of G. Beyond it the comparison costs more than it says, and is left out.
-WIDEST = 4096
-
-
-def encode(statistics: RidgeStatistics, config: RidgeConfig) -> bytes | None:
-    """Return the statistics before an update as they are sealed, None if too wide."""
-    if config.dimension > WIDEST:
-        return None
-    return encode_statistics(statistics, config.exponents, config.bits, config.penalty)
 
 
 def keep(services: Services, tx: Transaction, data: bytes | None) -> str | None:
@@ -30,16 +16,8 @@ def keep(services: Services, tx: Transaction, data: bytes | None) -> str | None:
     return None if data is None else services.artifacts.put(tx.session, "before", data).id
 
 
-def load(services: Services, session: Session, job: Job) -> ClaimedStatistics | None:
-    """Return the statistics that `keep` sealed for a job, if it did."""
-    if job.before_id is None:
-        return None
-    statistics, *_ = decode_statistics(services.artifacts.get(session, job.before_id))
-    return ClaimedStatistics(statistics.gram, statistics.moment, statistics.rows)
-
-
 def let_go(services: Services, tx: Transaction, job: Job) -> None:
-    """Destroy the statistics with the last job that they are for, which has just ended."""
+    """Destroy it with the last job that it is for, which has just ended."""
     if job.before_id is None:
         return
     others = select(Job.id).where(
@@ -47,3 +25,14 @@ def let_go(services: Services, tx: Transaction, job: Job) -> None:
     )
     if tx.session.exec(others).first() is None:
         services.artifacts.shred(tx.session, job.before_id)
+
+
+def drop(services: Services, session: Session, job_id: str) -> None:
+    """Destroy it at once, for all jobs: nothing is compared with it any more."""
+    before_id = session.exec(select(Job.before_id).where(Job.id == job_id)).one()
+    if before_id is None:
+        return
+    for job in session.exec(select(Job).where(Job.before_id == before_id)):
+        job.before_id = None
+    session.flush()
+    services.artifacts.shred(session, before_id)

@@ -9,9 +9,7 @@ from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
 from app.reconcile.climbed import score_parts
 from app.service.context import Services
-from app.service.methods import is_network
 from app.steps import reached
-from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import evidence_part
@@ -29,12 +27,11 @@ from lethe.certificates.statement import (
 from models import Certificate, ErasureRequest, Job, Model
 from models.types import utcnow
 from workers.errors import RefusedError
-from workers.families.masked import end as round_end
+from workers.families import base as family
 from workers.jobs import repair
 from workers.jobs.before import let_go
 from workers.jobs.cleanup import clean
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.guarantees import guarantee
+from workers.jobs.draft import Draft
 from workers.jobs.judged import Passed, passed
 from workers.jobs.lease import advance, leased
 from workers.jobs.sweep import nudge_next
@@ -61,7 +58,7 @@ def run(services: Services, job_id: str) -> None:
         except RefusedError as refusal:
             repair.give_up(services, lease, f"not certified: {refusal}")
             return
-        result = judgement.evidence.report.result
+        kind, result = family.of(judgement.model), judgement.evidence.report.result
         key, keyid = load_issuer(services.settings)
         envelope = sign_envelope(payload, key, keyid)
         leaf = hashedrekord_leaf(envelope, key.public_key())
@@ -93,7 +90,7 @@ def run(services: Services, job_id: str) -> None:
             if job.draft_id is not None:
                 services.artifacts.shred(tx.session, job.draft_id)
             let_go(services, tx, job)
-            round_end.settle(services, tx, request.id)
+            kind.certified(services, tx, request.id)
             tx.session.flush()
             advance(tx, lease, "done")
 
@@ -109,7 +106,7 @@ def _statement(
     request, model, plan = judgement.request, judgement.model, judgement.plan
     after, evidence, received = judgement.after, judgement.evidence, judgement.received
     assert received.commitment is not None
-    removal = evidence.removal
+    removal, kind = evidence.removal, family.of(model)
     part = evidence_part("erasure-evidence", judgement.evidence_file)
     predicate = Predicate(
         certificate_id=certificate_id,
@@ -132,19 +129,13 @@ def _statement(
             version=plan.method_version,
             parameters={
                 **plan.parameters,
-                **_registered(model),
+                **kind.registered(model),
                 **_cited(services, session, model, plan),
             },
-            code_digest=code_digest(*_rooms(model)),
+            code_digest=code_digest(*kind.rooms),
             environment=environment(),
         ),
-        guarantee=guarantee(
-            plan.claim,
-            plan.parameters["data"],
-            plan.bounds,
-            network=is_network(model.config),
-            missing=int(plan.parameters.get("retrain.missing", "0")),
-        ),
+        guarantee=kind.guarantee(plan),
         checks=evidence.report.checks,
         result=evidence.report.result,
         purged=plan.purged(),
@@ -155,22 +146,8 @@ def _statement(
     return build_statement([subject], predicate)
 
 
-def _registered(model: Model) -> dict[str, str]:
-    if is_network(model.config):
-        named = [name for name in ("policy", "canary") if name in model.config]
-        return {name: sha256_hex(canonical.encode(model.config[name])) for name in named}
-    return {"extractor": model.extractor["digest"]}
-
-
 def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:
     # Audits run the registered settings; a rung that differs from them was never audited.
-    if not is_network(model.config) or plan.parameters.get("rung", plan.method) != plan.method:
+    if not family.of(model).audited or plan.name != plan.method:
         return {}
     return citation(services, session, model, plan.method, plan.method_version)
-
-
-def _rooms(model: Model) -> tuple[str, ...]:
-    """Return the rooms of `workers` whose code made the model what it is."""
-    if is_network(model.config):
-        return ("training/fedavg", "training/networks", "methods/network", "methods/certified")
-    return ("methods/ridge",)

@@ -11,18 +11,14 @@ from app.service.context import Services
 from app.steps import reached
 from models import ErasureRequest
 from workers.errors import RefusedError
-from workers.families.masked import (
-    end as round_end,
-)
-from workers.families.masked import (
-    rounds,
-)
+from workers.families import base as family
 from workers.jobs import (
     erase,
     learn,
     repair,
 )
 from workers.jobs.cleanup import clean
+from workers.jobs.context import JobContext
 from workers.jobs.lease import Lease, leased
 from workers.jobs.refuse import refuse
 from workers.jobs.registered import OtherModelError, as_registered
@@ -39,19 +35,14 @@ def run(services: Services, job_id: str) -> None:
         try:
             with services.reading() as session:
                 model = as_registered(services.ledger, session, lease.model_id)
+            job = JobContext(services, lease, model)
             if lease.kind == "erase" and lease.rung == 0 and _is_executed(services, lease):
                 # Its rows are gone and what came of it may be refuted: nothing is tried on it.
                 repair.give_up(services, lease, EXECUTED)
             elif lease.kind == "erase" and lease.rung > 0:
-                repair.run(services, lease, model)
-            elif lease.kind == "round":
-                rounds.run(services, lease, model)
-            elif lease.kind == "erase" and round_end.is_masked(model):
-                round_end.park(services, lease)
-            elif lease.kind == "erase":
-                erase.run(services, lease, model)
+                repair.run(job)
             else:
-                learn.run(services, lease, model)
+                _begin(job)
         except RefusedError as refusal:
             if lease.kind == "erase" and isinstance(refusal, OtherModelError):
                 repair.hold(services, lease, str(refusal))
@@ -64,6 +55,18 @@ def run(services: Services, job_id: str) -> None:
     # After the lease: the nudge's receiver must find the job free.
     if lease is not None:
         nudge_next(services, lease.model_id)
+
+
+def _begin(job: JobContext) -> None:
+    """Execute a job on its first rung, or let it wait."""
+    kind = family.of(job.model)
+    own = kind.own_jobs.get(job.lease.kind)
+    if own is not None:
+        own(job)
+    elif job.lease.kind != "erase":
+        learn.run(job)
+    elif not kind.park(job):
+        erase.run(job)
 
 
 def _is_executed(services: Services, lease: Lease) -> bool:

@@ -18,7 +18,7 @@ from workers.jobs.update import Made
 class Climb:
     """The next rung. skipped: which were left out before it, and why, in words.
 
-    compared: whether it is another approximation, to be compared with the model before.
+    compared: whether its model is compared with what was kept of the one before the update.
     """
 
     rung: int

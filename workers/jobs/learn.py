@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Mapping
 
-from sqlalchemy import insert
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
@@ -24,16 +23,17 @@ from lethe.certificates.retained import record_commitment
 from models import Contribution, Model, Record, Tombstone
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.families.ridge.blocks import AnyBlock, decode_block, encode_block, join
 from workers.jobs import (
     checkpoints,
+    publish,
     subjects,
     versions,
 )
-from workers.jobs.lease import Lease, LeaseLostError, advance
-from workers.jobs.lesson import Owner
-from workers.jobs.registered import as_registered
-from workers.jobs.versions import RetainedSet
+from workers.jobs.chain import Chain
+from workers.jobs.context import JobContext
+from workers.jobs.lease import advance
+from workers.jobs.lesson import Owner, StoredBlock
+from workers.jobs.update import Update
 
 # A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
 # the record was: it never comes back.
@@ -48,16 +48,15 @@ NOT_BACK = (
 )
 
 
-def run(services: Services, lease: Lease, model: Model) -> None:
+def run(job: JobContext) -> None:
     """Fold a contribution into its model's next version.
-
-    model: its row as it was compared with the log.
 
     Raises:
         RefusedError: The rows cannot be learned, or the model's row was changed meanwhile;
             nothing was learned.
         LeaseLostError: Another worker holds the job now.
     """
+    services, lease, model = job.services, job.lease, job.model
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
         upload = services.artifacts.get(session, contribution.upload_id)
@@ -76,36 +75,22 @@ def run(services: Services, lease: Lease, model: Model) -> None:
         }
         _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
     salts = {record: secrets.token_bytes(32) for record in lesson.records}
-    made = kind.learn(services, lease, model, before, lesson, salts)
+    made = kind.learn(job, before, lesson, salts)
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
-    after = RetainedSet.of([*retained, *fresh.values()])
+    chain = Chain.of([], retained, added=list(fresh.values()))
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
-        model = as_registered(services.ledger, tx.session, lease.model_id)
-        if model.current_version != base:
-            raise LeaseLostError(lease.job_id)
-        added: list[dict[str, object]] = []
+        model = publish.current(job, tx, base)
+        owned: list[tuple[str, int]] = []
         for owner, block in lesson.blocks.items():
             subject = _seal(services, tx.session, model, owner, block)
-            added += [
-                {
-                    "model_id": lease.model_id,
-                    "subject_id": subject,
-                    "record": record,
-                    "salt": salts[record],
-                    "commitment": fresh[record],
-                }
-                for record in block.records
-            ]
-        tx.session.flush()
-        tx.session.connection().execute(insert(Record), added)
-        version = versions.publish(services, tx, model, lease, made.encoded, after)
+            owned += [(record, subject) for record in block.records]
+        versions.add_records(tx.session, lease.model_id, owned, salts, fresh)
+        update = Update(made, rest={})
+        version = publish.publish(job, tx, before, [], update, chain).version
         if made.repeated:
             versions.record_repeated(tx, model, version)
-        if before is not None:
-            # The head stays until an erasure; the state of a past version serves nothing.
-            versions.shred(services, tx.session, before.state_id)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)
         versions.shred(services, tx.session, contribution.upload_id)
         contribution.state = "learned"
@@ -120,7 +105,6 @@ def run(services: Services, lease: Lease, model: Model) -> None:
             said = digests[ADD_BACK]
             services.journal.returned(tx.session, model.ref, lifted, index, said)
         tx.session.flush()
-        reached("execute.written")
         checkpoints.let_go(services, tx, lease)
         advance(tx, lease, "done")
 
@@ -128,16 +112,15 @@ def run(services: Services, lease: Lease, model: Model) -> None:
 
 
 def _seal(
-    services: Services, session: Session, model: Model, owner: Owner, block: AnyBlock
+    services: Services, session: Session, model: Model, owner: Owner, block: StoredBlock
 ) -> int:
     """Add to its owner's block, under a new key; return the owner's id."""
     assert model.id is not None
     subject = subjects.named(session, model.id, owner)
     assert subject.id is not None
     sealed = services.features.load(session, subject.id) if subject.wrapped_key else None
-    bits = model.config.get("bits", 0)
-    whole = join(decode_block(sealed), block, bits=bits) if sealed else block
-    payload = encode_block(whole)
+    whole = family.of(model).join(model, sealed, block) if sealed else block
+    payload = whole.encode()
     if sealed is None:
         services.features.store(session, subject, payload, len(whole.records))
     else:

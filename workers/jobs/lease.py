@@ -203,32 +203,32 @@ def advance(tx: Transaction, lease: Lease, stage: str, **values: object) -> None
         LeaseLostError: It does not; the transaction must roll back.
     """
     done = {"done_at": tx.now} if stage == "done" else {}
-    _move(tx, lease, lease.job_id, lease.token, {"stage": stage, **done, **values})
+    _move(tx, lease.job_id, lease.token, lease.stage, {"stage": stage, **done, **values})
 
 
 def follow(
-    tx: Transaction, lease: Lease, job_id: str, token: int, stage: str, **values: object
+    tx: Transaction, job_id: str, token: int, since: str, stage: str, **values: object
 ) -> None:
-    """Move another job, executed together with the leased one, along with it.
+    """Move another job, executed together with the leased one, from a stage to the next.
 
-    `token` is the one that it was taken under: no worker holds it while the leased job is
-    before it in the queue, so the lease protects both.
+    `token` is the one that it was taken under: no worker holds it while it is parked, or the
+    leased job is before it in the queue, so the lease protects both.
 
     Raises:
         LeaseLostError: Something has happened to it since; the transaction must roll back.
     """
-    _move(tx, lease, job_id, token, {"stage": stage, **values})
+    _move(tx, job_id, token, since, {"stage": stage, **values})
 
 
 def _move(
-    tx: Transaction, lease: Lease, job_id: str, token: int, values: dict[str, object]
+    tx: Transaction, job_id: str, token: int, since: str, values: dict[str, object]
 ) -> None:
     result = tx.session.connection().execute(
         update(Job)
         .where(
             col(Job.id) == job_id,
             col(Job.lease_token) == token,
-            col(Job.stage) == lease.stage,
+            col(Job.stage) == since,
             col(Job.done_at).is_(None),
         )
         .values(attempt=0, deaths=0, lease_until=None, **NOWHERE, **values)

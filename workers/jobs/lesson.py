@@ -1,69 +1,30 @@
-"""A contribution as a method learns it: rows, quantised here, or a client's statistics."""
+"""A contribution as a model learns it: its records, and what is stored of each owner."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
-
-from workers.arrays import Rows
-from workers.families.ridge.blocks import AnyBlock, Block, MessageBlock, Upload, decode_upload
-from workers.jobs.preflight import check_definite
-from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.statistics.message import Batch, check_message
-from workers.secure_sum.wire import unpack_message
+from typing import Protocol
 
 Owner = tuple[str, str]  # client, subject
 
 
+class StoredBlock(Protocol):
+    """What the vault seals of one owner. Only the model's family can read it."""
+
+    @property
+    def records(self) -> list[str]:
+        """The ids of the records in it."""
+
+    def encode(self) -> bytes:
+        """Return the bytes that the vault seals."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """batch: what a ridge head learns. blocks: the same, as it is stored, by owner.
+    """records: ids in the upload's order. blocks: what it holds, as it is stored, by owner.
 
-    A network learns from the blocks. saturated: codes that the quantiser clipped.
+    saturated: codes that the quantiser clipped.
     """
 
-    batch: Batch | None
     records: list[str]
-    blocks: Mapping[Owner, AnyBlock]
+    blocks: Mapping[Owner, StoredBlock]
     saturated: int
-
-
-def read_lesson(data: bytes, config: RidgeConfig, number: int, *, remote: bool) -> Lesson:
-    """Return what an upload teaches a model; `remote` if its rows stay with its clients.
-
-    number: of the version that learns it.
-
-    Raises:
-        RefusedError: The rows or statistics are not usable, or no rows have such statistics.
-    """
-    if remote:
-        return _of_statistics(data, config)
-    upload = decode_upload(data)
-    codes, saturated = config.quantiser.quantise(upload.features)
-    rows = Rows(codes, upload.labels)
-    return Lesson(rows, upload.records, _by_owner(upload, rows, number), saturated)
-
-
-def _of_statistics(data: bytes, config: RidgeConfig) -> Lesson:
-    envelope = unpack_message(data, bits=config.bits)
-    check_message(envelope.message, bits=config.bits)
-    if envelope.message.residual == 0:
-        check_definite(envelope.message.statistics, config)
-    block = MessageBlock(envelope.records, envelope.message)
-    owner = envelope.client, envelope.subject
-    return Lesson(envelope.message, envelope.records, {owner: block}, saturated=0)
-
-
-def _by_owner(upload: Upload, rows: Rows, number: int) -> dict[Owner, Block]:
-    positions: dict[Owner, list[int]] = defaultdict(list)
-    for position, owner in enumerate(zip(upload.clients, upload.subjects, strict=True)):
-        positions[owner].append(position)
-    return {
-        owner: Block.fresh(
-            [upload.records[position] for position in own],
-            Rows(rows.codes[np.array(own)], rows.labels[np.array(own)]),
-            number,
-        )
-        for owner, own in positions.items()
-    }

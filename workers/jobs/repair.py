@@ -17,35 +17,35 @@ from app.reconcile.climbed import TOGETHER
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_rung
-from app.service.methods import is_network
 from app.service.queue import PARKED
 from app.steps import reached
 from lethe.certificates.climb import RungPart, spelled
 from models import ErasureRequest, Job, Model, Verification
 from workers.families import base as family
 from workers.jobs import (
+    before,
     checkpoints,
     draft,
+    publish,
     versions,
 )
+from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
 from workers.jobs.ladder import Climb, climbed, escalated, executed
 from workers.jobs.lease import Lease, LeaseLostError, advance, fail
-from workers.jobs.registered import as_registered
 from workers.jobs.told import rungs_since
 from workers.jobs.update import Made
 from workers.jobs.versions import RetainedSet
 
-COMPARED = "empirical-approximate"  # the claim that is judged beside the model before
 KEPT = ("batch", "data", "dropped")  # what a refit does not change
 
 
-def run(services: Services, lease: Lease, model: Model) -> None:
+def run(job: JobContext) -> None:
     """Make the version of the lease's rung and hand it to the verifier.
 
     Requests that were executed together with this one and are not yet certified are judged
     by the new version too, and are on its rung: the one that they were executed in is
-    destroyed with it. model: its row as it was compared with the log.
+    destroyed with it.
 
     Raises:
         RefusedError: The rows cannot be fitted, or the log contradicts what is stored of the
@@ -53,32 +53,32 @@ def run(services: Services, lease: Lease, model: Model) -> None:
         OtherModelError: The row was changed meanwhile; nothing was changed besides.
         LeaseLostError: Another worker holds the job now.
     """
+    services, lease, model = job.services, job.lease, job.model
     with services.reading() as session:
         told = {
-            job.request_id: rungs_since(services, session, job, plan)
-            for job, plan in _plans(services, session, lease)
+            row.request_id: rungs_since(services, session, row, plan)
+            for row, plan in _plans(services, session, lease)
         }
         base = model.current_version
         retained = RetainedSet.of(versions.commitments(session, lease.model_id))
-    made = family.of(model).refit(services, lease, model)
+    kind = family.of(model)
+    made = kind.refit(job)
     encoded = made.encoded
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
         session = tx.session
-        model = as_registered(services.ledger, session, lease.model_id)
-        if model.current_version != base:
-            raise LeaseLostError(lease.job_id)
+        model = publish.current(job, tx, base)
         version = versions.publish(services, tx, model, lease, encoded, retained)
         shredded = versions.withdraw_earlier(services, tx, model, version)
-        if is_network(model.config) and made.claim != COMPARED:
-            _let_before_go(services, session, lease)
+        if not kind.compares(made.claim):
+            before.drop(services, session, lease.job_id)
         drafts = []
         _, *skipped = told[lease.request_id]
-        for job, plan in _plans(services, session, lease):
-            first = job.request_id == lease.request_id
+        for row, plan in _plans(services, session, lease):
+            first = row.request_id == lease.request_id
             # Those who wait left out the rungs that the refuted one left out.
-            since = told[job.request_id] if first else (*told[job.request_id], *skipped)
+            since = told[row.request_id] if first else (*told[row.request_id], *skipped)
             repaired = replace(
                 plan,
                 number=version.number,
@@ -94,12 +94,12 @@ def run(services: Services, lease: Lease, model: Model) -> None:
                 bounds=dict(made.bounds),
                 artifacts=[*plan.artifacts, *shredded],
             )
-            assert job.draft_id is not None
-            services.artifacts.shred(session, job.draft_id)
+            assert row.draft_id is not None
+            services.artifacts.shred(session, row.draft_id)
             stored = draft.store(services, session, repaired)
-            job.draft_id, job.rung = stored.id, lease.rung
+            row.draft_id, row.rung = stored.id, lease.rung
             drafts.append(stored.id)
-            request = session.get_one(ErasureRequest, job.request_id)
+            request = session.get_one(ErasureRequest, row.request_id)
             request.state = "verifying"
             _tell(tx, request, made, lease.rung, None if first else skipped)
             record_request_event(tx, request, "request.executed", executed(made, stored.digest))
@@ -181,34 +181,17 @@ def climb(
         for check in found.report["checks"]
         if not check["passed"]
     )
-    if session.get_one(Model, lease.model_id).config["data"] == "masked":
-        reason = (
-            f"verification {found.result}: {failed}; the rows were never here to refit from"
-        )
-        _give_up(services, tx, lease, reason)
-        return
     if following is None:
-        reason = f"verification {found.result} also after a refit: {failed}"
-        _give_up(services, tx, lease, reason)
+        kind = family.of(session.get_one(Model, lease.model_id))
+        _give_up(services, tx, lease, kind.why_ended(found.result, failed))
         return
-    if not following.compared and is_network(session.get_one(Model, lease.model_id).config):
-        _let_before_go(services, session, lease)
+    if not following.compared:
+        before.drop(services, session, lease.job_id)
     request.state = "escalated"
     told = escalated(found.result, failed, following.rung, following.method, following.skipped)
     record_request_event(tx, request, "request.escalated", told)
     session.flush()
     advance(tx, lease, "execute", rung=following.rung)
-
-
-def _let_before_go(services: Services, session: Session, lease: Lease) -> None:
-    """Destroy what an approximate network was compared with: a retraining needs none of it."""
-    before_id = session.exec(select(Job.before_id).where(Job.id == lease.job_id)).one()
-    if before_id is None:
-        return
-    for job in session.exec(select(Job).where(Job.before_id == before_id)):
-        job.before_id = None
-    session.flush()
-    services.artifacts.shred(session, before_id)
 
 
 def give_up(services: Services, lease: Lease, reason: str) -> None:
@@ -242,8 +225,8 @@ def hold(services: Services, lease: Lease, reason: str) -> None:
 
 def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> None:
     job, model = _quarantine(tx, lease, reason)
-    if model.config["data"] == "masked":
-        fail(services, tx, job, reason)  # there is nothing here that anybody could decide on
+    if not family.of(model).decidable:
+        fail(services, tx, job, reason)
         return
     # Whatever rung it ended on: if an operator has it tried again, it is made anew.
     _await_decision(tx, lease, reason, max(lease.rung, last_rung(model.config)))

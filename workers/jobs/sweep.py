@@ -12,9 +12,8 @@ from app.service.queue import head_of_queue, is_held_back
 from app.service.retention import end_retention
 from models import Job, UsedNonce
 from models.clock import clock
-from workers.families.masked import end as round_end
-from workers.families.ridge import releasing
-from workers.jobs import waits
+from workers.families import base as family
+from workers.jobs import releasing, waits
 from workers.jobs.cleanup import clean_again
 from workers.jobs.lease import is_given_up
 from workers.method_audits import sweep as audit_sweep
@@ -34,7 +33,8 @@ def run(services: Services) -> int:
     services.ledger.publish_checkpoint()  # a crash may have left entries without one
     releasing.escalate_silence(services)
     releasing.wake(services)
-    round_end.advance_due(services)
+    for kind in family.every():
+        kind.sweep(services)
     silo_table.sweep(services)
     unfinished = select(Job.model_id).where(col(Job.done_at).is_(None)).distinct()
     with services.reading() as session:

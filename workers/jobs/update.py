@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workers.families.ridge.blocks import AnyBlock
+from workers.jobs.lesson import StoredBlock
 from workers.jobs.versions import Encoded
 
 
@@ -41,12 +41,13 @@ class Update:
     of records that go with a block though nobody asked. before: what the verifier compares
     with, to be sealed until the last certificate; it may hold what is erased. rows_gone: the
     salted digests of the rows that go; rows_learned: of a ridge head, with which version each
-    of them came.
+    of them came. round_id: of the masked round that the removal was part of.
     """
 
     made: Made
-    rest: Mapping[int, AnyBlock | None]
+    rest: Mapping[int, StoredBlock | None]
     dropped: frozenset[str] = frozenset()
     before: bytes | None = None
     rows_gone: tuple[str, ...] = ()
     rows_learned: tuple[int, ...] = ()
+    round_id: str | None = None

@@ -13,7 +13,6 @@ from app.reconcile.climbed import CHECKS, checks_digest
 from app.reconcile.judgement import is_judged
 from app.reconcile.model_events import request_events
 from app.service.context import Services
-from app.service.methods import is_network
 from app.steps import reached
 from lethe.certificates.evidence import Report as EvidenceReport
 from lethe.certificates.evidence import build_evidence, parse_evidence
@@ -32,6 +31,7 @@ from workers.jobs import (
     versions,
 )
 from workers.jobs.case import Case, Judged, load
+from workers.jobs.context import JobContext
 from workers.jobs.draft import OtherDraftError
 from workers.jobs.ladder import Climb
 from workers.jobs.lease import Lease, advance, leased
@@ -56,18 +56,20 @@ def run(services: Services, job_id: str) -> None:
         except OtherDraftError as refusal:
             repair.give_up(services, lease, f"not verified: {refusal}")
             return
-        kind = family.of(case.model)
+        kind, job = family.of(case.model), JobContext(services, lease, case.model)
+        kind.check_here()  # before anything of the judgement is in the log
         # Only now: the digest of what is judged has been in the log since it was executed.
         # A wrong head passes Freivalds once in 2^59 seeds; a test of samples, much sooner.
         sampled = case.plan.claim == "empirical-approximate"
         seed = judgements.draw_seed(services, lease, case) if sampled else os.urandom(32)
         with services.reading() as session:
-            judge = kind.prepare(services, session, lease, case, seed)
+            judge = kind.prepare(job, session, case, seed)
         judged = judge()
         report = judged.report
-        rooms = ("training/replay", "judge") if is_network(case.model.config) else ("judge",)
         parts = EvidenceReport(
-            verifier=VerifierPart(judged.verifier, judged.version, code_digest(*rooms)),
+            verifier=VerifierPart(
+                judged.verifier, judged.version, code_digest(*kind.judge_rooms)
+            ),
             result=report.result,
             checks=tuple(
                 CheckPart(c.number, c.name, c.value, c.interval, c.threshold, c.passed)
@@ -83,7 +85,7 @@ def run(services: Services, job_id: str) -> None:
         following = None
         if report.result != "PASS":
             with services.reading() as session:
-                following = kind.climb(services, session, lease, case, report)
+                following = kind.climb(job, session, case, report)
         reached("verify.judged")
         services.ledger.transact(
             lambda tx: _record(services, tx, lease, case, judged, evidence, following)

@@ -1,11 +1,9 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import delete, insert
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
@@ -14,16 +12,9 @@ from app.service.context import Services
 from app.service.scope import chunks
 from lethe.certificates.retained import retained_root
 from models import Artifact, Model, ModelVersion, Record
-from workers.artifacts import decode_state, encode_head, encode_state
-from workers.jobs import subjects
 from workers.jobs.draft import ShreddedArtifact, sha256_hex
 from workers.jobs.lease import Lease
-from workers.methods.ridge import (
-    registry,
-    ridge_sketched,
-)
-from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.jobs.subjects import forget_names
 
 REPEATED = "model.repeated"
 
@@ -49,62 +40,6 @@ class Encoded:
         return sha256_hex(self.head)
 
 
-def ridge_config(model: Model) -> RidgeConfig:
-    """Return the configuration a model was registered with."""
-    config: dict[str, Any] = model.config
-    return RidgeConfig(
-        dimension=config["dimension"],
-        classes=len(model.classes),
-        exponents=tuple(config["exponents"]),
-        bits=config["bits"],
-        penalty=float.fromhex(config["penalty"]),
-    )
-
-
-def method_of(model: Model, method_id: str) -> Method:
-    """Return a method as it was configured for a model at its registration.
-
-    Raises:
-        RefusedError: There is no method of that name.
-    """
-    if method_id != ridge_sketched.METHOD.id:
-        return registry.get(method_id)
-    options = model.config["sketch"]
-    chosen = {"kind": options["kind"], "seed": options["seed"], "tolerance": budget(model)}
-    return ridge_sketched.configured(
-        chosen if options["rank"] == 0 else {**chosen, "rank": options["rank"]}
-    )
-
-
-def budget(model: Model) -> float:
-    """Return how far sketches may take a head from the exact one, as a share of its norm."""
-    return float.fromhex(model.config["sketch"]["budget"])
-
-
-def parameters(config: RidgeConfig) -> dict[str, str]:
-    """Return what a certificate says of a configuration."""
-    return {
-        "penalty": repr(config.penalty),
-        "bits": str(config.bits),
-        "dimension": str(config.dimension),
-        "classes": str(config.classes),
-    }
-
-
-def encode(
-    state: RidgeState, config: RidgeConfig, contents: Mapping[str, str] = MappingProxyType({})
-) -> Encoded:
-    """Return a state's artifacts: pure functions of the retained rows and configuration."""
-    return Encoded(
-        head=encode_head(state.head, config),
-        state=encode_state(state),
-        statistics=statistics_digest(
-            state.statistics, config.exponents, config.bits, config.penalty
-        ),
-        contents=contents,
-    )
-
-
 def current(session: Session, model: Model) -> ModelVersion | None:
     """Return a model's current version's row."""
     if model.current_version is None:
@@ -120,15 +55,6 @@ def numbered(session: Session, model_id: int, number: int) -> ModelVersion:
             ModelVersion.model_id == model_id, ModelVersion.number == number
         )
     ).one()
-
-
-def load_state(services: Services, session: Session, version: ModelVersion) -> RidgeState:
-    """Return the solver's state of a version.
-
-    Raises:
-        ShreddedError: The version was withdrawn.
-    """
-    return decode_state(services.artifacts.get(session, version.state_id))
 
 
 def commitments(session: Session, model_id: int) -> list[bytes]:
@@ -148,6 +74,32 @@ def commitments_of(session: Session, model_id: int, records: Collection[str]) ->
     return sorted(found)
 
 
+def add_records(
+    session: Session,
+    model_id: int,
+    owned: Iterable[tuple[str, int]],
+    salts: Mapping[str, bytes],
+    fresh: Mapping[str, bytes],
+) -> None:
+    """Take records into the training set: each with its subject's id, salt and commitment.
+
+    owned: each record with the id of its subject. fresh: their commitments.
+    """
+    added = [
+        {
+            "model_id": model_id,
+            "subject_id": subject,
+            "record": record,
+            "salt": salts[record],
+            "commitment": fresh[record],
+        }
+        for record, subject in owned
+    ]
+    session.flush()
+    if added:
+        session.connection().execute(insert(Record), added)
+
+
 def remove_records(session: Session, model_id: int, records: list[str]) -> int:
     """Take records out of the training set, whoever claimed them; return how many.
 
@@ -160,7 +112,7 @@ def remove_records(session: Session, model_id: int, records: list[str]) -> int:
         leaving = [col(Record.model_id) == model_id, col(Record.record).in_(chunk)]
         owners.update(session.exec(select(Record.subject_id).where(*leaving).distinct()))
         removed += session.connection().execute(delete(Record).where(*leaving)).rowcount
-    subjects.forget_names(session, owners)
+    forget_names(session, owners)
     session.expire_all()
     return removed
 

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.service.methods import is_network
 from models import Audit, AuditPair, Model, Record
+from workers.families import base as family
 from workers.method_audits.ranks import were_targets
 from workers.training.fedavg.held_out import is_held_out
 
@@ -25,7 +25,7 @@ AGAIN = {
 
 def of_records(session: Session, model: Model, leaving: Collection[str]) -> list[str]:
     """Return the audits of a model whose targets may have been among these stored records."""
-    if not is_network(model.config):
+    if not family.of(model).audited:
         return []
     audits = session.exec(select(Audit).where(Audit.model_id == model.id)).all()
     if not audits:

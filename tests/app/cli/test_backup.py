@@ -18,7 +18,7 @@ from app.cli.backup import backup, restore
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
-from app.service.context import Services, open_services
+from app.service.context import open_services
 from app.service.reapply import ENDED, RESTORED
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
@@ -37,7 +37,7 @@ from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
 from workers.errors import RefusedError
 from workers.jobs import erase as erasing
-from workers.jobs.lease import Lease
+from workers.jobs.context import JobContext
 
 
 @dataclass
@@ -375,10 +375,10 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
             steps.install(None)
         honest = erasing.run
 
-        def refusing(services: Services, lease: Lease, model: Model) -> None:
-            if lease.request_id == refused:
+        def refusing(job: JobContext) -> None:
+            if job.lease.request_id == refused:
                 raise RefusedError("the method lacks what it needs")
-            honest(services, lease, model)
+            honest(job)
 
         monkeypatch.setattr(erasing, "run", refusing)
         made.recover()

@@ -40,7 +40,8 @@ from workers.jobs import (
     execute,
     sweep,
 )
-from workers.jobs.lease import LeaseLostError, leased
+from workers.jobs.context import JobContext
+from workers.jobs.lease import Lease, LeaseLostError, leased
 from workers.judge.merkle import merkle_root
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
@@ -109,6 +110,13 @@ def versions(installation: Installation) -> list[ModelVersion]:
 def jobs(installation: Installation) -> list[Job]:
     with Session(installation.services.engine) as session:
         return list(session.exec(select(Job).order_by(col(Job.seq))))
+
+
+def context(installation: Installation, lease: Lease) -> JobContext:
+    with Session(installation.services.engine) as session:
+        model = session.get_one(Model, lease.model_id)
+        session.expunge(model)
+        return JobContext(installation.services, lease, model)
 
 
 def change(installation: Installation, statement: Any) -> None:
@@ -355,8 +363,6 @@ def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
 ) -> None:
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     job = jobs(three)[1]
-    with Session(three.services.engine) as session:
-        model = session.exec(select(Model)).one()
     with leased(three.services, job.id, "execute") as slow:
         assert slow is not None
         members = batch.collect(three.services, slow)
@@ -364,16 +370,16 @@ def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
         with leased(three.services, job.id, "execute") as quick:
             assert quick is not None
             with pytest.raises(LeaseLostError):
-                erase._execute(three.services, slow, model, members)
+                erase._execute(context(three, slow), members)
             with pytest.raises(LeaseLostError):
                 batch.collect(three.services, slow)
             # With the lease and the others' outdated tokens: refused just the same.
             fresh = batch.collect(three.services, quick)
             stale = [fresh[0], *(replace(m, token=m.token - 1) for m in fresh[1:])]
             with pytest.raises(LeaseLostError):
-                erase._execute(three.services, quick, model, stale)
+                erase._execute(context(three, quick), stale)
             assert len(versions(three)) == 1
-            erase._execute(three.services, quick, model, fresh)
+            erase._execute(context(three, quick), fresh)
     three.recover()
     assert states(three, *requests) == ["certified"] * 3
     assert len(versions(three)) == 2

@@ -6,13 +6,13 @@ from sqlmodel import Session, col, select
 from models import Artifact, LogEntry, Model, RequestEvent
 from tests.installation import Installation
 from tests.small import MODEL
-from workers.jobs import erase
+from workers.jobs import publish
 
 
 @pytest.fixture
 def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
     """A request whose rows stay in their block, which no refit mends; returns its id."""
-    honest = erase._rewrite
+    honest = publish._rewrite
 
     def leave_in(services, tx, subject_id, rest):  # type: ignore[no-untyped-def]
         old = honest(services, tx, subject_id, rest)
@@ -24,7 +24,7 @@ def spent(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> str:
         services.features.store(tx.session, subject, before, 8)
         return old
 
-    monkeypatch.setattr(erase, "_rewrite", leave_in)
+    monkeypatch.setattr(publish, "_rewrite", leave_in)
     request = ready.caller.erase_records("r1", "r6").json()["id"]
     ready.drain()
     assert state(ready, request) == "needs-decision"

@@ -20,7 +20,7 @@ from tests.installation import Installation
 from workers.arrays import Rows
 from workers.families.ridge.blocks import Block
 from workers.jobs import (
-    erase,
+    publish,
     repair,
     versions,
 )
@@ -112,7 +112,7 @@ def old_versions_not_shredded(patch: Patch) -> None:
 
 
 def block_not_rewritten(patch: Patch) -> None:
-    honest = erase._rewrite
+    honest = publish._rewrite
 
     def rewrite(services: Any, tx: Any, subject_id: int, rest: Any) -> Any:
         with tx.session.begin_nested() as savepoint:
@@ -120,7 +120,7 @@ def block_not_rewritten(patch: Patch) -> None:
             savepoint.rollback()
         return old
 
-    patch.setattr(erase, "_rewrite", rewrite)
+    patch.setattr(publish, "_rewrite", rewrite)
 
 
 # What the method did wrong is repaired by a refit from the retained rows …

@@ -30,9 +30,9 @@ from workers.families.network import (
 from workers.families.network import (
     update as network_update,
 )
+from workers.families.network.blocks import InputBlock
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.rows import assemble, holdings, row_digests, rows_digest, salts
-from workers.families.ridge.input_blocks import InputBlock
 from workers.jobs import versions
 from workers.jobs.draft import ShreddedArtifact
 from workers.methods.network.base import Case, Hooks, Unlearned
@@ -160,9 +160,10 @@ def trained_on_what_was_kept(patch: Patch) -> None:
     content_kept_under_another_id(patch)
     honest = network_update.forget
 
-    def forget(services: Any, lease: Any, model: Any, before: Any, members: Any) -> Any:
-        update = honest(services, lease, model, before, members)
-        config = network_config(model)
+    def forget(job: Any, before: Any, members: Any) -> Any:
+        update = honest(job, before, members)
+        services, lease = job.services, job.lease
+        config = network_config(job.model)
         gone = set(GONE)
         with services.reading() as session:
             held = assemble(services, session, lease.model_id)
@@ -226,14 +227,13 @@ def test_a_version_whose_row_is_not_as_logged_is_no_witness(
     trained_on_what_was_kept(monkeypatch)
     honest = network_case.prepare
 
-    def prepare(services: Any, session: Any, lease: Any, case: Any, seed: bytes) -> Any:
-        stored = holdings(
-            assemble(services, session, lease.model_id), network_config(case.model)
-        )
-        digests = row_digests(stored, salts(session, lease.model_id)).values()
+    def prepare(job: Any, session: Any, case: Any, seed: bytes) -> Any:
+        model_id = job.lease.model_id
+        stored = holdings(assemble(job.services, session, model_id), network_config(case.model))
+        digests = row_digests(stored, salts(session, model_id)).values()
         gone = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
         case.before.statistics_digest = rows_digest([*digests, *gone])
-        return honest(services, session, lease, case, seed)
+        return honest(job, session, case, seed)
 
     monkeypatch.setattr(network_update, "prepare", prepare)
     request_id = networks.erase(installation, networks.some(*GONE), method="retrain")
@@ -408,7 +408,7 @@ def test_a_worker_without_torch_leaves_networks_to_others(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation)
-    monkeypatch.setattr("workers.families.base.find_spec", lambda _: None)
+    monkeypatch.setattr("workers.families.network.family.find_spec", lambda _: None)
     request_id = networks.erase(installation, networks.some("r0"), method="retrain")
     assert networks.request(installation, request_id).state == "executing"
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from app import steps
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs import networks
-from workers.jobs import progress
+from workers.families.network import progress
 from workers.jobs.lease import Lease
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -17,7 +17,7 @@ from tests.small import MODEL, Caller, pack, rows
 from workers.artifacts import decode_head
 from workers.cli import model
 from workers.cli.demo import METHODS
-from workers.jobs import before
+from workers.families.ridge import before
 from workers.methods.ridge import registry
 
 CLASSES = {

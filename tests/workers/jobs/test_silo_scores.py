@@ -36,8 +36,8 @@ from workers.families.network import (
 from workers.families.network import (
     scores as network_scores,
 )
+from workers.families.network.blocks import InputBlock
 from workers.families.network.rows import client_rows
-from workers.families.ridge.input_blocks import InputBlock
 from workers.jobs.case import Judged
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.committed_rows import CommittedRows, problem_with

@@ -15,10 +15,11 @@ from app.service.scope import chunks, open_tombstone_key
 from lethe import canonical
 from models import ErasureRequest, Job, Model, ModelVersion, Record, RequesterKey, Round
 from workers.errors import RefusedError
+from workers.families.masked.transcript import Transcript
+from workers.families.ridge.state import load_state, ridge_config
 from workers.jobs import versions
-from workers.jobs.batch import Member
 from workers.jobs.lease import Lease
-from workers.jobs.transcript import Transcript
+from workers.jobs.members import Member
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, check_message
@@ -69,7 +70,7 @@ def load_case(services: Services, session: Session, lease: Lease, model: Model) 
     """
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
     before = versions.current(session, model)
-    state = versions.load_state(services, session, before) if before else None
+    state = load_state(services, session, before) if before else None
     sent = members(session, row.id)
     messages = [
         services.artifacts.get(session, artifact)
@@ -86,7 +87,7 @@ def load_case(services: Services, session: Session, lease: Lease, model: Model) 
         row=row,
         transcript=Transcript(row.plan, roster, messages, statistics),
         clients={member.keyid: member.client for member in sent},
-        config=versions.ridge_config(model),
+        config=ridge_config(model),
         method=model.method,
         before=before,
         state=state,

@@ -10,24 +10,17 @@ from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.round_steps import advance_round
-from models import ErasureRequest, Job, Model, Round
+from models import ErasureRequest, Job, Round
 from models.clock import clock
 from workers.jobs.asking import ESCALATION_MARGIN
-from workers.jobs.draft import Draft
-from workers.jobs.lease import Lease, advance
-from workers.jobs.transcript import decode_transcript
-from workers.judge.base import ClaimedStatistics, MaskedClaim
+from workers.jobs.context import JobContext
+from workers.jobs.lease import advance
 
 AWAITING = "awaiting-round"
 CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more
 
 
-def is_masked(model: Model) -> bool:
-    """Return whether a model is summed in masked rounds."""
-    return bool(model.config.get("data") == "masked")
-
-
-def park(services: Services, lease: Lease) -> None:
+def park(job: JobContext) -> None:
     """Let an erasure wait for the round that releases its records.
 
     Raises:
@@ -35,35 +28,13 @@ def park(services: Services, lease: Lease) -> None:
     """
 
     def effect(tx: Transaction) -> None:
-        request = tx.session.get_one(ErasureRequest, lease.request_id)
+        request = tx.session.get_one(ErasureRequest, job.lease.request_id)
         request.state = AWAITING
         record_request_event(tx, request, "request.awaiting-round", {})
         tx.session.flush()
-        advance(tx, lease, PARKED)
+        advance(tx, job.lease, PARKED)
 
-    services.ledger.transact(effect)
-
-
-def claim_of(services: Services, session: Session, plan: Draft) -> MaskedClaim | None:
-    """Return what the verifier is to sum again, None for a model that is not masked."""
-    if plan.round_id is None:
-        return None
-    row = session.get_one(Round, plan.round_id)
-    assert row.transcript_id is not None
-    found = decode_transcript(services.artifacts.get(session, row.transcript_id))
-    before = found.before
-    return MaskedClaim(
-        plan=found.plan,
-        roster=found.roster,
-        messages=found.messages,
-        before=(
-            None
-            if before is None
-            else ClaimedStatistics(before.gram, before.moment, before.rows)
-        ),
-        before_digest=plan.statistics_before,
-        erased=[str(item["record"]) for item in plan.removal["records"]],
-    )
+    job.services.ledger.transact(effect)
 
 
 def settle(services: Services, tx: Transaction, request_id: str) -> None:

@@ -5,24 +5,20 @@ which the clients that hold the records release them.
 """
 
 import secrets
-from typing import Any
 
-from sqlalchemy import insert, update
-from sqlmodel import Session, col
+from sqlmodel import Session
 
-from app.ledger.journal import record_model_event, record_request_event
+from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
 from app.service.round_steps import close_round
-from app.service.scope import bury, record_tag
 from app.steps import reached
 from lethe import canonical
 from lethe.certificates.retained import record_commitment
-from models import ErasureRequest, Job, Model, ModelVersion, Record, Round
+from models import Round
 from workers.errors import RefusedError
 from workers.families.masked.case import (
-    Owner,
     RoundCase,
     RoundSum,
     apply_sum,
@@ -30,25 +26,24 @@ from workers.families.masked.case import (
     load_case,
     unmask_case,
 )
+from workers.families.masked.transcript import encode_transcript
+from workers.families.ridge import state as ridge_state
 from workers.jobs import (
-    batch,
-    draft,
+    publish,
     subjects,
     versions,
 )
-from workers.jobs.draft import Draft, ShreddedArtifact
-from workers.jobs.lease import Lease, LeaseLostError, advance
-from workers.jobs.registered import as_registered
-from workers.jobs.transcript import encode_transcript
-from workers.jobs.versions import RetainedSet
+from workers.jobs.chain import Chain
+from workers.jobs.context import JobContext
+from workers.jobs.draft import ShreddedArtifact
+from workers.jobs.lease import advance
+from workers.jobs.update import Made, Update
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome
 
 
-def run(services: Services, lease: Lease, model: Model) -> None:
+def run(job: JobContext) -> None:
     """Add a round's sum to its model and hand its erasures on to the verifier.
-
-    model: its row as it was compared with the log.
 
     Raises:
         RefusedError: A member's key is not as registered, the masks do not come off, or no
@@ -56,137 +51,82 @@ def run(services: Services, lease: Lease, model: Model) -> None:
             changed; a new round may be opened.
         LeaseLostError: Another worker holds the job now.
     """
+    services, lease = job.services, job.lease
     with services.reading() as session:
-        case = load_case(services, session, lease, model)
+        case = load_case(services, session, lease, job.model)
     found = unmask_case(case)
     released = [member for member in case.released if set(member.salts) <= found.releases]
     if sum(len(member.salts) for member in released) != len(found.releases):
         raise RefusedError("records are released that no waiting request is about")
     whole = apply_sum(case, found)
     outcome = registry.get(case.method).refit(case.config, [whole])
-    encoded = versions.encode(outcome.state, case.config)
     salts = {record: secrets.token_bytes(32) for record in found.adds}
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
-    grown = sorted([*case.retained, *fresh.values()])
-    links = batch.prove(grown, released)
-    gone = {
-        record_commitment(salt, record)
-        for member in released
-        for record, salt in member.salts.items()
-    }
-    after = RetainedSet.of([value for value in grown if value not in gone])
-    # The log holds the whole chain: the set that grew, if it did, and each link but the last.
-    roots = [link.root for link in links[:-1]]
-    if fresh and links:
-        roots.insert(0, RetainedSet.of(grown).root)
+    chain = Chain.of(released, case.retained, added=list(fresh.values()))
+    update = Update(_made(case, found, outcome), rest={}, round_id=case.row.id)
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
         session = tx.session
-        model = as_registered(services.ledger, session, lease.model_id)
-        if (model.current_version or 0) != case.row.plan["version"]:
-            raise LeaseLostError(lease.job_id)
+        model = publish.current(job, tx, case.row.plan["version"] or None)
         row = session.get_one(Round, case.row.id)
-        _learn(session, lease.model_id, found.adds, salts, fresh)
-        version = versions.publish(services, tx, model, lease, encoded, after, roots)
-        shredded = _shred(services, tx, model, version, case, erased=bool(released))
+        subject_of = {
+            owner: subjects.named(session, lease.model_id, owner).id or 0
+            for owner in sorted(set(found.adds.values()))
+        }
+        owned = [(record, subject_of[owner]) for record, owner in found.adds.items()]
+        versions.add_records(session, lease.model_id, owned, salts, fresh)
+        shredded = _shred_counts(services, session, lease.model_id)
+        publish.publish(
+            job,
+            tx,
+            case.before,
+            released,
+            update,
+            chain,
+            stage=PARKED,
+            shredded=shredded,
+        )
         counts = canonical.encode(whole.counts.tolist())
         row.counts_id = services.artifacts.put(session, "counts", counts).id
         if released:
             sealed = encode_transcript(case.transcript)
             row.transcript_id = services.artifacts.put(session, "round", sealed).id
-        for member, link in zip(released, links, strict=True):
-            plan = Draft(
-                **_facts(case, outcome, version),
-                ref=session.get_one(ErasureRequest, member.request_id).ref,
-                removal=link.removal,
-                earlier=draft.write_commitments(link.earlier),
-                later=draft.write_commitments(link.later),
-                parameters={
-                    **versions.parameters(case.config),
-                    **outcome.notes,
-                    **_cast(case, found),
-                    "batch": str(len(released)),
-                    **batch.gone_before(member),
-                },
-                artifacts=shredded,
-                added=draft.write_commitments(list(fresh.values())),
-            )
-            _forget(services, tx, lease, case, member, plan)
         close_round(services, tx, row, "done")
         record_model_event(tx, model.ref, "round.summed", {})
         session.flush()
-        reached("execute.written")
         advance(tx, lease, "done")
 
     services.ledger.transact(effect)
 
 
-def _learn(
-    session: Session,
-    model_id: int,
-    adds: dict[str, Owner],
-    salts: dict[str, bytes],
-    fresh: dict[str, bytes],
-) -> None:
-    owners = sorted(set(adds.values()))
-    known = {owner: subjects.named(session, model_id, owner).id for owner in owners}
-    rows = [
-        {
-            "model_id": model_id,
-            "subject_id": known[owner],
-            "record": record,
-            "salt": salts[record],
-            "commitment": fresh[record],
-        }
-        for record, owner in adds.items()
-    ]
-    if rows:
-        session.connection().execute(insert(Record), rows)
-
-
-def _shred(
-    services: Services,
-    tx: Transaction,
-    model: Model,
-    version: ModelVersion,
-    case: RoundCase,
-    *,
-    erased: bool,
+def _shred_counts(
+    services: Services, session: Session, model_id: int
 ) -> list[ShreddedArtifact]:
-    """Destroy what tells of the model before: all of it if somebody was erased."""
-    shredded: list[ShreddedArtifact] = []
-    if erased:
-        shredded += versions.withdraw_earlier(services, tx, model, version)
-    elif case.before is not None:
-        versions.shred(services, tx.session, case.before.state_id)
-    counted = counted_round(tx.session, version.model_id)
-    if counted is not None and counted.counts_id is not None:
-        done = versions.shred(services, tx.session, counted.counts_id)
-        shredded += [done] if done is not None else []
-        counted.counts_id = None
-        tx.session.flush()
-    return shredded
+    """Destroy the label counts of the model before; its versions go as they are published."""
+    counted = counted_round(session, model_id)
+    if counted is None or counted.counts_id is None:
+        return []
+    done = versions.shred(services, session, counted.counts_id)
+    counted.counts_id = None
+    session.flush()
+    return [done] if done is not None else []
 
 
-def _facts(case: RoundCase, outcome: Outcome, version: ModelVersion) -> dict[str, Any]:
-    """Return what the drafts of all requests of a round have in common."""
-    assert case.before is not None  # there was something to release
+def _made(case: RoundCase, found: RoundSum, outcome: Outcome) -> Made:
     method = registry.get(case.method)
-    return {
-        "before_number": case.before.number,
-        "number": version.number,
-        "head_before": case.before.head_digest,
-        "statistics_before": case.before.statistics_digest,
-        "statistics_after": version.statistics_digest,
-        "method": method.id,
-        "method_version": method.version,
-        "claim": outcome.claim,
-        "bounds": {"head": repr(outcome.state.bound)},
-        "blocks": [],
-        "feature_rows": 0,
-        "round_id": case.row.id,
-    }
+    return Made(
+        encoded=ridge_state.encode(outcome.state, case.config),
+        method=method.id,
+        method_version=method.version,
+        claim=outcome.claim,
+        parameters={
+            **ridge_state.parameters(case.config),
+            **outcome.notes,
+            **_cast(case, found),
+        },
+        bounds={"head": repr(outcome.state.bound)},
+    )
 
 
 def _cast(case: RoundCase, found: RoundSum) -> dict[str, str]:
@@ -202,49 +142,3 @@ def _cast(case: RoundCase, found: RoundSum) -> dict[str, str]:
         "least-contributors": str(case.row.plan["least_contributors"]),
         "least-rows": str(case.row.plan["least_rows"]),
     }
-
-
-def _forget(
-    services: Services,
-    tx: Transaction,
-    lease: Lease,
-    case: RoundCase,
-    member: batch.Member,
-    plan: Draft,
-) -> None:
-    """Remove a request's records and hand it on to the verifier."""
-    session = tx.session
-    whose = dict.fromkeys(member.salts, member.request_id)
-    bury(session, lease.model_id, case.tombstone_key, whose)
-    versions.remove_records(session, lease.model_id, list(member.salts))
-    request = session.get_one(ErasureRequest, member.request_id)
-    model = session.get_one(Model, lease.model_id)
-    tags = [record_tag(case.tombstone_key, record) for record in member.salts]
-    services.journal.erased(session, model.ref, tags, request.ref)
-    request.state = "verifying"
-    stored = draft.store(services, session, plan)
-    record_request_event(
-        tx,
-        request,
-        "request.executed",
-        {
-            "head": versions.numbered(session, lease.model_id, plan.number).head_digest,
-            "statistics": plan.statistics_after,
-            "method": plan.method,
-            draft.DRAFT: stored.digest,
-        },
-    )
-    session.flush()
-    moved = session.connection().execute(
-        update(Job)
-        .where(
-            col(Job.id) == member.job_id,
-            col(Job.lease_token) == member.token,
-            col(Job.stage) == PARKED,
-            col(Job.done_at).is_(None),
-        )
-        .values(stage="verify", draft_id=stored.id, attempt=0, deaths=0, lease_until=None)
-    )
-    if moved.rowcount != 1:
-        raise LeaseLostError(member.job_id)
-    session.expire_all()

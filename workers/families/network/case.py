@@ -17,6 +17,7 @@ from workers.families.network import (
 from workers.families.network import (
     empirical as network_empirical,
 )
+from workers.families.network import progress
 from workers.families.network import (
     releases as network_releases,
 )
@@ -32,12 +33,9 @@ from workers.families.network.rows import (
 from workers.families.network.sides import divide
 from workers.families.network.state import TrainingState, decode_state
 from workers.families.network.training import device_of, here
-from workers.jobs import (
-    claims,
-    progress,
-)
+from workers.jobs import claims
 from workers.jobs.case import Case, Judge, Judged
-from workers.jobs.lease import Lease
+from workers.jobs.context import JobContext
 from workers.jobs.logged import check_logged
 from workers.jobs.registered import Registered, registered
 from workers.judge.base import Check, PurgeClaim, Report, RetainedSetClaim
@@ -55,9 +53,7 @@ class OtherMachineError(LetheError):
     slug, title, status = "other-machine", "Another machine must verify this", 503
 
 
-def prepare(
-    services: Services, session: Session, lease: Lease, case: Case, seed: bytes
-) -> Judge:
+def prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
     """Load what an executed job left of a network; the result judges it.
 
     What cannot even be read is refuted: the judged must not be able to stop the judge.
@@ -65,7 +61,7 @@ def prepare(
     judges = {one.id: one for one in (RETRAINED, CERTIFIED)}
     verifier = judges.get(case.plan.claim, EMPIRICAL)
     try:
-        judge = _prepare(services, session, lease, case, seed)
+        judge = _prepare(job, session, case, seed)
     except ODD_INPUT as error:
         return partial(_unreadable, verifier.id, verifier.version, error)
 
@@ -84,9 +80,8 @@ def _unreadable(verifier: str, version: str, error: Exception) -> Judged:
     return Judged(verifier, version, Report("FAIL", (check,)), {})
 
 
-def _prepare(
-    services: Services, session: Session, lease: Lease, case: Case, seed: bytes
-) -> Judge:
+def _prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+    services, lease = job.services, job.lease
     check_logged(services.ledger, case.model, case.before, case.after)
     if case.plan.claim in (EMPIRICAL.id, CERTIFIED.id):
         network_releases.check_no_training(services.ledger, case.model, case.after)

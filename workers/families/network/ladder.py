@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
-from app.service.context import Services
 from app.service.ladder import last_rung, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.clock import clock
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.jobs.case import Case
+from workers.jobs.context import JobContext
 from workers.jobs.ladder import Climb
 from workers.jobs.lease import Lease
 from workers.judge.attacks.registry import ATTACKS
@@ -35,17 +35,15 @@ LATE = "too near the deadline"
 NO_USE = "skipped, it would be judged no better"
 
 
-def climb(
-    services: Services, session: Session, lease: Lease, case: Case, report: Report
-) -> Climb | None:
+def climb(job: JobContext, session: Session, case: Case, report: Report) -> Climb | None:
     """Return the rung after a judgement that was no PASS, None if the ladder is spent."""
     try:
         policy = policy_of(case.model)
         if case.plan.claim == VERIFIER.id:
-            return _after_approximation(session, lease, case, report, policy)
+            return _after_approximation(session, job.lease, case, report, policy)
     except ODD_INPUT:  # what was registered is not what lies there now; the judge has said so
         pass
-    if case.plan.claim == EXACT and lease.rung > 0:
+    if case.plan.claim == EXACT and job.lease.rung > 0:
         return None  # the last rung: somebody looks
     # A retraining was refuted: once more from what is stored. Or what claims a proof was,
     # which no other method mends.

@@ -8,16 +8,14 @@ bound of its distance to the optimum would not: what is within the bound has no 
 from app.service.context import Services
 from lethe.errors import LetheError
 from workers.errors import RefusedError
+from workers.families.network import progress
 from workers.families.network.certified import registered_terms
 from workers.families.network.config import NetworkConfig
 from workers.families.network.rows import Holdings
 from workers.families.network.sides import divide
 from workers.families.network.state import decode_state
 from workers.families.network.training import device_of
-from workers.jobs import (
-    checkpoints,
-    progress,
-)
+from workers.jobs import checkpoints
 from workers.jobs.lease import Lease
 from workers.jobs.update import Made
 from workers.training.replay.retraining import reexecute

@@ -20,10 +20,9 @@ from app.service.context import Services
 from app.service.queue import head_of_queue
 from models import Contribution, Model, Record, Subject
 from workers.errors import RefusedError
+from workers.families.network.blocks import InputBlock, decode_block, decode_inputs
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.digests import RowDigest, inputs_digest, row_digest
-from workers.families.ridge.blocks import decode_block
-from workers.families.ridge.input_blocks import InputBlock, decode_inputs
 from workers.jobs import subjects
 from workers.jobs.lesson import Owner
 from workers.training.fedavg.base import ClientData, check_data
@@ -126,7 +125,6 @@ def assemble(
         if subject.wrapped_key is not None:
             assert subject.id is not None
             has = decode_block(services.features.load(session, subject.id))
-            assert isinstance(has, InputBlock)
             block = has if block is None else has.joined(block)
         if block is not None:
             found.append(Held(subject.id, owner[0], block))

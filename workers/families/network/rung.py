@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sqlmodel import select
 
 from app.service.context import Services
-from models import Job, Model
+from models import Job
 from models.clock import clock
 from workers.errors import RefusedError
 from workers.families.network import before as network_before
@@ -30,6 +30,7 @@ from workers.families.network.training import (
     stays,
 )
 from workers.jobs import draft
+from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
 from workers.jobs.lease import Lease
 from workers.jobs.update import Made
@@ -44,14 +45,15 @@ from workers.training.fedavg.rounds import sizes
 from workers.training.networks.files import decode_weights, digest_of
 
 
-def run(services: Services, lease: Lease, model: Model) -> Made:
+def run(job: JobContext) -> Made:
     """Return the version of the lease's rung: of the policy's ladder, or the retraining.
 
     A method that comes to nothing here, or for which it has become too late, gives way to
     the retraining within the stage: the erasure was carried out, and is certified in any case.
     Raises RefusedError if the rows cannot be trained on, RoundLostError to be tried again.
     """
-    config, ladder = network_config(model), policy_of(model).ladder
+    services, lease = job.services, job.lease
+    config, ladder = network_config(job.model), policy_of(job.model).ladder
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id), config)
         salted = salts(session, lease.model_id)

@@ -9,14 +9,12 @@ from app.service.context import Services
 from lethe.certificates.climb import from_line, write_climb
 from lethe.errors import LetheError
 from workers import devices
+from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
 from workers.families.network.rows import Holdings, row_digests, rows_digest
 from workers.families.network.sides import Divided, divide
 from workers.families.network.state import TrainingState, encode_state
-from workers.jobs import (
-    checkpoints,
-    progress,
-)
+from workers.jobs import checkpoints
 from workers.jobs.lease import Lease
 from workers.jobs.update import Made
 from workers.jobs.versions import Encoded

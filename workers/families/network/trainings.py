@@ -14,11 +14,11 @@ import numpy as np
 from app.service.context import Services
 from models.clock import clock as database_clock
 from workers.errors import ModelError, RefusedError
+from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
 from workers.families.network.ladder import first_due, is_late
 from workers.families.network.opened import open_rows
 from workers.families.network.training import device_of
-from workers.jobs import progress
 from workers.jobs.lease import Lease
 from workers.judge.samples import samples
 from workers.judge.samples.alpha_spending import spent

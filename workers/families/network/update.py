@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from app.service.context import Services
 from app.service.noise_key import METHOD as CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import (
@@ -12,6 +11,7 @@ from workers.families.network import (
 from workers.families.network import (
     rung as network_rung,
 )
+from workers.families.network.blocks import InputBlock
 from workers.families.network.case import prepare
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.families.network.config import NetworkConfig, network_config
@@ -37,19 +37,16 @@ from workers.families.network.training import (
     retrained,
     stays,
 )
-from workers.families.ridge.input_blocks import InputBlock
-from workers.jobs.batch import Member
-from workers.jobs.lease import Lease
+from workers.families.network.wording import EMPIRICAL
+from workers.jobs.context import JobContext
 from workers.jobs.lesson import Lesson
-from workers.jobs.removal import owned_by_subject
+from workers.jobs.members import Member, owned_by_subject
 from workers.jobs.update import Made, Update
 from workers.methods.network.base import Case
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.memory import named_out_of_memory
 from workers.training.fedavg.accounting import cost_notes
 from workers.training.networks.files import decode_weights, digest_of
-
-EMPIRICAL = "empirical-approximate"
 
 __all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
 
@@ -60,13 +57,11 @@ def read(model: Model, upload: bytes) -> Lesson:
     blocks = by_owner(upload)
     check_rows(config, (block.inputs for block in blocks.values()))
     records = [record for block in blocks.values() for record in block.records]
-    return Lesson(None, records, blocks, saturated=0)
+    return Lesson(records, blocks, saturated=0)
 
 
 def learn(
-    services: Services,
-    lease: Lease,
-    model: Model,
+    job: JobContext,
     before: ModelVersion | None,
     lesson: Lesson,
     fresh: Mapping[str, bytes],
@@ -76,7 +71,8 @@ def learn(
     Never from the present weights: they may have seen what was erased since. Raises
     RefusedError if the rows cannot be trained on.
     """
-    config = network_config(model)
+    services, lease = job.services, job.lease
+    config = network_config(job.model)
     blocks = {o: block for o, block in lesson.blocks.items() if isinstance(block, InputBlock)}
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
@@ -85,24 +81,19 @@ def learn(
     return replace(made, repeated=repeat(services, lease, config, rows, made))
 
 
-def refit(services: Services, lease: Lease, model: Model) -> Made:
+def refit(job: JobContext) -> Made:
     """Make the version of a later rung from what is stored. Raises RefusedError."""
-    return network_rung.run(services, lease, model)
+    return network_rung.run(job)
 
 
-def forget(
-    services: Services,
-    lease: Lease,
-    model: Model,
-    before: ModelVersion,
-    members: Sequence[Member],
-) -> Update:
+def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> Update:
     """Make the model forget the members' records by the method they ask for.
 
     A method that ends without a model to publish (WITHOUT_A_MODEL) gives way to a retraining.
     Raises RefusedError where the method lacks what it needs.
     """
-    config = network_config(model)
+    services, lease = job.services, job.lease
+    config = network_config(job.model)
     leaving = {record for member in members for record in member.salts}
     with services.reading() as session:
         request = session.get_one(ErasureRequest, lease.request_id)
@@ -110,9 +101,7 @@ def forget(
         salted = salts(session, lease.model_id)
         file = services.artifacts.get(session, before.head_id)
     rows = holdings(held, config)
-    made = _forgotten(
-        services, lease, model, config, rows, salted, leaving, request.method, file
-    )
+    made = _forgotten(job, config, rows, salted, leaving, request.method, file)
     owned = owned_by_subject(members)
     rest = {
         one.subject: one.block.without(owned[one.subject])
@@ -128,9 +117,7 @@ def forget(
 
 
 def _forgotten(
-    services: Services,
-    lease: Lease,
-    model: Model,
+    job: JobContext,
     config: NetworkConfig,
     rows: Holdings,
     salted: Mapping[str, bytes],
@@ -138,6 +125,7 @@ def _forgotten(
     method_id: str,
     file: bytes,
 ) -> Made:
+    services, lease = job.services, job.lease
     sides = divide(rows, leaving)
     method = config.method(method_id)
     if sides.request is None or not sides.stays or method_id == RETRAIN.id:
@@ -162,7 +150,7 @@ def _forgotten(
         validation=judge,
     )
     try:
-        terms = load_terms(services, model, config, sides.stays)
+        terms = load_terms(services, job.model, config, sides.stays)
         with named_out_of_memory():
             carried = resumed(
                 services, lease, lambda hooks: carry_out(method, terms, case, hooks)

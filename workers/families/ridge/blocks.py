@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 
 from workers.arrays import Rows
 from workers.errors import RefusedError
-from workers.families.ridge.input_blocks import InputBlock
+from workers.jobs.lesson import StoredBlock
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import (
     Batch,
@@ -70,6 +70,10 @@ class Block:
         learned = np.concatenate([self.learned, other.learned])
         return Block(self.records + other.records, Rows(codes, labels), salts, learned)
 
+    def encode(self) -> bytes:
+        """Return the block as `encode_block` writes it."""
+        return encode_block(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageBlock:
@@ -95,15 +99,18 @@ class MessageBlock:
             return None
         return MessageBlock(kept, subtract_message(self.message, released, bits=bits))
 
+    def encode(self) -> bytes:
+        """Return the block as `encode_block` writes it."""
+        return encode_block(self)
+
 
 RidgeBlock = Block | MessageBlock
-AnyBlock = RidgeBlock | InputBlock
 
 
-def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int = 0) -> AnyBlock:
+def join(stored: RidgeBlock, fresh: StoredBlock, *, bits: int) -> RidgeBlock:
     """Return both blocks of one owner as one. A model's blocks are all of one kind.
 
-    bits: of the model's codes, where there are any.
+    bits: of the model's codes.
 
     Raises:
         RefusedError: They are not: the vault holds a block of another model.
@@ -113,8 +120,6 @@ def join(stored: AnyBlock, fresh: AnyBlock, *, bits: int = 0) -> AnyBlock:
         return stored.joined(fresh)
     if isinstance(stored, MessageBlock) and isinstance(fresh, MessageBlock):
         return stored.joined(fresh, bits=bits)
-    if isinstance(stored, InputBlock) and isinstance(fresh, InputBlock):
-        return stored.joined(fresh)
     raise RefusedError("rows and statistics of one owner cannot be added up")
 
 
@@ -123,7 +128,7 @@ def batch_of(block: RidgeBlock) -> Batch:
     return block.rows if isinstance(block, Block) else block.message
 
 
-def encode_block(block: AnyBlock) -> bytes:
+def encode_block(block: RidgeBlock) -> bytes:
     """Return a block as safetensors; the ids travel as JSON in its metadata."""
     metadata = {"records": json.dumps(block.records)}
     if isinstance(block, Block):
@@ -132,12 +137,6 @@ def encode_block(block: AnyBlock) -> bytes:
             "labels": np.ascontiguousarray(block.rows.labels),
             "salts": np.ascontiguousarray(block.salts),
             "learned": np.ascontiguousarray(block.learned),
-        }
-        return save(arrays, metadata=metadata)
-    if isinstance(block, InputBlock):
-        arrays = {
-            "inputs": np.ascontiguousarray(block.inputs),
-            "labels": np.ascontiguousarray(block.labels),
         }
         return save(arrays, metadata=metadata)
     message = block.message
@@ -149,14 +148,12 @@ def encode_block(block: AnyBlock) -> bytes:
     return save(arrays, metadata={**metadata, "residual": message.residual.hex()})
 
 
-def decode_block(data: bytes) -> AnyBlock:
+def decode_block(data: bytes) -> RidgeBlock:
     """Return the block that `encode_block` wrote."""
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]
     records = json.loads(metadata["records"])
-    if "inputs" in arrays:
-        return InputBlock(records, arrays["inputs"], arrays["labels"])
     if "residual" not in metadata:
         rows = Rows(arrays["codes"], arrays["labels"])
         return Block(records, rows, arrays["salts"], arrays["learned"])

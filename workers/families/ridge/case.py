@@ -1,31 +1,29 @@
 """What the verifier of a ridge head is given: the retained rows or sums, the artifacts."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import inf, nextafter
 
 from sqlmodel import Session, select
 
-from app.service.context import Services
-from models import Job, Model, Record
+from models import Job, Model
 from workers.artifacts import decode_head
-from workers.families.masked import end as round_end
-from workers.families.ridge.blocks import AnyBlock, Block, MessageBlock, decode_block
-from workers.jobs import before as before_statistics
-from workers.jobs import (
-    claims,
-    row_contents,
-    versions,
-)
+from workers.families.ridge import before as before_statistics
+from workers.families.ridge import row_contents
+from workers.families.ridge.blocks import Block, MessageBlock, RidgeBlock, decode_block
+from workers.families.ridge.state import budget, load_state, ridge_config
+from workers.jobs import claims
 from workers.jobs.case import Case, Judge, Judged
-from workers.jobs.lease import Lease
+from workers.jobs.context import JobContext
 from workers.jobs.logged import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import (
     Check,
     ClaimedStatistics,
     ExactClaim,
+    MaskedClaim,
     Mode,
     Report,
     RidgeClaim,
@@ -34,18 +32,32 @@ from workers.judge.base import (
 from workers.methods.ridge.base import RidgeConfig
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Summed:
+    """What stands for blocks where the rows came in a masked round: its sum, and their ids."""
+
+    claim: MaskedClaim
+    records: list[str]
+
+
 def prepare(
-    services: Services, session: Session, lease: Lease, case: Case, seed: bytes
+    job: JobContext,
+    session: Session,
+    case: Case,
+    seed: bytes,
+    load_sum: Callable[[], Summed] | None = None,
 ) -> Judge:
     """Load what an executed job left of a ridge head; the result judges it.
 
-    Versions that the tables have otherwise than the log are refuted at once.
+    Versions that the tables have otherwise than the log are refuted at once. load_sum: of a
+    model whose rows come in masked rounds, what the last one left.
     """
+    services, lease = job.services, job.lease
     try:
         check_logged(services.ledger, case.model, case.before, case.after)
     except NotLoggedError as error:
         return partial(_unlogged, registry.get(case.plan.claim), str(error))
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, before, after = case.plan, case.model, case.before, case.after
     stored = [
         (subject, decode_block(payload))
@@ -53,12 +65,13 @@ def prepare(
     ]
     blocks = [block for _, block in stored]
     ids = [record for block in blocks for record in block.records]
-    if plan.round_id is not None:  # nothing lies here but the ids and the sum
-        ids = list(session.exec(select(Record.record).where(Record.model_id == model.id)))
-    config = versions.ridge_config(model)
+    summed = None if load_sum is None else load_sum()
+    if summed is not None:
+        ids = summed.records
+    config = ridge_config(model)
     # The head that clients download, not the solver's; the witness only helps to judge it.
     head, _ = decode_head(services.artifacts.get(session, after.head_id))
-    state = versions.load_state(services, session, after)
+    state = load_state(services, session, after)
     ridge = RidgeClaim(
         dimension=config.dimension,
         classes=config.classes,
@@ -76,22 +89,21 @@ def prepare(
         attested=_attested(config, blocks),
         seed=seed,
     )
-    masked = round_end.claim_of(services, session, plan)
     # A round that adds as well may narrow the posterior: there is nothing to compare then.
-    if masked is None:
-        earlier = before_statistics.load(services, session, job)
+    if summed is None:
+        earlier = before_statistics.load(services, session, row)
     else:
-        earlier = None if plan.added else masked.before
+        earlier = None if plan.added else summed.claim.before
     # Sketches are rounded to integers entry by entry: their differences need not be definite.
     if earlier is not None and state.attested == 0:
         ridge = replace(ridge, before=earlier, before_digest=plan.statistics_before)
     if plan.claim == "certified-approximate":
-        ridge = replace(ridge, tolerance=versions.budget(model))
+        ridge = replace(ridge, tolerance=budget(model))
     claim = ExactClaim(
         ridge=ridge,
         rows=[block.rows for block in blocks if isinstance(block, Block)],
         messages=_messages(model, blocks),
-        masked=masked,
+        masked=None if summed is None else summed.claim,
         retained_set=claims.retained_set(session, lease, plan, ids, before, after),
         purge=claims.purge(services, session, lease, plan, ids),
         contents=row_contents.claim_of(services.ledger, session, case, stored),
@@ -112,7 +124,7 @@ def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Judged:
     return Judged(verifier.id, verifier.version, report, {})
 
 
-def _attested(config: RidgeConfig, blocks: list[AnyBlock]) -> float:
+def _attested(config: RidgeConfig, blocks: list[RidgeBlock]) -> float:
     """Return how far the sketches of clients are from their rows, on their word, at most.
 
     In feature units; from what is stored, not from what the method kept of it.
@@ -124,7 +136,7 @@ def _attested(config: RidgeConfig, blocks: list[AnyBlock]) -> float:
     return nextafter(float(features), inf) if features else 0.0
 
 
-def _messages(model: Model, blocks: list[AnyBlock]) -> list[ClaimedStatistics] | None:
+def _messages(model: Model, blocks: list[RidgeBlock]) -> list[ClaimedStatistics] | None:
     """Return what clients sent in place of rows, None where the model has none of it."""
     if model.config["data"] != "statistics":
         return None

@@ -19,7 +19,7 @@ from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
 from models import Model, ModelVersion, Subject
-from workers.families.ridge.blocks import AnyBlock, Block
+from workers.families.ridge.blocks import Block, RidgeBlock
 from workers.jobs.lesson import Owner
 from workers.jobs.logged import logged_leaf
 
@@ -64,7 +64,7 @@ def grown_digest(before: str, added: str) -> str:
 
 
 def stored_digests(
-    session: Session, model_id: int, blocks: Iterable[tuple[int, AnyBlock]]
+    session: Session, model_id: int, blocks: Iterable[tuple[int, RidgeBlock]]
 ) -> Iterator[RowDigest]:
     """Yield the digest of each row of a model's blocks, each given with its subject's id."""
     known = owners(session, model_id)

@@ -8,90 +8,77 @@ from sqlmodel import Session
 from app.ledger.sequencer import Ledger
 from app.service.context import Services
 from models import ErasureRequest, Model, ModelVersion
-from workers.families.ridge import (
-    releasing,
-)
-from workers.families.ridge import (
-    rows as ridge_rows,
-)
+from workers.families.ridge import before as before_statistics
+from workers.families.ridge import rows as ridge_rows
+from workers.families.ridge import state as ridge_state
+from workers.families.ridge.answers import answers
 from workers.families.ridge.blocks import (
     Block,
-    MessageBlock,
     RidgeBlock,
     batch_of,
     decode_block,
 )
 from workers.families.ridge.case import prepare
+from workers.families.ridge.lesson import RidgeLesson, read_lesson
+from workers.families.ridge.preflight import check_definite
+from workers.families.ridge.removal import remove
 from workers.families.ridge.rows import RowDigest, rows_digest
-from workers.jobs import before as before_statistics
-from workers.jobs import versions
-from workers.jobs.batch import Member
-from workers.jobs.case import Case
-from workers.jobs.ladder import Climb
-from workers.jobs.lease import Lease
-from workers.jobs.lesson import Lesson, read_lesson
-from workers.jobs.preflight import check_definite
-from workers.jobs.removal import owned_by_subject, remove
+from workers.jobs.context import JobContext
+from workers.jobs.lesson import Lesson
+from workers.jobs.members import Member, owned_by_subject
 from workers.jobs.update import Made, Update
-from workers.judge.base import Report
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message
 
-__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
+__all__ = ["forget", "learn", "prepare", "read", "refit"]
 
 
 def read(model: Model, upload: bytes) -> Lesson:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
     number = (model.current_version or 0) + 1
     remote = model.config["data"] != "rows"
-    return read_lesson(upload, versions.ridge_config(model), number, remote=remote)
+    return read_lesson(upload, ridge_state.ridge_config(model), number, remote=remote)
 
 
 def learn(
-    services: Services,
-    lease: Lease,
-    model: Model,
+    job: JobContext,
     before: ModelVersion | None,
     lesson: Lesson,
     salts: Mapping[str, bytes],
 ) -> Made:
     """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
-    config = versions.ridge_config(model)
-    method = versions.method_of(model, model.method)
+    services, model = job.services, job.model
+    config = ridge_state.ridge_config(model)
+    method = ridge_state.method_of(model, model.method)
     with services.reading() as session:
-        state = versions.load_state(services, session, before) if before else None
+        state = ridge_state.load_state(services, session, before) if before else None
     contents = _grown(services.ledger, model, before, lesson)
-    assert lesson.batch is not None
+    assert isinstance(lesson, RidgeLesson)
     outcome = method.learn(config, state, lesson.batch)
     if model.config["data"] != "rows" and outcome.state.attested == 0:
         check_definite(outcome.state.statistics, config)
     return _made(outcome, config, method.id, method.version, {}, contents)
 
 
-def forget(
-    services: Services,
-    lease: Lease,
-    model: Model,
-    before: ModelVersion,
-    members: Sequence[Member],
-) -> Update:
+def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> Update:
     """Subtract the members' records.
 
     Raises:
         RefusedError: The method declined.
         AnswerError: A client released what its block cannot have held.
     """
-    config = versions.ridge_config(model)
+    services, model = job.services, job.model
+    config = ridge_state.ridge_config(model)
     with services.reading() as session:
-        request = session.get_one(ErasureRequest, lease.request_id)
-        state = versions.load_state(services, session, before)
+        request = session.get_one(ErasureRequest, job.lease.request_id)
+        state = ridge_state.load_state(services, session, before)
         blocks = {
-            subject: _ridge(services.features.load(session, subject))
+            subject: decode_block(services.features.load(session, subject))
             for subject in owned_by_subject(members)
         }
-        released = releasing.answers(services, session, members, config.bits)
+        released = answers(services, session, members, config.bits)
         stays, goes = _divided(services, session, model, members)
-    method = versions.method_of(model, request.method)
+    method = ridge_state.method_of(model, request.method)
     removal = remove(blocks, members, released, config)
     outcome = method.forget(config, state, removal.batch)
     more = {"data": str(model.config["data"])}
@@ -105,15 +92,16 @@ def forget(
     )
 
 
-def refit(services: Services, lease: Lease, model: Model) -> Made:
+def refit(job: JobContext) -> Made:
     """Fit anew from the retained rows, whatever was asked for. Raises RefusedError."""
-    config = versions.ridge_config(model)
+    services, model, model_id = job.services, job.model, job.lease.model_id
+    config = ridge_state.ridge_config(model)
     with services.reading() as session:
-        stored = list(_stored(services, session, lease.model_id))
-        found = ridge_rows.stored_digests(session, lease.model_id, stored)
+        stored = list(_stored(services, session, model_id))
+        found = ridge_rows.stored_digests(session, model_id, stored)
         contents = _contents(model, (one.digest for one in found))
     blocks = [batch_of(block) for _, block in stored]
-    method = versions.method_of(model, _rung(blocks))
+    method = ridge_state.method_of(model, _rung(blocks))
     outcome = method.refit(config, blocks)
     named = f"{method.id}-refit", method.version
     return _made(outcome, config, *named, {}, contents, notes=False)
@@ -169,20 +157,7 @@ def _stored(
     services: Services, session: Session, model_id: int
 ) -> Iterator[tuple[int, RidgeBlock]]:
     for subject, payload in services.features.load_many(session, model_id):
-        yield subject, _ridge(payload)
-
-
-def climb(
-    services: Services, session: Session, lease: Lease, case: Case, report: Report
-) -> Climb | None:
-    """Return the refit, whatever was asked for and found, None where it was that."""
-    return None if lease.rung > 0 else Climb(1, "refit")
-
-
-def _ridge(payload: bytes) -> RidgeBlock:
-    block = decode_block(payload)
-    assert isinstance(block, Block | MessageBlock)
-    return block
+        yield subject, decode_block(payload)
 
 
 def _rung(blocks: Sequence[Batch]) -> str:
@@ -203,10 +178,10 @@ def _made(
 ) -> Made:
     said = outcome.notes if notes else {}
     return Made(
-        encoded=versions.encode(outcome.state, config, contents),
+        encoded=ridge_state.encode(outcome.state, config, contents),
         method=method,
         method_version=method_version,
         claim=outcome.claim,
-        parameters={**versions.parameters(config), **more, **said},
+        parameters={**ridge_state.parameters(config), **more, **said},
         bounds={"head": repr(outcome.state.bound)},
     )

@@ -13,9 +13,8 @@ from models import Artifact, Certificate, Model, Round, Verification
 from tests.installation import Installation
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
-from workers.families.masked import rounds
+from workers.families.masked import rounds, transcript
 from workers.families.masked.case import RoundCase, RoundSum, apply_sum
-from workers.jobs import transcript
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message
 

@@ -6,7 +6,7 @@ from sqlmodel import Session
 
 from app.ledger.sequencer import Ledger
 from models import Model, ModelVersion
-from workers.families.ridge.blocks import AnyBlock, Block
+from workers.families.ridge.blocks import Block, RidgeBlock
 from workers.families.ridge.rows import owners, published, rows_digest
 from workers.jobs.case import Case
 from workers.jobs.logged import versions_of
@@ -14,7 +14,7 @@ from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
 
 
 def claim_of(
-    ledger: Ledger, session: Session, case: Case, stored: Iterable[tuple[int, AnyBlock]]
+    ledger: Ledger, session: Session, case: Case, stored: Iterable[tuple[int, RidgeBlock]]
 ) -> RowsClaim | None:
     """Return the claim that an update's rows are those of the log, None if none are here.
 

@@ -1,13 +1,16 @@
 """A subject's rows for a deep model: inputs as they came, and their labels."""
 
 import io
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from workers.errors import RefusedError
+from workers.jobs.lesson import StoredBlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +47,33 @@ class InputBlock:
             np.concatenate([self.inputs, other.inputs]),
             np.concatenate([self.labels, other.labels]),
         )
+
+    def encode(self) -> bytes:
+        """Return the block as safetensors; the ids travel as JSON in its metadata."""
+        arrays = {
+            "inputs": np.ascontiguousarray(self.inputs),
+            "labels": np.ascontiguousarray(self.labels),
+        }
+        return save(arrays, metadata={"records": json.dumps(self.records)})
+
+
+def join(stored: InputBlock, fresh: StoredBlock) -> InputBlock:
+    """Return both blocks of one owner as one.
+
+    Raises:
+        RefusedError: The fresh one is of another kind of model, or of other inputs.
+    """
+    if not isinstance(fresh, InputBlock):
+        raise RefusedError("rows and statistics of one owner cannot be added up")
+    return stored.joined(fresh)
+
+
+def decode_block(data: bytes) -> InputBlock:
+    """Return the block that `InputBlock.encode` wrote."""
+    arrays = load(data)
+    length = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    return InputBlock(json.loads(metadata["records"]), arrays["inputs"], arrays["labels"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

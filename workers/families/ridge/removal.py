@@ -4,17 +4,17 @@ Where the rows are here, they are picked out. Where a block is a client's sum, e
 it goes or its owner has released the statistics of what goes.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from workers.arrays import Rows
-from workers.errors import InfeasibleRemovalError, RefusedError
-from workers.families.ridge.blocks import AnyBlock, Block, MessageBlock
-from workers.jobs.batch import Member
-from workers.jobs.preflight import IndefiniteError, check_definite
+from workers.errors import InfeasibleRemovalError
+from workers.families.ridge.blocks import Block, MessageBlock, RidgeBlock
+from workers.families.ridge.preflight import IndefiniteError, check_definite
+from workers.jobs.asking import AnswerError
+from workers.jobs.members import Member, owned_by_subject
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message, add_messages
 
@@ -34,14 +34,6 @@ class Released:
     records: frozenset[str] = frozenset()
 
 
-class AnswerError(RefusedError):
-    """A client's answer that its block cannot have held. `release`: id of the question."""
-
-    def __init__(self, release: str) -> None:
-        self.release = release
-        super().__init__("a client released what it cannot have contributed: it is asked anew")
-
-
 @dataclass(frozen=True, slots=True)
 class Removal:
     """batch: what the method forgets. rest: what stays of each block, None if nothing.
@@ -50,21 +42,12 @@ class Removal:
     """
 
     batch: Batch
-    rest: dict[int, AnyBlock | None]
+    rest: dict[int, RidgeBlock | None]
     dropped: set[str] = field(default_factory=set)
 
 
-def owned_by_subject(members: Sequence[Member]) -> dict[int, set[str]]:
-    """Return the records that go, by the id of their subject."""
-    owned: dict[int, set[str]] = defaultdict(set)
-    for member in members:
-        for subject, ids in member.owned().items():
-            owned[subject] |= ids
-    return owned
-
-
 def remove(
-    blocks: Mapping[int, AnyBlock],
+    blocks: Mapping[int, RidgeBlock],
     members: Sequence[Member],
     released: Sequence[Released],
     config: RidgeConfig,
@@ -112,7 +95,7 @@ def remove_messages(
     answers = {(one.request_id, one.subject_id): one for one in released}
     decided = {one.subject_id for one in released if one.message is None}
     forgotten: list[Message] = []
-    rest: dict[int, AnyBlock | None] = {}
+    rest: dict[int, RidgeBlock | None] = {}
     dropped: set[str] = set()
     for subject, ids in owned_by_subject(members).items():
         block = blocks[subject]

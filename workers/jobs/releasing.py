@@ -12,42 +12,7 @@ from app.service.queue import PARKED
 from app.service.releases import close_releases, set_going, shred_answer
 from models import ErasureRequest, FeatureBlock, Job, Record, Release
 from models.clock import clock
-from workers.errors import RefusedError
-from workers.jobs.batch import Member
 from workers.jobs.lease import Lease, advance
-from workers.jobs.removal import AnswerError, Released
-from workers.methods.ridge.statistics.message import check_message
-from workers.secure_sum.wire import unpack_message
-
-
-def answers(
-    services: Services, session: Session, members: Sequence[Member], bits: int
-) -> list[Released]:
-    """Return what clients answered, and operators decided, for these requests.
-
-    Raises:
-        AnswerError: An answer is of no rows.
-    """
-    query = select(Release).where(
-        col(Release.request_id).in_([member.request_id for member in members]),
-        col(Release.state).in_(["answered", "dropped"]),
-    )
-    found = []
-    for release in session.exec(query):
-        asked = release.id, release.request_id, release.subject_id
-        if release.upload_id is None:
-            found.append(Released(*asked, message=None))
-            continue
-        data = services.artifacts.get(session, release.upload_id)
-        try:
-            envelope = unpack_message(data, bits=bits)
-            check_message(envelope.message, bits=bits)
-        except RefusedError:
-            raise AnswerError(release.id) from None
-        found.append(
-            Released(*asked, message=envelope.message, records=frozenset(envelope.records))
-        )
-    return found
 
 
 def ask_anew(services: Services, tx: Transaction, lease: Lease, release_id: str) -> None:

@@ -1,0 +1,69 @@
+"""A family is found by its name, and a job knows none."""
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models import Model
+from workers.families import base
+from workers.families.base import UnknownFamilyError
+from workers.families.masked.family import MaskedFamily
+from workers.families.network import family as network_family
+from workers.families.network.family import NetworkFamily, NoTorchError
+from workers.families.ridge.family import RidgeFamily
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = {path.parent.name for path in (ROOT / "workers/families").glob("*/family.py")}
+
+
+def model(**config: Any) -> Model:
+    return Model(
+        ref="m",
+        method="any",
+        classes=["a"],
+        config=config,
+        extractor={"digest": "0" * 64},
+        tombstone_key=b"",
+    )
+
+
+def of(**config: Any) -> base.Family:
+    return base.of(model(**config))
+
+
+def test_a_model_has_the_family_that_it_was_registered_with() -> None:
+    assert type(of(data="rows")) is RidgeFamily
+    assert type(of(data="statistics", family="ridge")) is RidgeFamily
+    assert type(of(data="masked")) is MaskedFamily
+    assert type(of(data="rows", family="network")) is NetworkFamily
+    assert {type(kind) for kind in base.every()} == {RidgeFamily, MaskedFamily, NetworkFamily}
+
+
+def test_a_family_that_this_worker_lacks_leaves_the_job_to_another() -> None:
+    with pytest.raises(UnknownFamilyError, match="no family forest") as raised:
+        of(data="rows", family="forest")
+    assert raised.value.status >= 500
+
+
+def test_each_folder_is_one_line_of_the_registry_and_forbidden_to_the_jobs() -> None:
+    named = {path.split(".")[2] for path in base.FAMILIES.values()}
+    assert named == FOLDERS
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (rule,) = [one for one in contracts["contracts"] if one["name"] == "a job knows no family"]
+    assert rule["forbidden_modules"] == [f"workers.families.{name}" for name in sorted(FOLDERS)]
+
+
+def test_a_network_is_certified_without_torch_and_computed_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind = of(data="rows", family="network")
+    monkeypatch.setattr(network_family, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "workers.families.network.update", None)
+    with pytest.raises(NoTorchError, match="pip install"):
+        kind.check_here()
+    with pytest.raises(NoTorchError, match="pip install"):
+        kind.read(model(), b"")
+    assert set(kind.registered(model(policy={}))) == {"policy"}

@@ -1,0 +1,62 @@
+"""Ridge heads whose clients send masked statistics: only the sum of a round is known here."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from sqlmodel import Session
+
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from lethe.certificates.statement import Guarantee
+from workers.families.base import Family
+from workers.families.masked import end, judging, rounds, wording
+from workers.families.ridge.family import RidgeFamily
+from workers.families.ridge.wording import guarantee
+from workers.jobs.case import Case, Judge
+from workers.jobs.context import JobContext
+from workers.jobs.draft import Draft
+from workers.jobs.ladder import Climb
+from workers.judge.base import Report
+
+
+class MaskedFamily(RidgeFamily):
+    """An erasure waits for a round in which the clients that hold the records release them."""
+
+    decidable = False  # there is nothing here that anybody could decide on
+    own_jobs: Mapping[str, Callable[[JobContext], None]] = MappingProxyType(
+        {"round": rounds.run}
+    )
+
+    def climb(
+        self, job: JobContext, session: Session, case: Case, report: Report
+    ) -> Climb | None:
+        """Return None: the rows were never here to refit from."""
+        return None
+
+    def why_ended(self, result: str, failed: str) -> str:
+        """Return why nothing comes after a judgement that was no PASS."""
+        return f"verification {result}: {failed}; the rows were never here to refit from"
+
+    def prepare(self, job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+        """Load what a round left of a head; the result sums it again."""
+        return judging.prepare(job, session, case, seed)
+
+    def guarantee(self, plan: Draft) -> Guarantee:
+        """Return what is guaranteed of a round's sum and the head. Raises ValueError."""
+        return guarantee(plan.claim, wording.SEEN, plan.bounds)
+
+    def park(self, job: JobContext) -> bool:
+        """Let an erasure wait for the round that releases its records."""
+        end.park(job)
+        return True
+
+    def certified(self, services: Services, tx: Transaction, request_id: str) -> None:
+        """Shred a round's transcript with the last of its requests to end."""
+        end.settle(services, tx, request_id)
+
+    def sweep(self, services: Services) -> None:
+        """End the steps whose time is over, and shred transcripts that nobody needs."""
+        end.advance_due(services)
+
+
+FAMILY: Family = MaskedFamily()

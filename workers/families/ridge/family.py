@@ -1,0 +1,84 @@
+"""Ridge heads, whose rows or whose clients' statistics lie here."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlmodel import Session
+
+from lethe.certificates.statement import Guarantee
+from models import Model, ModelVersion
+from workers.families.base import Family
+from workers.families.ridge import update, wording
+from workers.families.ridge.blocks import decode_block, join
+from workers.jobs.case import Case, Judge
+from workers.jobs.context import JobContext
+from workers.jobs.draft import Draft
+from workers.jobs.ladder import Climb
+from workers.jobs.lesson import Lesson, StoredBlock
+from workers.jobs.members import Member
+from workers.jobs.update import Made, Update
+from workers.judge.base import Report
+
+
+class RidgeFamily(Family):
+    """Sums are exact, so a contribution is added, and an erasure subtracted."""
+
+    rooms = ("methods/ridge",)
+    judge_rooms = ("judge",)
+    audited = False
+
+    def read(self, model: Model, upload: bytes) -> Lesson:
+        """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
+        return update.read(model, upload)
+
+    def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
+        """Add up rows, or statistics. Raises RefusedError, ExactnessError."""
+        return join(decode_block(stored), fresh, bits=model.config["bits"])
+
+    def learn(
+        self,
+        job: JobContext,
+        before: ModelVersion | None,
+        lesson: Lesson,
+        salts: Mapping[str, bytes],
+    ) -> Made:
+        """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
+        return update.learn(job, before, lesson, salts)
+
+    def forget(
+        self, job: JobContext, before: ModelVersion, members: Sequence[Member]
+    ) -> Update:
+        """Subtract the members' records. Raises RefusedError, AnswerError."""
+        return update.forget(job, before, members)
+
+    def refit(self, job: JobContext) -> Made:
+        """Fit anew from the retained rows. Raises RefusedError."""
+        return update.refit(job)
+
+    def climb(
+        self, job: JobContext, session: Session, case: Case, report: Report
+    ) -> Climb | None:
+        """Return the refit, whatever was asked for and found, None where it was that."""
+        return None if job.lease.rung > 0 else Climb(1, "refit", compared=True)
+
+    def compares(self, claim: str) -> bool:
+        """Statistics can be compared with those before whatever made them."""
+        return True
+
+    def prepare(self, job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+        """Load what an executed job left of a head; the result judges it."""
+        return update.prepare(job, session, case, seed)
+
+    def guarantee(self, plan: Draft) -> Guarantee:
+        """Return what is guaranteed of statistics and head. Raises ValueError."""
+        return wording.guarantee(plan.claim, wording.SEEN[plan.parameters["data"]], plan.bounds)
+
+    def registered(self, model: Model) -> dict[str, str]:
+        """Return the digest of the extractor."""
+        return {"extractor": model.extractor["digest"]}
+
+    def asks(self, model: Model) -> bool:
+        """A client's sum does not say what of it one record is."""
+        return bool(model.config["data"] == "statistics")
+
+
+FAMILY: Family = RidgeFamily()

@@ -1,0 +1,80 @@
+"""A ridge head's configuration, and its state as the artifacts of a version."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sqlmodel import Session
+
+from app.service.context import Services
+from models import Model, ModelVersion
+from workers.artifacts import decode_state, encode_head, encode_state
+from workers.jobs.versions import Encoded
+from workers.methods.ridge import registry, ridge_sketched
+from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
+from workers.methods.ridge.statistics.encoding import statistics_digest
+
+
+def ridge_config(model: Model) -> RidgeConfig:
+    """Return the configuration a model was registered with."""
+    config: dict[str, Any] = model.config
+    return RidgeConfig(
+        dimension=config["dimension"],
+        classes=len(model.classes),
+        exponents=tuple(config["exponents"]),
+        bits=config["bits"],
+        penalty=float.fromhex(config["penalty"]),
+    )
+
+
+def method_of(model: Model, method_id: str) -> Method:
+    """Return a method as it was configured for a model at its registration.
+
+    Raises:
+        RefusedError: There is no method of that name.
+    """
+    if method_id != ridge_sketched.METHOD.id:
+        return registry.get(method_id)
+    options = model.config["sketch"]
+    chosen = {"kind": options["kind"], "seed": options["seed"], "tolerance": budget(model)}
+    return ridge_sketched.configured(
+        chosen if options["rank"] == 0 else {**chosen, "rank": options["rank"]}
+    )
+
+
+def budget(model: Model) -> float:
+    """Return how far sketches may take a head from the exact one, as a share of its norm."""
+    return float.fromhex(model.config["sketch"]["budget"])
+
+
+def parameters(config: RidgeConfig) -> dict[str, str]:
+    """Return what a certificate says of a configuration."""
+    return {
+        "penalty": repr(config.penalty),
+        "bits": str(config.bits),
+        "dimension": str(config.dimension),
+        "classes": str(config.classes),
+    }
+
+
+def encode(
+    state: RidgeState, config: RidgeConfig, contents: Mapping[str, str] = MappingProxyType({})
+) -> Encoded:
+    """Return a state's artifacts: pure functions of the retained rows and configuration."""
+    return Encoded(
+        head=encode_head(state.head, config),
+        state=encode_state(state),
+        statistics=statistics_digest(
+            state.statistics, config.exponents, config.bits, config.penalty
+        ),
+        contents=contents,
+    )
+
+
+def load_state(services: Services, session: Session, version: ModelVersion) -> RidgeState:
+    """Return the solver's state of a version.
+
+    Raises:
+        ShreddedError: The version was withdrawn.
+    """
+    return decode_state(services.artifacts.get(session, version.state_id))

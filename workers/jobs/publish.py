@@ -1,0 +1,173 @@
+"""Publish: the version after an update, the end of what it erased, and what the log says of it.
+
+Whatever kind of model it is, and whether its erasures were executed at their turn or together
+with a round: records are buried, blocks rewritten and earlier versions destroyed here, with the
+version that no longer knows them, in one transaction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.service.context import Services
+from app.service.scope import bury, open_tombstone_key, record_tag
+from app.steps import reached
+from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject
+from workers.jobs import batch, draft, versions
+from workers.jobs import before as before_artifact
+from workers.jobs.chain import Chain
+from workers.jobs.context import JobContext
+from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
+from workers.jobs.ladder import escalated, executed
+from workers.jobs.lease import LeaseLostError, follow
+from workers.jobs.lesson import StoredBlock
+from workers.jobs.members import Member
+from workers.jobs.registered import as_registered
+from workers.jobs.update import Update
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The version, and ids of artifacts: the drafts in the members' order, what was before."""
+
+    version: ModelVersion
+    drafts: list[str]
+    before_id: str | None
+
+
+def current(job: JobContext, tx: Transaction, base: int | None) -> Model:
+    """Return the model's row, if it is still as registered, and of the version computed from.
+
+    Raises:
+        OtherModelError: The row was changed meanwhile; the transaction must roll back.
+        LeaseLostError: It has another version; the transaction must roll back.
+    """
+    model = as_registered(job.services.ledger, tx.session, job.lease.model_id)
+    if model.current_version != base:
+        raise LeaseLostError(job.lease.job_id)
+    return model
+
+
+def publish(
+    job: JobContext,
+    tx: Transaction,
+    before: ModelVersion | None,
+    members: Sequence[Member],
+    update: Update,
+    chain: Chain,
+    *,
+    stage: str | None = None,
+    shredded: Sequence[ShreddedArtifact] = (),
+) -> Published:
+    """Publish an update and hand its members on to the verifier, all but the leased job.
+
+    before: None only of a first version, which nobody is erased from. stage: that the members'
+    jobs are at, if it is not the leased job's. shredded: what the caller has destroyed of the
+    model before.
+
+    Raises:
+        LeaseLostError: A record is gone, or a member's job was taken elsewhere.
+    """
+    services, lease = job.services, job.lease
+    session, made = tx.session, update.made
+    model = session.get_one(Model, lease.model_id)
+    rewritten = {
+        subject_id: _rewrite(services, tx, subject_id, rest)
+        for subject_id, rest in update.rest.items()
+    }
+    session.flush()
+    if members:
+        _bury(job, tx, model, members, update.dropped)
+    version = versions.publish(
+        services, tx, model, lease, made.encoded, chain.after, chain.roots
+    )
+    if not members:
+        if before is not None:
+            # The head stays until an erasure; the state of a past version serves nothing.
+            versions.shred(services, session, before.state_id)
+        reached("execute.written")
+        return Published(version, [], None)
+    assert before is not None
+    withdrawn = versions.withdraw_earlier(services, tx, model, version)
+    before_id = before_artifact.keep(services, tx, update.before)
+    parameters = {**made.parameters, "batch": str(len(members))}
+    if update.dropped:
+        parameters["dropped"] = str(len(update.dropped))
+    drafts = []
+    for member, link in zip(members, chain.links, strict=True):
+        plan = Draft(
+            ref=session.get_one(ErasureRequest, member.request_id).ref,
+            removal=link.removal,
+            earlier=draft.write_commitments(link.earlier),
+            later=draft.write_commitments(link.later),
+            before_number=before.number,
+            number=version.number,
+            head_before=before.head_digest,
+            statistics_before=before.statistics_digest,
+            statistics_after=made.encoded.statistics,
+            method=made.method,
+            method_version=made.method_version,
+            claim=made.claim,
+            parameters=parameters | batch.gone_before(member),
+            bounds=dict(made.bounds),
+            artifacts=[*withdrawn, *shredded],
+            blocks=[rewritten[one] for one in member.owned() if one in rewritten],
+            feature_rows=sum(one in rewritten for one in member.subjects.values()),
+            added=draft.write_commitments(chain.added),
+            round_id=update.round_id,
+            rows_gone=list(update.rows_gone),
+            rows_learned=list(update.rows_learned),
+        )
+        drafts.append(draft.store(services, session, plan))
+    reached("execute.written")
+    for member, stored in zip(members, drafts, strict=True):
+        request = session.get_one(ErasureRequest, member.request_id)
+        request.state = "verifying"
+        if made.escalated is not None:
+            why = escalated("NONE", made.escalated, lease.rung, made.method)
+            record_request_event(tx, request, "request.escalated", why)
+        record_request_event(tx, request, "request.executed", executed(made, stored.digest))
+    ids = [stored.id for stored in drafts]
+    session.flush()
+    for member, draft_id in zip(members, ids, strict=True):
+        if member.job_id != lease.job_id:
+            values = {"draft_id": draft_id, "before_id": before_id}
+            follow(tx, member.job_id, member.token, stage or lease.stage, "verify", **values)
+    return Published(version, ids, before_id)
+
+
+def _bury(
+    job: JobContext,
+    tx: Transaction,
+    model: Model,
+    members: Sequence[Member],
+    dropped: frozenset[str],
+) -> None:
+    """Take the records out of the training set; their tombstones say by whose request."""
+    session, lease = tx.session, job.lease
+    key = open_tombstone_key(job.services.master, model)
+    owners = {record: member.request_id for member in members for record in member.salts}
+    owners |= {record: str(lease.request_id) for record in dropped}
+    bury(session, lease.model_id, key, owners)
+    for request_id in {*owners.values()}:
+        tags = [record_tag(key, record) for record, by in owners.items() if by == request_id]
+        ref = session.get_one(ErasureRequest, request_id).ref
+        job.services.journal.erased(session, model.ref, tags, ref)
+    leaving = sorted(owners)
+    if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
+        raise LeaseLostError(lease.job_id)
+
+
+def _rewrite(
+    services: Services, tx: Transaction, subject_id: int, rest: StoredBlock | None
+) -> RewrittenBlock:
+    subject = tx.session.get_one(Subject, subject_id)
+    block = tx.session.get_one(FeatureBlock, subject_id)
+    old = RewrittenBlock(
+        subject_id, block.key_generation, draft.sha256_hex(bytes(block.ciphertext))
+    )
+    payload = None if rest is None else rest.encode()
+    rows = 0 if rest is None else len(rest.records)
+    services.features.rewrite(tx.session, subject, payload, rows)
+    return old
