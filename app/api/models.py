@@ -100,7 +100,7 @@ def _size(upload: CheckedUpload | None) -> int:
 
 
 class _Family(BaseModel):
-    """Which manifest is meant; those written before there were networks say nothing."""
+    """Which manifest is meant; that of a ridge model need not say."""
 
     family: Any = "ridge"
 

@@ -146,7 +146,7 @@ class VerificationTerms(Wire):
 
     @model_serializer(mode="wrap")
     def _spelled(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `references` where there are none: older policies keep their digests."""
+        """Leave out `references` where there are none, as the digest of a policy does."""
         found: dict[str, Any] = handler(self)
         if self.references is None:
             found.pop("references")

@@ -14,5 +14,5 @@ def offered(config: dict[str, object]) -> tuple[str, ...]:
 
 
 def is_network(config: dict[str, object]) -> bool:
-    """Return whether a model is deep; those registered before there were any are not."""
+    """Return whether a model is deep."""
     return config.get("family") == "network"

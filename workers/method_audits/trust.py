@@ -6,46 +6,18 @@ them is not judged, or whoever writes the database could sign with the issuer's 
 
 from collections.abc import Sequence
 
-from sqlalchemy import update
-from sqlmodel import col
-
 from app.reconcile.audit_rows import problem_with
 from app.service import audit_views
-from app.service.algorithm_audits import TASK
 from app.service.audit_macs import RECORDED, about, is_authentic, mac_key
 from app.service.context import Services
 from lethe.certificates.audit_counts import RUNNING
 from models import Audit, AuditPair, Model
 from workers.jobs.registered import registered
-from workers.method_audits.numbers import AGAIN
 
 UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
 UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"
 FORGED = "pair {} is not as a worker recorded it: its row was changed; start another audit"
 OTHERS = "the audit has other pairs than were started: rows were changed; start another"
-
-
-def redo_unsealed(services: Services, audit: Audit, pairs: Sequence[AuditPair]) -> bool:
-    """Have pairs without a MAC computed again; return whether there were any.
-
-    They are from before pairs had one. Who takes a MAC away gains an honest pair.
-    """
-    bare = [pair.pair for pair in pairs if pair.mac is None]
-    if not bare:
-        return False
-    with services.engine.begin() as connection:
-        connection.execute(
-            update(AuditPair)
-            .where(
-                col(AuditPair.audit_id) == audit.id,
-                col(AuditPair.mac).is_(None),
-                col(AuditPair.done_at).is_not(None),
-            )
-            .values(lease_token=col(AuditPair.lease_token) + 1, **AGAIN)
-        )
-    for _ in range(max(1, min(audit.parallel, len(bare)))):
-        services.dispatcher.nudge(audit.id, TASK)
-    return True
 
 
 def contradiction(

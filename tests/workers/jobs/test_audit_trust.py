@@ -124,6 +124,7 @@ CHANGES: list[tuple[Change, str]] = [
     (changed("environment", {}), LAST),
     (changed("environment", {"rate": float("nan")}), LAST),
     (changed("mac", "ä"), LAST),
+    (changed("mac", None), LAST),
     (swapped, FORGED.format(14)),
     (lambda _, pairs: pairs.pop(), OTHERS),
     (lambda _, pairs: pairs.append(pairs[0]), OTHERS),
@@ -207,19 +208,6 @@ def test_a_row_that_is_no_audit_of_the_log_ends_without_an_entry(
     shown = report(leaky, audit_id)
     assert (shown["state"], shown["failure"]) == ("unlogged", UNLOGGED)
     assert [event for event, _ in audits.logged(leaky)] == ["audit.started"]
-
-
-def test_pairs_without_a_mac_are_computed_again(
-    leaky: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are from before pairs had one, or somebody took it away."""
-    audit_id = complete(leaky, monkeypatch)
-    wanted = audits.numbers(leaky, audit_id)
-    bare = f"where audit_id = '{audit_id}' and pair in (3, 11)"
-    write(leaky, f"update audit_pairs set after = retrained, mac = null {bare}")
-    shown = report(leaky, audit_id)
-    assert (shown["state"], shown["result"]) == ("reported", "LEAK")
-    assert audits.numbers(leaky, audit_id) == wanted
 
 
 def test_numbers_that_are_not_the_signed_ones_are_not_given_out(

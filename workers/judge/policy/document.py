@@ -27,7 +27,6 @@ from workers.judge.policy.policy import (
     MOST_RUNGS,
     MOST_WHOLE,
     REFERENCES,
-    VERSION,
     WORD,
     Policy,
     PolicyError,
@@ -91,10 +90,6 @@ def from_document(document: object) -> Policy:
     """
     if not isinstance(document, dict):
         raise PolicyError("document", "write a JSON object")
-    if document.get("version") == 1:
-        raise PolicyError(
-            "version", f'add "ladder": [] and "budget": "1", and write version {VERSION}'
-        )
     names = {entry.name for entry in fields(Policy)}
     for name in sorted(map(str, (names ^ set(document)) - {REFERENCES})):
         known = name in names
