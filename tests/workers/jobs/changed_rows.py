@@ -13,7 +13,7 @@ from app import steps
 from app.service.context import Services
 from models import Model
 from tests.installation import Installation
-from workers.jobs import erase, execute, repair
+from workers.jobs import execute, publish
 
 Config = dict[str, Any]
 Change = Callable[[Services], None]
@@ -59,7 +59,7 @@ def uncompared(patch: pytest.MonkeyPatch) -> None:
     def row(_: Any, session: Session, model_id: int) -> Model:
         return session.get_one(Model, model_id)
 
-    for module in (execute, erase, repair):
+    for module in (execute, publish):
         patch.setattr(module, "as_registered", row)
 
 
