@@ -205,7 +205,7 @@ def test_a_schema_validator_accepts_what_is_written() -> None:
     Draft202012Validator(statement_schema()).validate(written())
 
 
-@pytest.mark.parametrize("name", BAD.keys() - {"result contradicts"})
+@pytest.mark.parametrize("name", [name for name in BAD if name != "result contradicts"])
 def test_a_schema_validator_refuses_another_shape(name: str) -> None:
     document = json.loads(change(*BAD[name]))
     assert not Draft202012Validator(statement_schema()).is_valid(document)
