@@ -80,7 +80,7 @@ def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
         ({"ladder": [{"method": "sisa"}]}, "no model here offers such a method"),
         ({"ladder": [{"method": "hf-kcu", "settings": {"speed": 2}}]}, "unknown settings"),
         ({"budget": "1000"}, "budget: choose from 0 to 100"),
-        ({"version": 1}, "version: add"),
+        ({"version": 1}, "version: must be 2"),
     ],
 )
 def test_what_could_never_be_climbed_is_refused(

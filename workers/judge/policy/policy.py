@@ -177,7 +177,8 @@ class Policy:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise PolicyError(name, "write a whole number")
             if not least <= value <= most:
-                raise PolicyError(name, f"choose from {least} to {most}")
+                span = f"must be {least}" if least == most else f"choose from {least} to {most}"
+                raise PolicyError(name, span)
         check_ladder(self.ladder)
         if not isinstance(self.attacks, tuple) or not self.attacks:
             raise PolicyError("attacks", "name at least one attack")
