@@ -1,5 +1,6 @@
 """Rounds over real silos: `lethe worker --silo`, the file broker, rows from the vault."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,10 @@ def started(services: Services, output: BinaryIO) -> Iterator[subprocess.Popen[b
             "LETHE_DATABASE_URL": settings.database_url,
             "LETHE_ORIGIN": settings.origin,
             "LETHE_SILOS": str(settings.silos),
+            # The same instructions as here, or the last bits of the sums differ.
+            **{
+                name: os.environ[name] for name in ["ATEN_CPU_CAPABILITY"] if name in os.environ
+            },
         },
         stdin=subprocess.DEVNULL,
         stdout=output,
