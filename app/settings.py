@@ -149,10 +149,10 @@ class Settings(BaseSettings):
     sweep_seconds: int = Field(
         default=5, gt=0, description="How often stuck jobs are looked for, in seconds."
     )
-    max_attempts: int = Field(
+    max_tries: int = Field(
         default=5,
         gt=0,
-        description="Attempts before an error of the computation fails a job.",
+        description="Tries before an error of the computation fails a job.",
     )
     batch_min_requests: int = Field(
         default=1,

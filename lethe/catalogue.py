@@ -188,7 +188,7 @@ _EVENTS = (
         "another method is tried, or an operator decided how it goes on",
         result=str,
         checks=str,
-        rung=int,
+        attempt=int,
         method=str,
         skipped=list,
         reason=str,

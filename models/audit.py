@@ -46,7 +46,7 @@ class AuditPair(SQLModel, table=True):
 
     audit_id: str = Field(primary_key=True, foreign_key="audits.id", max_length=36)
     pair: int = Field(primary_key=True)
-    attempt: int = 0
+    tries: int = 0
     lease_token: int = 0
     lease_until: datetime | None = Field(default=None, sa_type=UTCDateTime)
     before: str | None = Field(default=None, max_length=32)

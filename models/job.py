@@ -29,10 +29,10 @@ class Job(SQLModel, table=True):
         default=None, unique=True, foreign_key="contributions.id", max_length=36
     )
     stage: str = Field(max_length=16)  # execute | verify | certify | done
-    attempt: int = 0  # of the present stage
-    # Attempts of the present stage whose worker has not come back, the running one included.
+    tries: int = 0  # of the present stage
+    # Tries of the present stage whose worker has not come back, the running one included.
     deaths: int = 0
-    rung: int = 0  # 0: the method asked for; then the policy's ladder; past it: made anew
+    attempt: int = 1  # 1: the method asked for; then the policy's ladder; last: made anew
     error: str | None = Field(default=None, max_length=200)  # kind and stage of the last one
     # What execution must hand on, sealed: removal proofs and the list of what was purged.
     draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)

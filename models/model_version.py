@@ -14,15 +14,15 @@ class ModelVersion(SQLModel, table=True):
     __tablename__ = "model_versions"
     __table_args__ = (
         UniqueConstraint("model_id", "number"),
-        # A job makes one version on each rung, however often it runs.
-        UniqueConstraint("job_id", "rung"),
+        # A job makes one version on each attempt, however often it runs.
+        UniqueConstraint("job_id", "attempt"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
     model_id: int = Field(foreign_key="models.id", index=True)
     number: int
     job_id: str = Field(max_length=36)
-    rung: int = 0
+    attempt: int = 1
     head_id: str = Field(foreign_key="artifacts.id", max_length=36)
     state_id: str = Field(foreign_key="artifacts.id", max_length=36)
     head_digest: str = Field(max_length=64)

@@ -42,17 +42,17 @@ def citation_problem(session: Session, certified: int, said: Predicate) -> str |
         size = parse_decimal(told[SIZE], certified + 1) if COUNT in told else certified
     except (KeyError, ValueError):
         return "the certificate counts audits in a log of no size"
-    rung = _rung(session, said, certified)
-    method = rung.partition("(")[0]
+    attempt = _attempt(session, said, certified)
+    method = attempt.partition("(")[0]
     counts = count(_events(session, said.model.ref), method, size)
     cited = told.get(AUDIT)
     if cited is not None and cited not in counts.reports:
         return "the log has no start and report of the audit that the certificate cites"
     judged = _judged(session, said.request_ref, certified)
     if COUNT not in told:
-        # Audits are of registered settings: no rung with settings of its own is audited, nor
+        # Audits are of registered settings: no attempt with settings of its own is audited, nor
         # may it cite.
-        audited = cited is not None or rung == method
+        audited = cited is not None or attempt == method
         hidden = audited and any(one.index < judged for one in counts.audits)
         return "the certificate does not say how many audits were started" if hidden else None
     if size <= judged:
@@ -75,8 +75,8 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
         yield index, parse_leaf(leaf)
 
 
-def _rung(session: Session, said: Predicate, certified: int) -> str:
-    """Return the method that made the model, with its settings if they are a rung's own.
+def _attempt(session: Session, said: Predicate, certified: int) -> str:
+    """Return the method that made the model, with its settings if they are an attempt's own.
 
     Events are believed as they are stored: `check_openings` compares each with its leaf.
     Where retention has ended there are none. The certificate's word is taken then, if it is
@@ -89,7 +89,7 @@ def _rung(session: Session, said: Predicate, certified: int) -> str:
         .where(col(RequestEvent.log_index) < certified)
         .order_by(col(RequestEvent.log_index))
     )
-    own, told = said.method.id, said.method.parameters.get("rung", "")
+    own, told = said.method.id, said.method.parameters.get("attempt", "")
     named: str | None = None
     anew = False
     for event, payload in session.exec(query):

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from lethe.certificates.evidence import CLIMB_SCORES, SCORES
+from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Predicate
 from models import (
     Artifact,
@@ -38,7 +38,7 @@ def evidence_problem(session: Session, row: Certificate, said: Predicate) -> str
     if not said_so or not (ended or _at(session, row)):
         return COLUMNS
     for part in () if ended else said.evidence:
-        scores = part.name in (SCORES, CLIMB_SCORES)
+        scores = part.name in (SCORES, ESCALATION_SCORES)
         if not _is_stored(session, part.digest, "scores" if scores else "evidence"):
             return SCORED if scores else EVIDENCE
     return _verification_problem(session, request, said)

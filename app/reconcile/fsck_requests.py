@@ -9,7 +9,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import opening
-from app.reconcile.climbed import climb_problem, scores_problem
+from app.reconcile.escalation import escalation_problem, scores_problem
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck_audits import citation_problem
 from app.reconcile.fsck_evidence import evidence_problem
@@ -180,7 +180,7 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
     claim = said.guarantee.class_
     return (
         contradiction(events, said.retained_set.removal_proof, claim)
-        or climb_problem(events, said.method.id, said.method.parameters)
+        or escalation_problem(events, said.method.id, said.method.parameters)
         or scores_problem(events, claim, said.evidence)
     )
 

@@ -89,24 +89,24 @@ Fraction = Annotated[
     str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]{0,8})\.[0-9]{0,15}[1-9]$")
 ]
 Plain = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-RungSetting = bool | Whole | Fraction | Plain | None
+LadderSetting = bool | Whole | Fraction | Plain | None
 
 
-class LadderRung(Wire):
+class LadderChoice(Wire):
     """A method to try where a result was refuted, and how it differs from the registration's.
 
     Fractions stand in quotes, as everywhere in a policy; guard and recovery are objects.
     """
 
     method: NetworkMethod
-    settings: dict[Plain, RungSetting | dict[Plain, RungSetting]] = Field(
+    settings: dict[Plain, LadderSetting | dict[Plain, LadderSetting]] = Field(
         default_factory=dict, max_length=16
     )
 
     @model_validator(mode="after")
     def _an_approximation(self) -> Self:
         if self.method == "retrain":
-            raise ValueError("ladder: leave retrain out, it is always the last rung")
+            raise ValueError("ladder: leave retrain out, it is always the last step")
         return self
 
 
@@ -133,8 +133,8 @@ class VerificationTerms(Wire):
     canary_limit: Decimal | None = None
     distances: dict[Distance, Decimal] = Field(default_factory=dict)
     references: int | None = Field(default=None, ge=4, le=256)
-    # After it always the retraining; budget: of all its rungs together, in retrainings.
-    ladder: list[LadderRung] = Field(default_factory=list, max_length=8)
+    # After it always the retraining; budget: of all its steps together, in retrainings.
+    ladder: list[LadderChoice] = Field(default_factory=list, max_length=8)
     budget: Decimal = "1"
     fingerprint: dict[Name, Name] = Field(default_factory=dict, max_length=16)
 

@@ -91,11 +91,12 @@ class HistoryItem(Wire):
     log_index: int
 
 
-class RungView(Wire):
-    """Which rung of its ladder a request is on, and what may come after it, in order.
+class AttemptView(Wire):
+    """Which attempt a request is on, and what may come after it, in order.
 
-    number: 0 for the method that was asked for. ahead: policies' methods, some of which may
-    be skipped, then the model made anew, then an operator's decision; empty once it ended.
+    number: 1 for the method that was asked for. ahead: the policy's further methods, some of
+    which may be skipped, then the model made anew, then an operator's decision; empty once the
+    request has ended.
     """
 
     number: int
@@ -120,7 +121,7 @@ class RequestView(Wire):
     regulation: Regulation
     due_at: Time
     reason: str | None
-    rung: RungView | None
+    attempt: AttemptView | None
     progress: ProgressView | None
     history: list[HistoryItem]
     certificate: str | None
@@ -129,7 +130,7 @@ class RequestView(Wire):
 class Decision(Wire):
     """An operator's decision on a request in the state needs-decision.
 
-    retry: where no rung was verified, the model is back in service and made anew of what is
+    retry: where no attempt was verified, the model is back in service and made anew of what is
     retained; where the request cannot go on, it is tried again, and made anew if it waits for
     its verification. abandon: the request ends as failed; a model that nobody judged is out
     of service. `why` goes into the request's

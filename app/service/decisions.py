@@ -1,6 +1,6 @@
 """A named operator decides on a request whose ladder is spent, or whose wait has no end.
 
-Where every rung was refuted, what is stored may be damaged, and no program should guess. The
+Where every attempt was refuted, what is stored may be damaged, and no program should guess. The
 model is out of service until somebody has looked: then it is fitted anew, or the request is
 given up and says so. Where the model's row was changed before anything was executed, nothing
 is there to make anew: it is tried as it was asked for. Where a machine or a silo is missing,
@@ -13,7 +13,7 @@ from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services
-from app.service.ladder import last_rung
+from app.service.ladder import last_attempt
 from app.service.problems import ConflictError
 from app.service.queue import PARKED
 from app.service.releases import close_releases
@@ -45,7 +45,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
             if untouched and (model.state, model.failure) == ("quarantined", reason):
                 _release(tx, model)  # or nobody could ever decide on those behind it
             unjudged = not untouched and job.stage != "certify"
-            unjudged = unjudged and (job.stage != "execute" or job.rung > 0)
+            unjudged = unjudged and (job.stage != "execute" or job.attempt > 1)
             if unjudged and model.state != "quarantined":
                 model.state, model.failure = "quarantined", reason
                 record_model_event(tx, model.ref, "model.quarantined", {})
@@ -62,8 +62,8 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         if _is_untouched(job):
             request.state = "executing"
         else:
-            job.rung = max(job.rung, last_rung(model.config)) + 1
-        job.stage, job.attempt, job.deaths, job.lease_until = "execute", 0, 0, None
+            job.attempt = max(job.attempt, last_attempt(model.config)) + 1
+        job.stage, job.tries, job.deaths, job.lease_until = "execute", 0, 0, None
         session.flush()
         return job.id, job.stage
 
@@ -75,7 +75,7 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
 
 def _is_untouched(job: Job) -> bool:
     """Return whether a request waits for a decision and nothing of it was ever executed."""
-    return job.stage == PARKED and job.rung == 0 and job.draft_id is None
+    return job.stage == PARKED and job.attempt == 1 and job.draft_id is None
 
 
 def _release(tx: Transaction, model: Model) -> None:
@@ -100,12 +100,12 @@ def _try_again(
     if job.stage == "verify" and model.config["data"] != "masked":
         _forget_stage(services, session, job)
         request.state, job.stage = "escalated", "execute"
-        job.rung = max(job.rung, last_rung(model.config)) + 1
-    elif job.stage == "execute" and job.rung == 0:
+        job.attempt = max(job.attempt, last_attempt(model.config)) + 1
+    elif job.stage == "execute" and job.attempt == 1:
         request.state = "executing" if job.lease_token else "received"
     else:
         request.state = "escalated" if job.stage == "execute" else "verifying"
-    job.attempt, job.deaths, job.lease_until = 0, 0, None
+    job.tries, job.deaths, job.lease_until = 0, 0, None
     session.flush()
     return job.id, job.stage
 
@@ -129,7 +129,7 @@ def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
     request.state = AWAITING
     request.reason = f"executed together with a request that was given up: {reason}"
     record_request_event(tx, request, "request.needs-decision", {"reason": request.reason})
-    job.stage, job.attempt, job.deaths, job.lease_until = PARKED, 0, 0, None
+    job.stage, job.tries, job.deaths, job.lease_until = PARKED, 0, 0, None
     session.flush()
 
 

@@ -1,6 +1,7 @@
 """Whether this process can take a request, part by part.
 
-Asked each second by whoever balances the load: what costs something is asked less often.
+Asked each second by whoever balances the load: what costs something is asked less
+often.
 """
 
 import logging

@@ -30,7 +30,7 @@ def head_of_queue(session: Session, model_id: int) -> Job | None:
     """
     begun = or_(
         col(Job.stage) != "execute",
-        col(Job.rung) > 0,
+        col(Job.attempt) > 1,
         and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > clock(session)),
     )
     query = _open(model_id).order_by(case((begun, 0), else_=1), col(Job.seq)).limit(1)
@@ -94,4 +94,4 @@ def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]],
 
 
 def _waits(job: Job) -> bool:
-    return job.kind == "erase" and job.stage == "execute" and job.rung == 0
+    return job.kind == "erase" and job.stage == "execute" and job.attempt == 1

@@ -24,7 +24,7 @@ from app.schemas.requests import (
 )
 from app.service.context import Services
 from app.service.deadlines import due_at
-from app.service.ladder import rung_view
+from app.service.ladder import attempt_view
 from app.service.methods import SKETCHED, offered
 from app.service.problems import (
     IdempotencyMismatchError,
@@ -83,13 +83,13 @@ def submit(
     """
     reached("request.checked")
     digest = hashlib.sha256(body).hexdigest()
-    for attempt in range(1, CHECKS + 1):
+    for tried in range(1, CHECKS + 1):
         _check(services, signed, wanted, idempotency_key, digest)
         try:
             request_id, job_id = _commit(services, signed, wanted, idempotency_key, digest)
             break
         except ScopeChangedError:  # another was quicker: now it can be said what became of it
-            if attempt == CHECKS:
+            if tried == CHECKS:
                 raise
     reached("request.committed")
     if job_id is not None:
@@ -297,7 +297,7 @@ def view(services: Services, request_id: str) -> RequestView:
             regulation=request.regulation,
             due_at=request.due_at,
             reason=request.reason,
-            rung=rung_view(model, request, job, events),
+            attempt=attempt_view(model, request, job, events),
             progress=progress_of(job),
             history=[
                 HistoryItem(event=event.event, at=event.at, log_index=event.log_index)

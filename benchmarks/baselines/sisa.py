@@ -143,7 +143,7 @@ class Sisa:
         shards, work = {}, Work()
         for number, slices in self._placed(clients, config.seed).items():
             start = (self._start(network, config.seed, number),)
-            ladder, spent = self._climb(
+            ladder, spent = self._escalation(
                 network, start, number, slices, clients, config, engine, data
             )
             shards[number], work = Shard(ladder), work + spent
@@ -171,7 +171,7 @@ class Sisa:
         for done, (number, slice_) in enumerate(sorted(first.items()), 1):
             old = kept.pop(number)
             if number in placed:  # else nobody of the shard is left
-                ladder, spent = self._climb(
+                ladder, spent = self._escalation(
                     case.network,
                     old.ladder[: slice_ + 1],
                     number,
@@ -219,7 +219,7 @@ class Sisa:
             placed.setdefault(shard, [[] for _ in range(self.slices)])[slice_].append(client)
         return dict(sorted(placed.items()))
 
-    def _climb(
+    def _escalation(
         self,
         network: Network,
         ladder: tuple[Weights, ...],

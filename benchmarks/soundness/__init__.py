@@ -3,5 +3,5 @@
     python -m benchmarks.soundness [--quick] [--data PATH.npz] [--json FILE] [--out FOLDER]
 
 A trial is one claim put before the verifier as a worker would put it. Accepted means PASS:
-FAIL and INCONCLUSIVE both lead to another rung and never to a certificate.
+FAIL and INCONCLUSIVE both lead to another attempt and never to a certificate.
 """

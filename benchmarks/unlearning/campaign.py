@@ -18,7 +18,7 @@ from benchmarks.unlearning.contenders import (
 from benchmarks.unlearning.formulas import formula
 from benchmarks.unlearning.machines import measured_on
 from benchmarks.unlearning.outcome import Answers, answer, outcome
-from benchmarks.unlearning.own_training import Made, run, train_and_run
+from benchmarks.unlearning.own_training import UpdateResult, run, train_and_run
 from benchmarks.unlearning.records import Record, Records, append, pin_of
 from benchmarks.unlearning.task import Task
 from workers.demo.federated import Teller
@@ -160,7 +160,7 @@ class Campaign:
         file.write_bytes(encode_weights(named.id, named.parameters, weights))
 
 
-def _made(task: Task, contender: Contender, case: Case, hooks: Hooks) -> Made:
+def _made(task: Task, contender: Contender, case: Case, hooks: Hooks) -> UpdateResult:
     if contender.method in OWN_TRAINING:
         return train_and_run(contender, task, hooks)
     if contender.label == AGAIN:

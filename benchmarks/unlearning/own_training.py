@@ -34,20 +34,20 @@ FATS_ROUNDS, FATS_STEPS = 3, 5  # times the training's rounds: 60 for 20, ridge 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class UpdateResult:
     """What a method left: a model, or the members of an ensemble whose answers are averaged."""
 
     unlearned: Unlearned
     members: tuple[Weights, ...]
 
 
-def run(contender: Contender, case: Case, hooks: Hooks) -> Made:
+def run(contender: Contender, case: Case, hooks: Hooks) -> UpdateResult:
     """Run a method on the FedAvg model. Raises what it refuses with."""
     found = make(contender.method, contender.settings).run(case, hooks)
-    return Made(found, (found.weights,))
+    return UpdateResult(found, (found.weights,))
 
 
-def train_and_run(contender: Contender, task: Task, hooks: Hooks) -> Made:
+def train_and_run(contender: Contender, task: Task, hooks: Hooks) -> UpdateResult:
     """Train as the method needs it, then run it. Raises what it refuses with."""
     settings = dict(contender.settings)
     engine, rows, config = (
@@ -61,18 +61,18 @@ def train_and_run(contender: Contender, task: Task, hooks: Hooks) -> Made:
         case = _case(task, sharded.weights)
         given = {field.name: getattr(case, field.name) for field in fields(Case)}
         ensemble = sisa.run(ShardedCase(**given, sharded=sharded), hooks)
-        return Made(ensemble, ensemble.members)
+        return UpdateResult(ensemble, ensemble.members)
     if contender.method == "fats":
         fats = cast(Fats, make("fats", {"steps": FATS_STEPS, **settings}))
         config = replace(config, rounds=FATS_ROUNDS * config.rounds)
         sampled = fats.train(task.network, Side(engine, rows), config)
         case = _case(task, sampled.weights, sampled.history, rounds=config.rounds)
         found = fats.run(case, hooks)
-        return Made(found, (found.weights,))
+        return UpdateResult(found, (found.weights,))
     exact = cast(ExactFun, make("exact-fun", settings))
     quantised = exact.train(task.network, rows, config, engine)
     found = exact.run(_case(task, quantised.weights, quantised.history), hooks)
-    return Made(found, (found.weights,))
+    return UpdateResult(found, (found.weights,))
 
 
 def answers(task: Task, members: tuple[Weights, ...], rows: ClientData) -> torch.Tensor:

@@ -25,7 +25,7 @@ from lethe.certificates.statement import (
 MEDIA_TYPE = "application/json"
 SCORES_TYPE = "application/octet-stream"  # safetensors have no registered type
 SCORES = "scores"  # of the verdict that is certified
-CLIMB_SCORES = "climb.scores"  # of a rung before it
+ESCALATION_SCORES = "escalation.scores"  # of an attempt before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ def evidence_part(name: str, evidence: bytes) -> EvidencePart:
 def scores_part(digest: str, *, certified: bool) -> EvidencePart:
     """Return what a certificate says about a scores file (hex SHA-256).
 
-    certified: it is of the verdict that the certificate gives, and not of a rung before.
+    certified: it is of the verdict that the certificate gives, and not of an attempt before.
     """
-    return EvidencePart(SCORES if certified else CLIMB_SCORES, digest, SCORES_TYPE)
+    return EvidencePart(SCORES if certified else ESCALATION_SCORES, digest, SCORES_TYPE)
 
 
 def check_evidence(evidence: bytes, predicate: Predicate) -> None:

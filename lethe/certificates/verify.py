@@ -21,9 +21,9 @@ from lethe.certificates.bundle import (
     parse_bundle,
     spki_of,
 )
-from lethe.certificates.climb import read_climb
 from lethe.certificates.dsse import check_signature
 from lethe.certificates.errors import CertificateError
+from lethe.certificates.escalation import read_escalation
 from lethe.certificates.evidence import check_evidence
 from lethe.certificates.keys import ISSUER_KEY, LOG_KEY, read_issuer, read_log_key
 from lethe.certificates.statement import Statement, parse_statement
@@ -250,7 +250,9 @@ class _Run:
     def statement_shape(self) -> str:
         self.statement = parse_statement(self.parsed.payload)
         predicate = self.statement.predicate
-        read_climb(predicate.method.parameters)  # what it tells must be of the documented form
+        read_escalation(
+            predicate.method.parameters
+        )  # what it tells must be of the documented form
         if predicate.request_log_index >= self.parsed.entry.log_index:
             raise StepError("the request was logged after the certificate")
         return (

@@ -1,7 +1,7 @@
 """The statement of a certificate as text: in plain words first, then line by line.
 
 `print_statement` is what commands call. Below it, in this order: the sentences for those who
-know neither checks nor classes, the rungs before the certified one, what the checks did not
+know neither checks nor classes, the attempts before the certified one, what the checks did not
 test, and what each check asks for.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from lethe.catalogue import ATTACKS, GuaranteeClass, criterion
-from lethe.certificates.climb import RungPart, read_climb
+from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
 
 COST = "cost."
@@ -61,11 +61,11 @@ def print_statement(statement: Statement) -> None:
 
 
 def _how(said: Predicate) -> list[tuple[str, str]]:
-    # How it came to this method, if another was asked for, what did not pass on the rungs
+    # How it came to this method, if another was asked for, what did not pass on the attempts
     # before, and what an audit of the method found.
     told = said.method.parameters
-    lines = [(name, told[name]) for name in ("rung", "asked") if name in told]
-    lines += climb_lines(said)
+    lines = [(name, told[name]) for name in ("attempt", "asked") if name in told]
+    lines += escalation_lines(said)
     lines += [(name, told[name]) for name in ("audit.found",) if name in told]
     audits = audits_in_words(told)
     return lines if audits is None else [*lines, ("audits", audits)]
@@ -164,9 +164,9 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-# --- the climb ---------------------------------------------------------------------------
-# The checks of a rung are listed one by one: what was found, on how many rows and with which
-# power, and what was asked for.
+# --- the escalation ---------------------------------------------------------------------------
+# The checks of an attempt are listed one by one: what was found, on how many rows and with
+# which power, and what was asked for.
 SIZES = "samples"  # the check that says how many rows there were, and the power they gave
 # What a reader wants to know of checks that passed: on what, and whose signatures there were.
 SAID = {SIZES: "tested on", "silos-answered": "signed"}
@@ -175,39 +175,39 @@ INDENT = "  "
 Lines = Iterator[tuple[str, str]]  # a label, and what stands beside it
 
 
-def climb_lines(said: Predicate) -> Lines:
+def escalation_lines(said: Predicate) -> Lines:
     """Yield the lines on how a request came to the certified method, none if by asking.
 
-    Raises NotCanonicalError or ShapeError where the climb is of another form.
+    Raises NotCanonicalError or ShapeError where the escalation is of another form.
     """
-    rungs = read_climb(said.method.parameters)
-    for number, rung in enumerate(rungs, 1):
-        yield f"rung {number}", f"{rung.method}: {_verdict(rung)}"
-        yield from (("", INDENT + text) for text in _checks(rung))
-    if rungs:
-        told = said.method.parameters.get("rung", said.method.id)
+    attempts = read_escalation(said.method.parameters)
+    for number, attempt in enumerate(attempts, 1):
+        yield f"attempt {number}", f"{attempt.method}: {_verdict(attempt)}"
+        yield from (("", INDENT + text) for text in _checks(attempt))
+    if attempts:
+        told = said.method.parameters.get("attempt", said.method.id)
         checks = len(said.checks)
         yield (
-            f"rung {len(rungs) + 1}",
+            f"attempt {len(attempts) + 1}",
             f"{told}: {said.result}, the certified one ({checks} checks)",
         )
 
 
-def _verdict(rung: RungPart) -> str:
-    """Return what became of a rung, and why it gave way to the next."""
-    if rung.result == "NONE":
-        return rung.reason or "no verdict"
-    if rung.result == "FAIL":
+def _verdict(attempt: AttemptPart) -> str:
+    """Return what became of an attempt, and why it gave way to the next."""
+    if attempt.result == "NONE":
+        return attempt.reason or "no verdict"
+    if attempt.result == "FAIL":
         why = "a check refuted it"
-    elif any(one.name == SIZES and not one.passed for one in rung.checks):
+    elif any(one.name == SIZES and not one.passed for one in attempt.checks):
         why = "there were too few rows to tell whether it had erased enough"
     else:
         why = "the checks could not tell whether it had erased enough"
-    return f"{rung.result}, so it was not certified: {why}"
+    return f"{attempt.result}, so it was not certified: {why}"
 
 
-def _checks(rung: RungPart) -> Iterator[str]:
-    for check in rung.checks:
+def _checks(attempt: AttemptPart) -> Iterator[str]:
+    for check in attempt.checks:
         if check.passed:
             continue
         if (why := not_run(check)) is not None:
@@ -215,7 +215,7 @@ def _checks(rung: RungPart) -> Iterator[str]:
             continue
         yield f"not shown  {check.name}"
         yield from (INDENT + text for text in _told(check))
-    passed = [check for check in rung.checks if check.passed]
+    passed = [check for check in attempt.checks if check.passed]
     for check in passed:
         if check.name in SAID:
             yield f"{SAID[check.name]}  {check.value}"

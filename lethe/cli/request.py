@@ -177,7 +177,7 @@ def decide(
 ) -> None:
     """Decide on a request in state needs-decision: its reason says what it waits for.
 
-    Where every rung was refuted, retry puts the model back in service and makes it anew of
+    Where every attempt was refuted, retry puts the model back in service and makes it anew of
     what is retained; where it cannot go on, retry tries again, or makes anew what nobody can
     judge. abandon ends the request as failed. The log names the token.
     """
@@ -234,7 +234,7 @@ def _print_status(shown: RequestStatus) -> None:
         ("state", shown.state),
         ("due", _format_time(shown.due_at)),
         *([("reason", reason)] if isinstance(reason, str) else []),
-        *_rung(shown.document.get("rung")),
+        *_attempt(shown.document.get("attempt")),
         *([] if shown.progress is None else [("progress", str(shown.progress))]),
         ("certificate", shown.certificate or "none yet"),
         *(
@@ -244,13 +244,13 @@ def _print_status(shown: RequestStatus) -> None:
     )
 
 
-def _rung(rung: object) -> list[tuple[str, str]]:
-    """Return the line on a climb, none where the method asked for is still the one."""
-    if not isinstance(rung, dict) or not rung.get("number"):
+def _attempt(attempt: object) -> list[tuple[str, str]]:
+    """Return the line on the attempt, none while the first one is under way."""
+    if not isinstance(attempt, dict) or attempt.get("number", 1) == 1:
         return []
-    ahead = [str(name) for name in rung.get("ahead", [])]
+    ahead = [str(name) for name in attempt.get("ahead", [])]
     then = f", then {', then '.join(ahead)}" if ahead else ""
-    return [("rung", f"{rung['number']}: {rung.get('method')}{then}")]
+    return [("attempt", f"{attempt['number']}: {attempt.get('method')}{then}")]
 
 
 def _print_rows(*rows: tuple[str, str]) -> None:

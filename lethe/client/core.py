@@ -156,37 +156,37 @@ class Core:
         )
 
     def exchange(self, call: Call) -> Conversation[httpx2.Response]:
-        """Send until there is an answer or no attempt is left; returns a 2xx response.
+        """Send until there is an answer or no try is left; returns a 2xx response.
 
         Raises:
-            ProblemError: The service refused, or was still failing at the last attempt.
-            UnreachableError: There was no answer at the last attempt.
+            ProblemError: The service refused, or was still failing at the last try.
+            UnreachableError: There was no answer at the last try.
         """
-        attempt = 0
+        tried = 0
         while True:
-            attempt += 1
-            last = attempt >= self._retry.attempts
+            tried += 1
+            last = tried >= self._retry.tries
             try:
                 response: httpx2.Response = yield Send(self.build(call), call.most)
             except RETRYABLE_ERRORS as error:
                 if last:
-                    raise self._unreachable(attempt, error) from error
-                pause = self._retry.pause(attempt, self._jitter)
+                    raise self._unreachable(tried, error) from error
+                pause = self._retry.pause(tried, self._jitter)
             except httpx2.HTTPError as error:
-                raise self._unreachable(attempt, error) from error
+                raise self._unreachable(tried, error) from error
             else:
                 if response.is_success:
                     return response
-                wanted = self._retry.pause_after(response, attempt, self._jitter, self._now())
+                wanted = self._retry.pause_after(response, tried, self._jitter, self._now())
                 if last or wanted is None:
                     raise parse_problem(response)
                 pause = wanted
             yield Pause(pause)
 
-    def _unreachable(self, attempts: int, error: Exception) -> UnreachableError:
+    def _unreachable(self, tries: int, error: Exception) -> UnreachableError:
         # Host and port alone: the path may hold a request's id, the rest a password.
         url = httpx2.URL(self._base)
-        count = f"{attempts} attempt" if attempts == 1 else f"{attempts} attempts"
+        count = f"{tries} tried" if tries == 1 else f"{tries} tries"
         return UnreachableError(
             f"no answer from {url.scheme}://{url.netloc.decode('ascii')} after {count} "
             f"({cause_of(error)}): check --url, and that the service runs"

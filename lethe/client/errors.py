@@ -33,7 +33,7 @@ class ProblemError(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No answer, after all attempts. What was asked may have happened nevertheless."""
+    """No answer, after all tries. What was asked may have happened nevertheless."""
 
     slug = "service-unreachable"
     title = "The service cannot be reached"

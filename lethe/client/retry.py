@@ -20,26 +20,26 @@ RETRYABLE_STATUS = frozenset({502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """attempts: in all, the first included. first_s and longest_s: pauses, in seconds."""
+    """tries: in all, the first included. first_s and longest_s: pauses, in seconds."""
 
-    attempts: int = 5
+    tries: int = 5
     first_s: float = 0.2
     longest_s: float = 30.0
 
-    def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
-        """Return the pause after failed attempt 1, 2, …: doubling, less up to half of it.
+    def pause(self, tried: int, jitter: Callable[[], float]) -> float:
+        """Return the pause after failed try 1, 2, …: doubling, less up to half of it.
 
         jitter returns a number in [0, 1); without it, clients that failed together would
         come back together.
         """
         # The exponent is bounded because 2.0**1024 overflows.
-        full = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 60))
+        full = min(self.longest_s, self.first_s * 2.0 ** min(tried - 1, 60))
         return full * (1 - jitter() / 2)
 
     def pause_after(
         self,
         response: httpx2.Response,
-        attempt: int,
+        tried: int,
         jitter: Callable[[], float],
         now: datetime,
     ) -> float | None:
@@ -50,7 +50,7 @@ class RetryPolicy:
         """
         wanted = parse_retry_after(response.headers.get("retry-after"), now)
         if response.status_code in RETRYABLE_STATUS:
-            pause = self.pause(attempt, jitter) if wanted is None else wanted
+            pause = self.pause(tried, jitter) if wanted is None else wanted
         elif response.status_code == 429 and wanted is not None:
             pause = wanted
         else:

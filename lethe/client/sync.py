@@ -48,7 +48,7 @@ class Client:
     keyid and private_key sign erasure requests and contributions; token is an operator's
     bearer token; log is the log's verifier key, with which receipts are verified before they
     are returned. Each is needed only by the calls that use it. timeout is in seconds, for
-    each attempt. What each call takes, says and returns is written in `Operations`.
+    each try. What each call takes, says and returns is written in `Operations`.
 
     Every method may raise ProblemError (the service refused), UnreachableError (no answer),
     AnswerError (an unreadable one) and CredentialsError (a key or token is missing).

@@ -196,7 +196,7 @@ def upgrade() -> None:
         sa.Column("model_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("job_id", sa.String(length=36), nullable=False),
-        sa.Column("rung", sa.Integer(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("head_id", sa.String(length=36), nullable=False),
         sa.Column("state_id", sa.String(length=36), nullable=False),
         sa.Column("head_digest", sa.String(length=64), nullable=False),
@@ -218,7 +218,7 @@ def upgrade() -> None:
             ["state_id"], ["artifacts.id"], name=op.f("fk_model_versions_state_id")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_model_versions")),
-        sa.UniqueConstraint("job_id", "rung", name=op.f("uq_model_versions_job_id_rung")),
+        sa.UniqueConstraint("job_id", "attempt", name=op.f("uq_model_versions_job_id_attempt")),
         sa.UniqueConstraint(
             "model_id", "number", name=op.f("uq_model_versions_model_id_number")
         ),
@@ -285,9 +285,9 @@ def upgrade() -> None:
         sa.Column("request_id", sa.String(length=36), nullable=True),
         sa.Column("contribution_id", sa.String(length=36), nullable=True),
         sa.Column("stage", sa.String(length=16), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("deaths", sa.Integer(), nullable=False),
-        sa.Column("rung", sa.Integer(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("error", sa.String(length=200), nullable=True),
         sa.Column("draft_id", sa.String(length=36), nullable=True),
         sa.Column("lease_token", sa.Integer(), nullable=False),
@@ -515,7 +515,7 @@ def upgrade() -> None:
         "audit_pairs",
         sa.Column("audit_id", sa.String(length=36), nullable=False),
         sa.Column("pair", sa.Integer(), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("lease_token", sa.Integer(), nullable=False),
         sa.Column("lease_until", sa.DateTime(), nullable=True),
         sa.Column("before", sa.String(length=32), nullable=True),

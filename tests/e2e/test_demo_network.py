@@ -1,4 +1,4 @@
-"""`lethe demo` of a deep model: what no test can show climbs, and ends as a retraining."""
+"""`lethe demo` of a deep model: what no test can show escalations, and ends as a retraining."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def images(path: Path) -> Path:
     return path
 
 
-# One that climbs and one that does not; `make demos-check` runs the others too.
+# One that escalates and one that does not; `make demos-check` runs the others too.
 METHODS = (
     "puf-special",
     pytest.param("puf-regular", marks=pytest.mark.slow),
@@ -74,7 +74,7 @@ def check_certificate(path: Path, out: Path) -> None:
 
 
 def check_command(path: Path, out: Path, method: str) -> None:
-    """Check a certificate offline as a stranger would, and what it says of the climb."""
+    """Check a certificate offline as a stranger would, and what it says of the escalation."""
     evidence = out / "evidence" / f"{path.name.split('.')[0]}.json"
     arguments = ["--keys", str(out / "keys"), "--evidence", str(evidence)]
     command = [*LETHE, "certificate", "verify", str(path), *arguments]
@@ -83,12 +83,12 @@ def check_command(path: Path, out: Path, method: str) -> None:
     assert "PASS" in verified.stdout
     command = [*LETHE, "certificate", "show", str(path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    asked, rung = (
+    asked, attempt = (
         f"asked       {method}",
-        f"rung 1      {method}: INCONCLUSIVE, so it was not cert",
+        f"attempt 1      {method}: INCONCLUSIVE, so it was not cert",
     )
-    assert (asked in shown) == (rung in shown) == (method != "retrain")
-    last = "rung 2      retrain: PASS, the certified one (7 checks)"
+    assert (asked in shown) == (attempt in shown) == (method != "retrain")
+    last = "attempt 2      retrain: PASS, the certified one (7 checks)"
     assert (last in shown) == ("not shown  samples" in shown) == (method != "retrain")
 
 
@@ -104,10 +104,10 @@ def check_output(stdout: str, method: str) -> None:
     assert len(digests) == 2
     assert len(set(digests)) == 1
     assert stdout.count("  retrain  exact-retrained  7/7 ") == 2
-    climbs = method != "retrain"
+    escalations = method != "retrain"
     assert stdout.count("events of the log: received → ") == 2
-    assert stdout.count("verified → escalated → executed") == 2 * climbs
-    assert stdout.count("escalated: a method's result could not be shown") == 2 * climbs
+    assert stdout.count("verified → escalated → executed") == 2 * escalations
+    assert stdout.count("escalated: a method's result could not be shown") == 2 * escalations
 
 
 def check_progress(stderr: str) -> None:

@@ -59,7 +59,7 @@ def test_every_step_is_killed_at() -> None:
 
 def impatient(client: Client) -> Client:
     """Return the client without its retries: a killed service gets one chance."""
-    client._operations._retry = RetryPolicy(attempts=1)
+    client._operations._retry = RetryPolicy(tries=1)
     return client
 
 

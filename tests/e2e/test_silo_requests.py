@@ -16,7 +16,7 @@ from tests.small import pack
 
 GONE = "c1"
 # Ten records, of which a quarter is held out: some were trained on. All policies ask for more
-# rows than that, so an approximate method climbs to the retraining.
+# rows than that, so an approximate method escalates to the retraining.
 SCOPES: dict[str, dict[str, Any]] = {
     "puf-special": {"client": GONE},
     "puf-regular": {"records": [f"r{row}" for row in range(0, 40, 4)]},

@@ -157,5 +157,5 @@ def test_a_worker_that_dies_in_the_refit_of_several_requests(
         assert {r.state for r in session.exec(select(ErasureRequest))} == {"certified"}
         assert len(session.exec(select(Certificate)).all()) == 3
         versions = session.exec(select(ModelVersion).order_by(col(ModelVersion.number)))
-        assert [version.rung for version in versions] == [0, 0, 1]
+        assert [version.attempt for version in versions] == [1, 1, 2]
     batching.check()

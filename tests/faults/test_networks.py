@@ -9,7 +9,7 @@ from app import steps
 from models import Artifact, Certificate, Record, Tombstone
 from tests import small_network
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import (
     logistic,
     networks,
@@ -21,9 +21,9 @@ OWN = [name for name in steps.STEPS if name.split(".")[0] in ("execute", "verify
 # The method's version, which no test has the power to certify, and the retraining after it.
 # The journal has the erased once: with the first.
 ONCE = "execute.journaled"
-BOTH_RUNGS = [f"{name}@{nth}" for name in OWN if name[:7] != "certify" for nth in (1, 2)]
-BOTH_RUNGS.remove(f"{ONCE}@2")
-# On the second of three rungs, and where the one before it has just been refuted. PUF keeps two
+BOTH_ATTEMPTS = [f"{name}@{nth}" for name in OWN if name[:7] != "certify" for nth in (1, 2)]
+BOTH_ATTEMPTS.remove(f"{ONCE}@2")
+# On the second of three attempts, and where the one before it has just been refuted. PUF keeps two
 # checkpoints, HF-KCU the next two.
 BETWEEN = ["verify.recorded@1", "execute.checkpoint@3", "execute.written@2"]
 # PUF keeps its step and one round, the retraining three rounds.
@@ -53,7 +53,9 @@ def dies_and_recovers(installed: Installation, step: str) -> None:
     installed.recover()
 
 
-@pytest.mark.parametrize("step", [*BOTH_RUNGS, *ROUNDS, "certify.signed", "certify.committed"])
+@pytest.mark.parametrize(
+    "step", [*BOTH_ATTEMPTS, *ROUNDS, "certify.signed", "certify.committed"]
+)
 def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> None:
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
@@ -98,13 +100,13 @@ def test_what_was_trained_before_it_died_is_not_trained_again(
 
 
 @pytest.mark.parametrize("step", BETWEEN)
-def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_rung(  # type: ignore[no-untyped-def]
+def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_attempt(  # type: ignore[no-untyped-def]
     settings, ledger, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
-    rung = {"method": "hf-kcu", "settings": {"recovery": {"rounds": 1}}}
-    policy = {**small_network.manifest()["policy"], "ladder": [rung], "budget": "100"}
+    attempt = {"method": "hf-kcu", "settings": {"recovery": {"rounds": 1}}}
+    policy = {**small_network.manifest()["policy"], "ladder": [attempt], "budget": "100"}
     with install(settings) as made:
         networks.register(made, policy=policy)
         plant(monkeypatch, *["yeom:auc"] * 4)  # every approximation is refuted
@@ -112,10 +114,12 @@ def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_rung(  # type: igno
         dies_and_recovers(made, step)
         made.check()
         assert networks.request(made, request_id).state == "certified"
-        assert [version.rung for version in networks.versions(made)] == [0, 0, 1, 2]
+        assert [version.attempt for version in networks.versions(made)] == [1, 1, 2, 3]
         assert networks.published(made) == networks.retrained(rows, gone)
-        climb = climb_line(networks.statement(made, request_id).predicate.method.parameters)
-        assert climb == " | ".join(
+        escalation = escalation_line(
+            networks.statement(made, request_id).predicate.method.parameters
+        )
+        assert escalation == " | ".join(
             f"{name}: FAIL (yeom:auc: planted)"
             for name in ("puf-special", "hf-kcu(recovery.rounds=1)")
         )

@@ -58,7 +58,7 @@ def full(_: int) -> None:
 @pytest.fixture
 def disk(installed: Installation, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     """A disk that stays full for longer than an error of a method would be tried again."""
-    return FullDisk(monkeypatch, installed.settings.max_attempts + 2)
+    return FullDisk(monkeypatch, installed.settings.max_tries + 2)
 
 
 def outlast(installed: Installation, disk: FullDisk) -> None:

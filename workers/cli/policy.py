@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from workers.judge.policy.policy import Rung
+    from workers.judge.policy.policy import LadderStep
 
 PARTNERS = 0.75  # of held-out rows, as workers.judge.policy.policy.default reckons
 
@@ -49,7 +49,7 @@ def default(rows: int, requests: int, method: str, references: int | None) -> No
     """Print the default policy for clients or persons with ROWS held-out rows.
 
     Where so few rows have no power, it asks for more than there are: verdicts will be
-    INCONCLUSIVE, and erasures climb to retraining.
+    INCONCLUSIVE, and erasures escalate to retraining.
     """
     from workers.cli.errors import shown
     from workers.judge.policy.document import to_document
@@ -62,7 +62,7 @@ def default(rows: int, requests: int, method: str, references: int | None) -> No
     if chosen.minimum_pairs > PARTNERS * rows:
         least = ceil(chosen.minimum_pairs / PARTNERS)
         click.echo(
-            f"{rows} rows can show no margin: this policy always climbs to the retraining. "
+            f"{rows} rows can show no margin: this policy always escalates to the retraining. "
             f"It takes {least}",
             err=True,
         )
@@ -80,8 +80,8 @@ def check(file: Path) -> None:
 
     with shown():
         read = load(file)
-        for rung in read.ladder:
-            _check_rung(rung)
+        for attempt in read.ladder:
+            _check_step(attempt)
         level = read.alpha / read.tests()
         needed = minimum_pairs(read.tau, level, read.power)
     click.echo(f"policy sha256 {digest(read)}")
@@ -92,7 +92,7 @@ def check(file: Path) -> None:
     trainings = (read.references or 0) + bool(read.distances)
     if trainings:
         click.echo(f"trainings: each judgement trains {trainings} models of the retained size")
-    names = [spelled(rung) for rung in write_ladder(read.ladder)]
+    names = [spelled(attempt) for attempt in write_ladder(read.ladder)]
     click.echo(f"ladder: the method asked for, {', '.join([*names, 'retrain'])}")
     if read.ladder:
         click.echo(f"budget: {read.budget:g} retrainings for all before the last")
@@ -119,10 +119,10 @@ def _known(method: str) -> None:
         raise RefusedError(f"no model here offers such a method: {', '.join(NETWORK)}")
 
 
-def _check_rung(rung: "Rung") -> None:
-    """Raise RefusedError unless a rung's method is known and, with torch, its settings are."""
-    _known(rung.method)
+def _check_step(step: "LadderStep") -> None:
+    """Raise RefusedError unless a step's method is known and, with torch, its settings are."""
+    _known(step.method)
     if find_spec("torch") is not None:
         from workers.methods.network.registry import make
 
-        make(rung.method, rung.settings)
+        make(step.method, step.settings)

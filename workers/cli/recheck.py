@@ -42,13 +42,13 @@ def recheck(
     """
     from lethe.certificates.bundle import MAX_BUNDLE, parse_bundle
     from lethe.certificates.statement import parse_statement
-    from workers.judge.recheck.files import Given, named_scores
+    from workers.judge.recheck.files import RecheckFiles, named_scores
     from workers.judge.recheck.run import recheck as compute
 
     with file.open("rb") as opened:
         bundle = opened.read(MAX_BUNDLE + 1)  # any more would only be refused later
     said = parse_statement(parse_bundle(bundle).payload).predicate
-    given = Given(
+    given = RecheckFiles(
         evidence.read_bytes(),
         [_scores(path, named_scores(said)) for path in scores],
         None if model is None else model.read_bytes(),

@@ -1,7 +1,7 @@
 """`lethe demo --method puf-special …`: a network forgets by signed request.
 
 What a verifier cannot show of an approximate method, the service does not certify: it
-climbs to retraining. The demonstration prints the whole climb.
+escalates to retraining. The demonstration prints the whole escalation.
 """
 
 import shutil
@@ -59,7 +59,7 @@ def run(
 ) -> None:
     """Run the demonstration into `out`.
 
-    rounds: of each training. There are six of them with an approximate method that climbs:
+    rounds: of each training. There are six of them with an approximate method that escalates:
     the model's, a retraining for each request, what repeats each, and one to compare with.
 
     Raises:
@@ -176,11 +176,11 @@ def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
         raise DemoError(f"a request ended {status.state}: see service.log")
     kept = keep_certificate(out, requester, receipt.id)
     click.echo(f"  {wish.label}: certified after {seconds:.1f} s")
-    click.echo(f"    {_climb(status)}")
+    click.echo(f"    {_escalation(status)}")
     return Outcome(wish.label, wish.records, wish.client, kept, seconds)
 
 
-def _climb(status: RequestStatus) -> str:
+def _escalation(status: RequestStatus) -> str:
     """Return what became of a request: the log's events, which are finer than its states."""
     events = [event.event.removeprefix("request.") for event in status.history]
     said = f"events of the log: {' → '.join(events)}"

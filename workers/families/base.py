@@ -19,10 +19,10 @@ from models import Model, ModelVersion
 from workers.jobs.case import Case, Judge
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import Climb
-from workers.jobs.lesson import Lesson, StoredBlock
+from workers.jobs.ladder import NextAttempt
+from workers.jobs.lesson import ParsedUpload, StoredBlock
 from workers.jobs.members import Member
-from workers.jobs.update import Made, Update
+from workers.jobs.update import Update, UpdateResult
 from workers.judge.base import Report
 
 # By the family that a model is registered with, or by family and where the rows are.
@@ -62,7 +62,7 @@ class Family(Protocol):
         """Raise a LetheError if this worker lacks what the family computes with."""
         return
 
-    def read(self, model: Model, upload: bytes) -> Lesson:
+    def read(self, model: Model, upload: bytes) -> ParsedUpload:
         """Return what an accepted upload teaches."""
 
     def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
@@ -72,9 +72,9 @@ class Family(Protocol):
         self,
         job: JobContext,
         before: ModelVersion | None,
-        lesson: Lesson,
+        lesson: ParsedUpload,
         salts: Mapping[str, bytes],
-    ) -> Made:
+    ) -> UpdateResult:
         """Return the version after a lesson, whose records get these salts."""
 
     def forget(
@@ -85,16 +85,16 @@ class Family(Protocol):
         Raises AnswerError where a client must answer anew.
         """
 
-    def refit(self, job: JobContext) -> Made:
-        """Return the version of the lease's rung, the last of which makes the model anew."""
+    def refit(self, job: JobContext) -> UpdateResult:
+        """Return the version of the lease's attempt, the last of which makes the model anew."""
 
-    def climb(
+    def next_attempt(
         self, job: JobContext, session: Session, case: Case, report: Report
-    ) -> Climb | None:
+    ) -> NextAttempt | None:
         """Return what comes after a judgement that was no PASS, None for a person."""
 
     def why_ended(self, result: str, failed: str) -> str:
-        """Return why a request ends here whose judgement was no PASS and that climbs no more.
+        """Return why a request that did not pass ends here instead of escalating.
 
         failed: the checks that did not pass, in words.
         """

@@ -74,7 +74,7 @@ def dropped_subjects(session: Session, request_id: str) -> set[int]:
 
 def park(tx: Transaction, job: Job, request: ErasureRequest, why: str) -> None:
     """Let a job wait for its clients; its turn comes again with their answers."""
-    job.stage, job.attempt, job.deaths, job.lease_until = PARKED, 0, 0, None
+    job.stage, job.tries, job.deaths, job.lease_until = PARKED, 0, 0, None
     request.state, request.reason = "awaiting-client", None
     record_request_event(tx, request, "request.awaiting", {"for": why})
     tx.session.flush()

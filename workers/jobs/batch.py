@@ -44,7 +44,7 @@ def collect(services: Services, lease: Lease) -> list[Member]:
     """Take the requests that are executed under this lease; the leased one comes first.
 
     Without a minimum to wait for each goes alone, and can be withdrawn until its turn. The
-    last attempts go alone too: an error that others cause must not fail this one. A request
+    last tries go alone too: an error that others cause must not fail this one. A request
     whose records the earlier ones of the update erase is left out, to be refused at its turn.
     One that needs what only a client knows is parked; if that is the leased one, none is
     returned.
@@ -54,7 +54,7 @@ def collect(services: Services, lease: Lease) -> list[Member]:
         LeaseLostError: Another worker holds the job now.
     """
     settings = services.settings
-    alone = settings.batch_min_requests <= 1 or lease.attempt >= settings.max_attempts
+    alone = settings.batch_min_requests <= 1 or lease.tries >= settings.max_tries
     # Entries are made only of the others, which begin here; the leased one has begun.
     members = services.ledger.transact(lambda tx: _take(tx, lease, alone), checkpoint=not alone)
     if members is None:

@@ -7,7 +7,7 @@ from sqlmodel import Session, select
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
-from app.reconcile.climbed import score_parts
+from app.reconcile.escalation import score_parts
 from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.bundle import hashedrekord_leaf
@@ -147,7 +147,7 @@ def _statement(
 
 
 def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:
-    # Audits run the registered settings; a rung that differs from them was never audited.
+    # Audits run the registered settings; an attempt that differs from them was never audited.
     if not family.of(model).audited or plan.name != plan.method:
         return {}
     return citation(services, session, model, plan.method, plan.method_version)

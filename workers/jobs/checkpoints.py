@@ -45,7 +45,7 @@ def _keep(services: Services, lease: Lease, data: bytes, log: Log | None = None)
         if job.checkpoint_id is not None:
             services.artifacts.shred(tx.session, job.checkpoint_id)
         job.checkpoint_id = services.artifacts.put(tx.session, "checkpoint", data).id
-        job.deaths = 1  # the running attempt: what got further did not end its workers in vain
+        job.deaths = 1  # the running try: what got further did not end its workers in vain
 
     services.ledger.transact(effect, checkpoint=log is not None)
 

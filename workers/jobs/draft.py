@@ -86,7 +86,7 @@ class Draft:
     @property
     def name(self) -> str:
         """The method with the settings that differ, as certificates and the log name it."""
-        return self.parameters.get("rung", self.method)
+        return self.parameters.get("attempt", self.method)
 
     def purged(self) -> Purged:
         """Return the certificate's list; each artifact and each block had a key."""

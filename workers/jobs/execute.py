@@ -36,17 +36,17 @@ def run(services: Services, job_id: str) -> None:
             with services.reading() as session:
                 model = as_registered(services.ledger, session, lease.model_id)
             job = JobContext(services, lease, model)
-            if lease.kind == "erase" and lease.rung == 0 and _is_executed(services, lease):
+            if lease.kind == "erase" and lease.attempt == 1 and _is_executed(services, lease):
                 # Its rows are gone and what came of it may be refuted: nothing is tried on it.
                 repair.give_up(services, lease, EXECUTED)
-            elif lease.kind == "erase" and lease.rung > 0:
+            elif lease.kind == "erase" and lease.attempt > 1:
                 repair.run(job)
             else:
                 _begin(job)
         except RefusedError as refusal:
             if lease.kind == "erase" and isinstance(refusal, OtherModelError):
                 repair.hold(services, lease, str(refusal))
-            elif lease.rung > 0:
+            elif lease.attempt > 1:
                 repair.give_up(services, lease, str(refusal))
             else:
                 refuse(services, lease, str(refusal))
@@ -58,7 +58,7 @@ def run(services: Services, job_id: str) -> None:
 
 
 def _begin(job: JobContext) -> None:
-    """Execute a job on its first rung, or let it wait."""
+    """Execute a job on its first attempt, or let it wait."""
     kind = family.of(job.model)
     own = kind.own_jobs.get(job.lease.kind)
     if own is not None:

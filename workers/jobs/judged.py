@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
 
-from app.reconcile.climbed import climb_problem
+from app.reconcile.escalation import escalation_problem
 from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
 from app.reconcile.model_events import request_events
 from app.schemas.requests import Scope
@@ -113,7 +113,7 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
     _check_draft(plan, before, after)
     _check_executed(services, model, after, events)
     _check_scope(services, session, model, events, evidence.removal)
-    if (problem := climb_problem(events, plan.method, plan.parameters)) is not None:
+    if (problem := escalation_problem(events, plan.method, plan.parameters)) is not None:
         raise NotJudgedError(problem)
     return Passed(request, model, after, plan, evidence, file, leaves[0][1], events)
 

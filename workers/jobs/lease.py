@@ -21,7 +21,7 @@ from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.decisions import AWAITING
-from app.service.ladder import last_rung
+from app.service.ladder import last_attempt
 from app.service.queue import head_of_queue, is_held_back
 from app.service.releases import close_releases
 from app.service.requests import close
@@ -51,12 +51,12 @@ class Lease:
     job_id: str
     token: int
     stage: str
-    rung: int
+    attempt: int
     kind: str
     model_id: int
     request_id: str | None
     contribution_id: str | None
-    attempt: int
+    tries: int
 
 
 @contextmanager
@@ -67,9 +67,9 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     surroundings (disk, database, keys) is waited out however long it lasts, and so is
     every fault once the erasure is executed: what was acknowledged and carried out must be
     certified. An operator is told of it in time (`waits`). Only an error of the computation
-    itself, before anything was changed, fails a job after the configured number of attempts.
+    itself, before anything was changed, fails a job after the configured number of tries.
 
-    A worker that dies raises nothing. After as many of them as there are attempts an erasure
+    A worker that dies raises nothing. After as many of them as there are tries an erasure
     waits for a decision, and is not tried before it; any other job fails.
     """
     lease = _take(services, job_id, stage)
@@ -87,7 +87,7 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     except Exception as error:
         # Never its text: it may hold a row's values.
         name, outside = type(error).__name__, is_outside(error)
-        log.error("job %s: %s at %s, attempt %s", job_id, name, stage, lease.attempt)
+        log.error("job %s: %s at %s, tries %s", job_id, name, stage, lease.tries)
         stop.set()
         renewer.join()  # or it would undo the cool-down
         title = f"{error.title}: " if isinstance(error, LetheError) else ""
@@ -144,7 +144,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         _give_up(services, tx, job)
         return None
     job.lease_token += 1
-    job.attempt += 1
+    job.tries += 1
     job.deaths += 1
     job.lease_until = now + timedelta(seconds=services.settings.lease_seconds)
     if job.request_id is not None and stage == "execute":
@@ -157,19 +157,19 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         job_id=job.id,
         token=job.lease_token,
         stage=stage,
-        rung=job.rung,
+        attempt=job.attempt,
         kind=job.kind,
         model_id=job.model_id,
         request_id=job.request_id,
         contribution_id=job.contribution_id,
-        attempt=job.attempt,
+        tries=job.tries,
     )
 
 
 def _most_deaths(services: Services, session: Session, job: Job) -> int:
-    """Return how many workers a stage may cost. A rung that costs too many gives way first."""
-    most = services.settings.max_attempts
-    gives_way = 0 < job.rung < last_rung(session.get_one(Model, job.model_id).config)
+    """Return how many workers a stage may cost; an attempt that costs too many gives way."""
+    most = services.settings.max_tries
+    gives_way = 1 < job.attempt < last_attempt(session.get_one(Model, job.model_id).config)
     return 2 * most if gives_way and job.stage == "execute" else most
 
 
@@ -183,7 +183,7 @@ def is_given_up(services: Services, session: Session, job: Job) -> bool:
 def _give_up(services: Services, tx: Transaction, job: Job) -> None:
     """End a job that costs a worker each time, or have it wait for a decision.
 
-    The next attempt would cost the next worker, and with it the work of other models. No
+    The next try would cost the next worker, and with it the work of other models. No
     error came back, so nothing is known of the cause: the system may have killed the process
     for its memory, or a library crashed.
     """
@@ -231,7 +231,7 @@ def _move(
             col(Job.stage) == since,
             col(Job.done_at).is_(None),
         )
-        .values(attempt=0, deaths=0, lease_until=None, **NOWHERE, **values)
+        .values(tries=0, deaths=0, lease_until=None, **NOWHERE, **values)
     )
     if result.rowcount != 1:
         raise LeaseLostError(job_id)
@@ -264,13 +264,13 @@ def _cool_down(
         return
     job.error = f"{name} at {lease.stage}"
     job.deaths = max(0, job.deaths - 1)  # the worker is alive
-    changed = lease.stage != "execute" or lease.rung > 0
-    if job.attempt >= services.settings.max_attempts and not (outside or changed):
+    changed = lease.stage != "execute" or lease.attempt > 1
+    if job.tries >= services.settings.max_tries and not (outside or changed):
         fail(services, tx, job, f"{name} at {lease.stage}: see the service's log")
     else:
-        wait = min(2**job.attempt, LONGEST_COOL_DOWN_S)
+        wait = min(2**job.tries, LONGEST_COOL_DOWN_S)
         job.lease_until = tx.now + timedelta(seconds=wait)
-        if job.attempt >= services.settings.max_attempts:
+        if job.tries >= services.settings.max_tries:
             why = f"{title}{name} at {lease.stage}; it goes on once that is mended"
             waits.escalate(tx, job, why)
 

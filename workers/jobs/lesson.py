@@ -19,7 +19,7 @@ class StoredBlock(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
+class ParsedUpload:
     """records: ids in the upload's order. blocks: what it holds, as it is stored, by owner.
 
     saturated: codes that the quantiser clipped.

@@ -125,7 +125,7 @@ def publish(
         request = session.get_one(ErasureRequest, member.request_id)
         request.state = "verifying"
         if made.escalated is not None:
-            why = escalated("NONE", made.escalated, lease.rung, made.method)
+            why = escalated("NONE", made.escalated, lease.attempt, made.method)
             record_request_event(tx, request, "request.escalated", why)
         record_request_event(tx, request, "request.executed", executed(made, stored.digest))
     ids = [stored.id for stored in drafts]

@@ -1,9 +1,9 @@
-"""Repair: the rungs after a verification that did not pass.
+"""Repair: the attempts after a verification that did not pass.
 
 A network's policy may name other methods to try from the model before. Whatever they do, the
-retained rows are still there: the last rung makes the model anew from them. Each rung shreds
-the refuted version and is judged like the first. If the last does not pass either, what is
-stored is damaged, and the model is taken out of service for a person to look.
+retained rows are still there: the last attempt makes the model anew from them. Each attempt
+shreds the refuted version and is judged like the first. If the last does not pass either, what
+is stored is damaged, and the model is taken out of service for a person to look.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
-from app.reconcile.climbed import TOGETHER
+from app.reconcile.escalation import TOGETHER
 from app.service.context import Services
 from app.service.decisions import AWAITING
-from app.service.ladder import last_rung
+from app.service.ladder import last_attempt
 from app.service.queue import PARKED
 from app.steps import reached
-from lethe.certificates.climb import RungPart, spelled
+from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Model, Verification
 from workers.families import base as family
 from workers.jobs import (
@@ -31,32 +31,32 @@ from workers.jobs import (
 )
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import Climb, climbed, escalated, executed
+from workers.jobs.ladder import NextAttempt, escalated, escalation_parameters, executed
 from workers.jobs.lease import Lease, LeaseLostError, advance, fail
-from workers.jobs.told import rungs_since
-from workers.jobs.update import Made
+from workers.jobs.told import attempts_since
+from workers.jobs.update import UpdateResult
 from workers.jobs.versions import RetainedSet
 
 KEPT = ("batch", "data", "dropped")  # what a refit does not change
 
 
 def run(job: JobContext) -> None:
-    """Make the version of the lease's rung and hand it to the verifier.
+    """Make the version of the lease's attempt and hand it to the verifier.
 
     Requests that were executed together with this one and are not yet certified are judged
-    by the new version too, and are on its rung: the one that they were executed in is
+    by the new version too, and are on its attempt: the one that they were executed in is
     destroyed with it.
 
     Raises:
         RefusedError: The rows cannot be fitted, or the log contradicts what is stored of the
-            rung before.
+            attempt before.
         OtherModelError: The row was changed meanwhile; nothing was changed besides.
         LeaseLostError: Another worker holds the job now.
     """
     services, lease, model = job.services, job.lease, job.model
     with services.reading() as session:
         told = {
-            row.request_id: rungs_since(services, session, row, plan)
+            row.request_id: attempts_since(services, session, row, plan)
             for row, plan in _plans(services, session, lease)
         }
         base = model.current_version
@@ -77,7 +77,7 @@ def run(job: JobContext) -> None:
         _, *skipped = told[lease.request_id]
         for row, plan in _plans(services, session, lease):
             first = row.request_id == lease.request_id
-            # Those who wait left out the rungs that the refuted one left out.
+            # Those who wait left out the attempts that the refuted one left out.
             since = told[row.request_id] if first else (*told[row.request_id], *skipped)
             repaired = replace(
                 plan,
@@ -89,7 +89,7 @@ def run(job: JobContext) -> None:
                 parameters={
                     **made.parameters,
                     **{name: plan.parameters[name] for name in KEPT if name in plan.parameters},
-                    **climbed(plan, since, made.escalated),
+                    **escalation_parameters(plan, since, made.escalated),
                 },
                 bounds=dict(made.bounds),
                 artifacts=[*plan.artifacts, *shredded],
@@ -97,11 +97,11 @@ def run(job: JobContext) -> None:
             assert row.draft_id is not None
             services.artifacts.shred(session, row.draft_id)
             stored = draft.store(services, session, repaired)
-            row.draft_id, row.rung = stored.id, lease.rung
+            row.draft_id, row.attempt = stored.id, lease.attempt
             drafts.append(stored.id)
             request = session.get_one(ErasureRequest, row.request_id)
             request.state = "verifying"
-            _tell(tx, request, made, lease.rung, None if first else skipped)
+            _tell(tx, request, made, lease.attempt, None if first else skipped)
             record_request_event(tx, request, "request.executed", executed(made, stored.digest))
         reached("execute.written")
         session.flush()
@@ -114,28 +114,28 @@ def run(job: JobContext) -> None:
 def _tell(
     tx: Transaction,
     request: ErasureRequest,
-    made: Made,
-    rung: int,
-    skipped: Sequence[RungPart] | None,
+    made: UpdateResult,
+    attempt: int,
+    skipped: Sequence[AttemptPart] | None,
 ) -> None:
-    """Log what the event of the climb did not say of a request, or could not say yet.
+    """Log what the event of the escalation did not say of a request, or could not say yet.
 
     skipped: by the request that it was executed together with; None if that is itself.
     """
     if skipped is not None:
         lines = list(map(spelled, skipped))
-        said = escalated("NONE", TOGETHER, rung, _said(made), lines)
+        said = escalated("NONE", TOGETHER, attempt, _said(made), lines)
         record_request_event(tx, request, "request.escalated", said)
     if made.escalated is not None:
         record_request_event(
             tx,
             request,
             "request.escalated",
-            escalated("NONE", made.escalated, rung, made.method),
+            escalated("NONE", made.escalated, attempt, made.method),
         )
 
 
-def _said(made: Made) -> str:
+def _said(made: UpdateResult) -> str:
     if made.escalated is not None:
         return made.escalated.partition(":")[0]
     return made.name
@@ -162,14 +162,14 @@ def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job
     return [(one, draft.load(services, session, one)) for one in jobs]
 
 
-def climb(
+def escalate(
     services: Services,
     tx: Transaction,
     lease: Lease,
     found: Verification,
-    following: Climb | None,
+    following: NextAttempt | None,
 ) -> None:
-    """Send a request that did not pass to the next rung, or end it and quarantine its model.
+    """Send a request that did not pass to the next attempt, or end it and quarantine its model.
 
     Raises:
         LeaseLostError: Another worker holds the job now.
@@ -188,10 +188,12 @@ def climb(
     if not following.compared:
         before.drop(services, session, lease.job_id)
     request.state = "escalated"
-    told = escalated(found.result, failed, following.rung, following.method, following.skipped)
+    told = escalated(
+        found.result, failed, following.attempt, following.method, following.skipped
+    )
     record_request_event(tx, request, "request.escalated", told)
     session.flush()
-    advance(tx, lease, "execute", rung=following.rung)
+    advance(tx, lease, "execute", attempt=following.attempt)
 
 
 def give_up(services: Services, lease: Lease, reason: str) -> None:
@@ -208,7 +210,7 @@ def give_up(services: Services, lease: Lease, reason: str) -> None:
 def hold(services: Services, lease: Lease, reason: str) -> None:
     """Quarantine a model whose row was changed, and have the request wait for a decision.
 
-    Its job stays on its rung: where nothing was executed, a `retry` begins with what was
+    Its job stays on its attempt: where nothing was executed, a `retry` begins with what was
     asked for. Nothing is read of the configuration, which is what was changed: as "masked" it
     would have the request fail.
 
@@ -218,7 +220,7 @@ def hold(services: Services, lease: Lease, reason: str) -> None:
 
     def effect(tx: Transaction) -> None:
         _quarantine(tx, lease, reason)
-        _await_decision(tx, lease, reason, lease.rung)
+        _await_decision(tx, lease, reason, lease.attempt)
 
     services.ledger.transact(effect)
 
@@ -228,8 +230,8 @@ def _give_up(services: Services, tx: Transaction, lease: Lease, reason: str) -> 
     if not family.of(model).decidable:
         fail(services, tx, job, reason)
         return
-    # Whatever rung it ended on: if an operator has it tried again, it is made anew.
-    _await_decision(tx, lease, reason, max(lease.rung, last_rung(model.config)))
+    # Whatever attempt it ended on: if an operator has it tried again, it is made anew.
+    _await_decision(tx, lease, reason, max(lease.attempt, last_attempt(model.config)))
 
 
 def _quarantine(tx: Transaction, lease: Lease, reason: str) -> tuple[Job, Model]:
@@ -242,8 +244,8 @@ def _quarantine(tx: Transaction, lease: Lease, reason: str) -> tuple[Job, Model]
     return job, model
 
 
-def _await_decision(tx: Transaction, lease: Lease, reason: str, rung: int) -> None:
+def _await_decision(tx: Transaction, lease: Lease, reason: str, attempt: int) -> None:
     request = tx.session.get_one(ErasureRequest, lease.request_id)
     request.state, request.reason = AWAITING, reason
     record_request_event(tx, request, "request.needs-decision", {"reason": reason})
-    advance(tx, lease, PARKED, rung=rung)
+    advance(tx, lease, PARKED, attempt=attempt)

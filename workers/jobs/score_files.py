@@ -1,7 +1,8 @@
 """The scores of each judgement by samples, kept and named by digest, whatever it came to.
 
-They outlive the climb: the evidence of a refuted rung is destroyed, and its scores are all that
-can still say whether it was refuted rightly. The log's event of the judgement commits to them.
+They outlive the escalation: the evidence of a refuted attempt is destroyed, and its scores are
+all that can still say whether it was refuted rightly. The log's event of the judgement commits
+to them.
 """
 
 from sqlmodel import Session

@@ -1,4 +1,4 @@
-"""What is told of the last rung, from the log and the evidence that it names.
+"""What is told of the last attempt, from the log and the evidence that it names.
 
 The table `verifications` has the same verdict and checks, and whoever can write the database
 can change them. A certificate would repeat it for ever, so it is not read here.
@@ -6,12 +6,12 @@ can change them. A certificate would repeat it for ever, so it is not read here.
 
 from sqlmodel import Session, select
 
-from app.reconcile.climbed import CONTRADICTED, NOT_JUDGED, logged_climb
+from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, logged_escalation
 from app.reconcile.judgement import opened
 from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
-from lethe.certificates.climb import RungPart
+from lethe.certificates.escalation import AttemptPart
 from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
 from models import Artifact, ErasureRequest, Job
@@ -19,10 +19,10 @@ from workers.jobs.draft import Draft
 from workers.jobs.judged import UNREADABLE, NotJudgedError
 
 
-def rungs_since(
+def attempts_since(
     services: Services, session: Session, job: Job, plan: Draft
-) -> tuple[RungPart, ...]:
-    """Return the rung that a job was last executed on, and those skipped after it.
+) -> tuple[AttemptPart, ...]:
+    """Return the attempt that a job was last executed on, and those skipped after it.
 
     Raises:
         NotJudgedError: What is stored does not open the log's entries, or the evidence that
@@ -33,21 +33,23 @@ def rungs_since(
     request = session.get_one(ErasureRequest, job.request_id)
     leaves = request_events(services.ledger, request.ref)
     try:
-        executed, *after = logged_climb(opened(session, request, leaves)).since
+        executed, *after = logged_escalation(opened(session, request, leaves)).since
     except UNREADABLE as error:
         title = error.title if isinstance(error, LetheError) else type(error).__name__
-        raise NotJudgedError(f"what the log says of the rung cannot be read: {title}") from None
+        raise NotJudgedError(
+            f"what the log says of the attempt cannot be read: {title}"
+        ) from None
     name = plan.name
     if executed.method != name:
         raise NotJudgedError("the draft is of another method than the log has as executed")
-    parts = [rung.told for rung in after if rung.told is not None]
+    parts = [attempt.told for attempt in after if attempt.told is not None]
     verdict = executed.verdict
     if verdict is None:
-        return RungPart(name, "NONE", NOT_JUDGED, ()), *parts
+        return AttemptPart(name, "NONE", NOT_JUDGED, ()), *parts
     if verdict["result"] == "PASS":
-        return RungPart(name, "NONE", CONTRADICTED, ()), *parts
+        return AttemptPart(name, "NONE", CONTRADICTED, ()), *parts
     report = parse_evidence(_evidence(services, session, verdict["evidence"])).report
-    return RungPart(name, verdict["result"], None, report.checks), *parts
+    return AttemptPart(name, verdict["result"], None, report.checks), *parts
 
 
 def _evidence(services: Services, session: Session, digest: str) -> bytes:
@@ -59,6 +61,6 @@ def _evidence(services: Services, session: Session, digest: str) -> bytes:
         except (NotStoredError, ShreddedError):
             continue
     raise NotJudgedError(
-        "the evidence of the rung's judgement, which the log names, is not stored: restore it "
-        "from a backup, then decide `retry`"
+        "the log names the evidence of this judgement, but it is not stored: restore it from a "
+        "backup, then decide `retry`"
     )

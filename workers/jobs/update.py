@@ -8,7 +8,7 @@ from workers.jobs.versions import Encoded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class UpdateResult:
     """The next version of a model: its artifacts, who made them, what is claimed of them.
 
     parameters and bounds are a certificate's: strings, of no client and no row. escalated:
@@ -30,7 +30,7 @@ class Made:
     @property
     def name(self) -> str:
         """The method with the settings that differ, as certificates and the log name it."""
-        return self.parameters.get("rung", self.method)
+        return self.parameters.get("attempt", self.method)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class Update:
     of them came. round_id: of the masked round that the removal was part of.
     """
 
-    made: Made
+    made: UpdateResult
     rest: Mapping[int, StoredBlock | None]
     dropped: frozenset[str] = frozenset()
     before: bytes | None = None

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
-from app.reconcile.climbed import CHECKS, checks_digest
+from app.reconcile.escalation import CHECKS, checks_digest
 from app.reconcile.judgement import is_judged
 from app.reconcile.model_events import request_events
 from app.service.context import Services
@@ -33,7 +33,7 @@ from workers.jobs import (
 from workers.jobs.case import Case, Judged, load
 from workers.jobs.context import JobContext
 from workers.jobs.draft import OtherDraftError
-from workers.jobs.ladder import Climb
+from workers.jobs.ladder import NextAttempt
 from workers.jobs.lease import Lease, advance, leased
 from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest
@@ -85,7 +85,7 @@ def run(services: Services, job_id: str) -> None:
         following = None
         if report.result != "PASS":
             with services.reading() as session:
-                following = kind.climb(job, session, case, report)
+                following = kind.next_attempt(job, session, case, report)
         reached("verify.judged")
         services.ledger.transact(
             lambda tx: _record(services, tx, lease, case, judged, evidence, following)
@@ -102,7 +102,7 @@ def _record(
     case: Case,
     judged: Judged,
     evidence: bytes,
-    following: Climb | None,
+    following: NextAttempt | None,
 ) -> None:
     assert lease.request_id is not None
     report = judged.report
@@ -120,7 +120,7 @@ def _record(
         verified_at=tx.now,
     )
     refuted = session.get(Verification, request.id)
-    if refuted is not None:  # of the rung before
+    if refuted is not None:  # of the attempt before
         versions.shred(services, session, refuted.evidence_id)
     found = session.merge(found)
     record_request_event(
@@ -131,7 +131,7 @@ def _record(
             "result": report.result,
             "evidence": artifact.digest,
             "class": case.plan.claim,
-            # The evidence is destroyed with its rung; this outlives it.
+            # The evidence is destroyed with its attempt; this outlives it.
             CHECKS: checks_digest(parse_evidence(evidence).report.checks),
             **score_files.keep(services, session, judged.scores),
         },
@@ -143,4 +143,4 @@ def _record(
             versions.record_repeated(tx, session.get_one(Model, lease.model_id), case.after)
         advance(tx, lease, "certify")
     else:
-        repair.climb(services, tx, lease, found, following)
+        repair.escalate(services, tx, lease, found, following)

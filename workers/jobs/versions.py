@@ -167,7 +167,7 @@ def publish(
         model_id=model.id,
         number=number,
         job_id=lease.job_id,
-        rung=lease.rung,
+        attempt=lease.attempt,
         head_id=head.id,
         state_id=state.id,
         head_digest=encoded.head_digest,

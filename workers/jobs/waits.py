@@ -61,7 +61,7 @@ def _due(
         .where(
             Job.model_id == stuck.model_id,
             col(Job.done_at).is_(None),
-            or_(Job.id == stuck.id, (col(Job.stage) == "execute") & (col(Job.rung) == 0)),
+            or_(Job.id == stuck.id, (col(Job.stage) == "execute") & (col(Job.attempt) == 1)),
             ErasureRequest.state != AWAITING,
             or_(soon, Job.id == stuck.id) if at_once else soon,
         )

@@ -137,7 +137,7 @@ class RetainedSetClaim:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An attempt to read something that must be gone: what, its digest, whether it was read."""
+    """A try to read something that must be gone: what, its digest, whether it was read."""
 
     name: str
     digest: str

@@ -19,7 +19,7 @@ _NOTHING = {"before": None, "after": None, "retrained": None, "mac": None}
 AGAIN = {
     **_NOTHING,
     **{"gave_way": None, "version": None, "environment": None},
-    **{"done_at": None, "lease_until": None, "attempt": 0},
+    **{"done_at": None, "lease_until": None, "tries": 0},
 }
 
 

@@ -23,16 +23,16 @@ TRIES = 8  # of a worker that finds others faster at one pair after the other
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LeasedPair:
     """A held pair. `token` is what its result must be recorded under."""
 
     audit_id: str
     pair: int
     token: int
-    attempt: int
+    tries: int
 
 
-def take(services: Services, audit_id: str) -> Taken | None:
+def take(services: Services, audit_id: str) -> LeasedPair | None:
     """Take the next free pair; None if there is none, or `parallel` are at work.
 
     Which worker takes which pair makes no difference to what comes out.
@@ -49,11 +49,11 @@ def take(services: Services, audit_id: str) -> Taken | None:
                 return None
             held = {
                 "lease_token": row.lease_token + 1,
-                "attempt": row.attempt + 1,
+                "tries": row.tries + 1,
                 "lease_until": now + timedelta(seconds=services.settings.lease_seconds),
             }
             pair = _is(audit_id, row.pair, row.lease_token)
-            taken = Taken(audit_id, row.pair, row.lease_token + 1, row.attempt + 1)
+            taken = LeasedPair(audit_id, row.pair, row.lease_token + 1, row.tries + 1)
             updated = session.connection().execute(
                 update(AuditPair).where(*pair, free(now)).values(**held)
             )
@@ -95,7 +95,7 @@ def free(now: datetime) -> ColumnElement[bool]:
 
 
 @contextmanager
-def renewed(services: Services, taken: Taken) -> Iterator[None]:
+def renewed(services: Services, taken: LeasedPair) -> Iterator[None]:
     """Keep a pair while the block runs, however long that is."""
     stop = threading.Event()
     seconds = services.settings.lease_seconds
@@ -119,7 +119,7 @@ def renewed(services: Services, taken: Taken) -> Iterator[None]:
         thread.join()
 
 
-def record(services: Services, taken: Taken, values: Mapping[str, object]) -> bool:
+def record(services: Services, taken: LeasedPair, values: Mapping[str, object]) -> bool:
     """Store what came out of a pair; False if another worker holds it now."""
     with services.engine.begin() as connection:
         stored = connection.execute(
@@ -131,17 +131,17 @@ def record(services: Services, taken: Taken, values: Mapping[str, object]) -> bo
     return stored.rowcount == 1
 
 
-def put_off(services: Services, taken: Taken, seconds: int, *, counts: bool) -> None:
+def put_off(services: Services, taken: LeasedPair, seconds: int, *, counts: bool) -> None:
     """Let a pair that could not be computed cool down before it is tried again.
 
-    counts: whether this attempt does; what lies with the surroundings is waited out.
+    counts: whether this try does; what lies with the surroundings is waited out.
     """
     with services.engine.begin() as connection:
         until = clock(connection) + timedelta(seconds=seconds)
         connection.execute(
             update(AuditPair)
             .where(*_is(taken.audit_id, taken.pair, taken.token))
-            .values(lease_until=until, attempt=taken.attempt - (not counts))
+            .values(lease_until=until, tries=taken.tries - (not counts))
         )
 
 

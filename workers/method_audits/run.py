@@ -19,7 +19,7 @@ from workers.method_audits import (
 )
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
-from workers.method_audits.queue import Taken
+from workers.method_audits.queue import LeasedPair
 from workers.method_audits.report import ROOMS
 from workers.provenance import code_digest
 
@@ -40,8 +40,8 @@ def run(services: Services, audit_id: str) -> None:
     if taken is None:
         audit_report.issue_if_complete(services, audit_id)
         return
-    most = services.settings.max_attempts
-    if taken.attempt > most:
+    most = services.settings.max_tries
+    if taken.tries > most:
         audit_queue.fail(services, audit_id, f"a pair ended its worker {most} times")
         return
     try:
@@ -54,18 +54,18 @@ def run(services: Services, audit_id: str) -> None:
     except Exception as error:
         # Never its text: it may hold a row's values.
         name = type(error).__name__
-        log.error("audit %s: %s, attempt %s", audit_id, name, taken.attempt)
+        log.error("audit %s: %s, tries %s", audit_id, name, taken.tries)
         outside = is_outside(error)
-        if taken.attempt >= most and not outside:
+        if taken.tries >= most and not outside:
             audit_queue.fail(services, audit_id, f"{name}: see the service's log")
         else:
-            wait = min(2**taken.attempt, LONGEST_COOL_DOWN_S)
+            wait = min(2**taken.tries, LONGEST_COOL_DOWN_S)
             audit_queue.put_off(services, taken, wait, counts=not outside)
         return
     services.dispatcher.nudge(audit_id, TASK)
 
 
-def _computed(services: Services, taken: Taken) -> dict[str, object]:
+def _computed(services: Services, taken: LeasedPair) -> dict[str, object]:
     with services.reading() as session:
         audit = session.get_one(Audit, taken.audit_id)
         model = session.get_one(Model, audit.model_id)

@@ -48,8 +48,8 @@ Kind = TypeVar("Kind", Advertisement, Statement, Confirmation)
 class Member:
     """Takes the five steps in order, each once; asked again, it gives the same bytes.
 
-    Asked again with anything else it refuses, since two answers could tell together what
-    neither tells alone.
+    Asked again with anything else it refuses, since two answers could tell together
+    what neither tells alone.
     """
 
     def __init__(
@@ -238,7 +238,8 @@ class Member:
 
         Raises:
             TooFewContributorsError: The sum would show what single members sent.
-            SecrecyError: Asked before about other members: both sums together could open a
+            SecrecyError: Asked before about other members: both sums together could
+            open a
                 single input.
             RoundError: As `statements`.
         """

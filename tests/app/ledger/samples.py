@@ -17,7 +17,7 @@ from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Ledger, Transaction
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
-from lethe.certificates.evidence import CLIMB_SCORES, SCORES
+from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Subject, build_statement
 from lethe.log.entries import model_leaf
 from models import Artifact, Certificate, ErasureRequest, LogEntry, Model, RequesterKey
@@ -130,7 +130,7 @@ def certify(
         tx.session.add(certificate)
         digests = {part.name: part.digest for part in said.evidence}
         for name, digest in digests.items():
-            kind = "scores" if name in (SCORES, CLIMB_SCORES) else "evidence"
+            kind = "scores" if name in (SCORES, ESCALATION_SCORES) else "evidence"
             tx.session.add(
                 Artifact(
                     id=str(uuid.uuid4()), kind=kind, digest=digest, size=1, wrapped_key=b"k"

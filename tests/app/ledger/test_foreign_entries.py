@@ -73,14 +73,14 @@ def refused(ledger: Ledger, settings: Settings, message: str) -> None:
     """Insist that nothing is signed by whoever holds the log, and no effect is run."""
     signed, published = ledger.guard.read(), ledger.latest().size
     called: list[Transaction] = []
-    for attempt in (
+    for tries in (
         lambda: ledger.transact(called.append),
         lambda: ledger.transact(called.append, checkpoint=False),
         ledger.publish_checkpoint,
         lambda: load_ledger(settings, ledger.engine),
     ):
         with pytest.raises(ForkedError, match=message):
-            attempt()
+            tries()
     assert called == []
     assert ledger.guard.read() == signed
     assert ledger.latest().size == published
@@ -183,12 +183,12 @@ def test_a_checkpoint_that_nobody_signed_does_not_pass_for_published(
         )
         session.commit()
     called: list[Transaction] = []
-    for attempt in (
+    for tries in (
         lambda: ledger.transact(called.append),
         lambda: load_ledger(settings, ledger.engine),
     ):
         with pytest.raises(GuardError, match="signed note"):
-            attempt()
+            tries()
     assert called == []
 
 

@@ -90,7 +90,7 @@ def test_it_is_bit_for_bit_the_sharded_training_without(name: str) -> None:
     assert not equal(found.weights, trained().weights)
 
 
-class Asked:
+class JudgementInput:
     """An engine that notes whom it was asked for."""
 
     def __init__(self, clients: Clients) -> None:
@@ -104,7 +104,7 @@ class Asked:
 @pytest.mark.parametrize("target", [LAST, FIRST])
 def test_only_the_touched_shard_trains_from_the_touched_slice_on(target: str) -> None:
     given = case_of(UnlearningRequest(frozenset({target})))
-    asked = Asked(divide(MANY, given.request)[0])
+    asked = JudgementInput(divide(MANY, given.request)[0])
     found = METHOD.run(replace(given, retained=replace(given.retained, engine=asked)))
     shard, slice_ = PLACES[target]
     assert given.sharded is not None

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from lethe.catalogue import ATTACKS, CHECKS, GuaranteeClass, criterion
-from lethe.certificates.climb import RungPart, write_climb
 from lethe.certificates.errors import ShapeError
+from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.statement import (
     CheckPart,
     EvidencePart,
@@ -21,7 +21,7 @@ from lethe.certificates.statement import (
 from lethe.cli.certificate_text import (
     ELSEWHERE,
     HELD,
-    climb_lines,
+    escalation_lines,
     in_words,
     not_run,
     untested,
@@ -34,7 +34,14 @@ from tests.lethe.certificates.build import (
     contents,
     digest_of,
 )
-from tests.lethe.certificates.climbs import ATTACK, NOT_RUN, PURGE, SAMPLES, SKIPPED, UNDECIDED
+from tests.lethe.certificates.escalations import (
+    ATTACK,
+    NOT_RUN,
+    PURGE,
+    SAMPLES,
+    SKIPPED,
+    UNDECIDED,
+)
 from tests.lethe.cli.certificates import bundle_in, run
 
 
@@ -50,7 +57,7 @@ def test_show_says_what_the_file_says_and_that_nothing_was_verified(files: Path)
 def test_show_prints_what_an_auditor_compares(tmp_path: Path) -> None:
     predicate = contents()[1]
     told = {"policy": "ab" * 32, "cost.rounds": "12", "cost.flops": "340"}
-    evidence = (*predicate.evidence, EvidencePart("climb.scores", "cd" * 32, "x/y"))
+    evidence = (*predicate.evidence, EvidencePart("escalation.scores", "cd" * 32, "x/y"))
     method = replace(predicate.method, parameters={**predicate.method.parameters, **told})
     payload = build_statement(
         [Subject("x", digest_of(MODEL))], replace(predicate, method=method, evidence=evidence)
@@ -61,7 +68,7 @@ def test_show_prints_what_an_auditor_compares(tmp_path: Path) -> None:
     for line in (
         f"policy      sha256:{'ab' * 32}",
         f"evidence    evidence/{CERTIFICATE_ID}.json sha256:{predicate.evidence[0].digest}",
-        f"scores      climb.scores sha256:{'cd' * 32}",
+        f"scores      escalation.scores sha256:{'cd' * 32}",
         f"code        method sha256:{digest_of(b'method code')}",
         f"            lethe-verifier 0.1.0 sha256:{digest_of(b'verifier code')}",
         "cost        flops 340, rounds 12",
@@ -76,9 +83,11 @@ def test_show_as_json_of_something_else_is_a_named_error(tmp_path: Path) -> None
     assert isinstance(run("show", path, "--json").exception, LetheError)
 
 
-def test_show_tells_the_climb_then_what_was_tested_then_what_was_not(tmp_path: Path) -> None:
+def test_show_tells_the_escalation_then_what_was_tested_then_what_was_not(
+    tmp_path: Path,
+) -> None:
     predicate = contents()[1]
-    told = {"asked": "puf-special", **write_climb([UNDECIDED, SKIPPED])}
+    told = {"asked": "puf-special", **write_escalation([UNDECIDED, SKIPPED])}
     method = replace(predicate.method, parameters={**predicate.method.parameters, **told})
     payload = build_statement(
         [Subject("x", digest_of(MODEL))], replace(predicate, method=method)
@@ -88,9 +97,9 @@ def test_show_tells_the_climb_then_what_was_tested_then_what_was_not(tmp_path: P
     labels = [line[:11].strip() for line in run("show", path).output.splitlines()]
     order = [
         "asked",
-        "rung 1",
-        "rung 2",
-        "rung 3",
+        "attempt 1",
+        "attempt 2",
+        "attempt 3",
         "tested",
         "check 1",
         "check 2",
@@ -178,22 +187,22 @@ def test_what_did_not_pass_is_called_neither_erased_nor_trained() -> None:
     )
 
 
-# --- the climb: each rung on lines of its own, and why ----------------------------------
-def climbed(**parameters: str) -> Predicate:
+# --- the escalation: each attempt on lines of its own, and why ----------------------------------
+def escalated(**parameters: str) -> Predicate:
     predicate = contents()[1]
     return replace(
         predicate, method=replace(predicate.method, id="retrain", parameters=parameters)
     )
 
 
-def lines(*rungs: RungPart) -> list[tuple[str, str]]:
-    return list(climb_lines(climbed(**write_climb(rungs))))
+def lines(*attempts: AttemptPart) -> list[tuple[str, str]]:
+    return list(escalation_lines(escalated(**write_escalation(attempts))))
 
 
-def test_each_rung_says_what_was_found_on_what_and_what_was_criterion() -> None:
+def test_each_attempt_says_what_was_found_on_what_and_what_was_criterion() -> None:
     assert lines(UNDECIDED, SKIPPED) == [
         (
-            "rung 1",
+            "attempt 1",
             "puf-special: INCONCLUSIVE, so it was not certified: there were too few rows to "
             "tell whether it had erased enough",
         ),
@@ -209,17 +218,17 @@ def test_each_rung_says_what_was_found_on_what_and_what_was_criterion() -> None:
         ),
         ("", "  not run  attacks: the samples do not allow it"),
         ("", "  passed  purge"),
-        ("rung 2", "hf-kcu: skipped, over the budget"),
-        ("rung 3", "retrain: PASS, the certified one (2 checks)"),
+        ("attempt 2", "hf-kcu: skipped, over the budget"),
+        ("attempt 3", "retrain: PASS, the certified one (2 checks)"),
     ]
 
 
-def test_a_refuted_rung_says_by_which_check_on_how_many_rows() -> None:
+def test_a_refuted_attempt_says_by_which_check_on_how_many_rows() -> None:
     enough = replace(SAMPLES, passed=True)
     silos = CheckPart(
         4, "silos-answered", f"1 of 1 silos; keys: 0 {'ab' * 32}", None, "all", True
     )
-    told = lines(RungPart("puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
+    told = lines(AttemptPart("puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
     assert told[0][1] == "puf: FAIL, so it was not certified: a check refuted it"
     texts = [text for _, text in told]
     assert "    found   0.7012 (45 forget, 45 unseen rows), interval 0.61 to 0.79" in texts
@@ -231,36 +240,37 @@ def test_a_refuted_rung_says_by_which_check_on_how_many_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rung", "words"),
+    ("attempt", "words"),
     [
-        (RungPart("puf", "FAIL", None, (ATTACK,)), "a check refuted it"),
+        (AttemptPart("puf", "FAIL", None, (ATTACK,)), "a check refuted it"),
         (UNDECIDED, "there were too few rows to tell"),
         (replace(UNDECIDED, checks=(PURGE, NOT_RUN)), "the checks could not tell"),
         (replace(SKIPPED, reason="not judged by itself"), "hf-kcu: not judged by itself"),
         (replace(SKIPPED, reason="NoSafeStep"), "hf-kcu: NoSafeStep"),
     ],
 )
-def test_a_rung_says_why_it_gave_way(rung: RungPart, words: str) -> None:
-    (first, text), *_, last = lines(rung)
-    assert (first, last[0]) == ("rung 1", "rung 2")
+def test_an_attempt_says_why_it_gave_way(attempt: AttemptPart, words: str) -> None:
+    (first, text), *_, last = lines(attempt)
+    assert (first, last[0]) == ("attempt 1", "attempt 2")
     assert words in text
 
 
-def test_a_rung_of_the_ladder_is_named_with_its_settings() -> None:
-    told = climbed(**write_climb([SKIPPED]), rung="puf-special(guard.rise=2)")
-    assert list(climb_lines(told))[-1][1].startswith("puf-special(guard.rise=2): PASS")
+def test_an_attempt_of_the_ladder_is_named_with_its_settings() -> None:
+    told = escalated(**write_escalation([SKIPPED]), attempt="puf-special(guard.rise=2)")
+    assert list(escalation_lines(told))[-1][1].startswith("puf-special(guard.rise=2): PASS")
 
 
-def test_what_was_criterion_and_certified_climbed_nothing() -> None:
-    assert list(climb_lines(climbed())) == []
+def test_what_was_criterion_and_certified_escalated_nothing() -> None:
+    assert list(escalation_lines(escalated())) == []
 
 
-def test_a_climb_of_another_form_is_not_shown() -> None:
+def test_an_escalation_of_another_form_is_not_shown() -> None:
     told = {
-        name: value.replace("NONE", "PASS") for name, value in write_climb([SKIPPED]).items()
+        name: value.replace("NONE", "PASS")
+        for name, value in write_escalation([SKIPPED]).items()
     }
     with pytest.raises(ShapeError):
-        list(climb_lines(climbed(**told)))
+        list(escalation_lines(escalated(**told)))
 
 
 # --- not tested: said of each class, and never of what was tested -----------------------

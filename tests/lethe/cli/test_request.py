@@ -147,13 +147,13 @@ def test_the_status_is_shown_with_its_history(desk: Desk) -> None:
     assert document["state"] == "refused"
 
 
-def test_the_status_says_on_which_rung_it_is_and_what_comes_next(desk: Desk) -> None:
+def test_the_status_says_on_which_attempt_it_is_and_what_comes_next(desk: Desk) -> None:
     desk.service.states = ("escalated",)
-    desk.service.rung = {"number": 1, "method": "hf-kcu", "ahead": ["retrain", "decision"]}
+    desk.service.attempt = {"number": 2, "method": "hf-kcu", "ahead": ["retrain", "decision"]}
     lines = desk.run("status", desk.submitted()).stdout.splitlines()
-    assert "rung         1: hf-kcu, then retrain, then decision" in lines
-    desk.service.rung = {"number": 0, "method": "hf-kcu", "ahead": ["retrain", "decision"]}
-    assert "rung" not in desk.run("status", desk.submitted()).stdout
+    assert "attempt      2: hf-kcu, then retrain, then decision" in lines
+    desk.service.attempt = {"number": 1, "method": "hf-kcu", "ahead": ["retrain", "decision"]}
+    assert "attempt" not in desk.run("status", desk.submitted()).stdout
 
 
 RECOVERY = {"phase": "recovery\x1b[2J", "done": 1, "total": 2, "unit": "rounds"}

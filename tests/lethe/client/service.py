@@ -97,7 +97,7 @@ class FakeService:
         self.warnings: list[str] = []
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
-        self.rung: dict[str, Any] | None = None
+        self.attempt: dict[str, Any] | None = None
         self.progress: dict[str, Any] | None = None
         self.page_size = 2
         self._nonces: set[tuple[str, str]] = set()
@@ -269,7 +269,7 @@ class FakeService:
                 "scope": stored.document["scope"],
                 "due_at": DUE,
                 "reason": "the model is gone" if state == "refused" else None,
-                "rung": self.rung,
+                "attempt": self.attempt,
                 "progress": self.progress,
                 "history": stored.history,
                 "certificate": path,

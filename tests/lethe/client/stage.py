@@ -25,14 +25,14 @@ class Stage:
         self.sent: list[httpx2.Request] = []
         self.pauses: list[float] = []
 
-    def operations(self, attempts: int = 3, token: str | None = None) -> Operations:
+    def operations(self, tries: int = 3, token: str | None = None) -> Operations:
         return Operations(
             BASE,
             "k1",
             ED25519,
             token,
             None,
-            RetryPolicy(attempts=attempts, first_s=1.0, longest_s=8.0),
+            RetryPolicy(tries=tries, first_s=1.0, longest_s=8.0),
             now=lambda: datetime.now(UTC),
             monotonic=lambda: sum(self.pauses),
             jitter=lambda: 0.0,

@@ -28,7 +28,7 @@ from tests.lethe.client.service import SIGNER, TOKEN, Answer, FakeService, Lost,
 from tests.lethe.client.test_receipts import STRANGER
 from tests.lethe.signing.signer import ED25519, P256
 
-QUICK = RetryPolicy(attempts=3, first_s=0.001, longest_s=0.01)
+QUICK = RetryPolicy(tries=3, first_s=0.001, longest_s=0.01)
 Do = Callable[..., Any]
 
 
@@ -195,7 +195,7 @@ def test_the_callers_own_idempotency_key_repeats_across_clients(
 
 def test_a_service_that_stays_away_is_named(do: Do, service: FakeService) -> None:
     service.faults = deque([Lost(handled=False)] * 3)
-    with pytest.raises(UnreachableError, match="3 attempts"):
+    with pytest.raises(UnreachableError, match="3 tries"):
         do("submit_erasure", "digits", client="c")
 
 

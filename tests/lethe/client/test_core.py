@@ -43,10 +43,10 @@ def test_a_lost_connection_is_tried_again(error: Exception) -> None:
     assert stage.pauses == [1.0]
 
 
-def test_attempts_are_bounded_and_pauses_double() -> None:
+def test_tries_are_bounded_and_pauses_double() -> None:
     stage = Stage(LOST, LOST, LOST, LOST)
-    with pytest.raises(UnreachableError, match=r"after 4 attempts \(ReadError\): check --url"):
-        stage.play(stage.operations(attempts=4).exchange(GET))
+    with pytest.raises(UnreachableError, match=r"after 4 tries \(ReadError\): check --url"):
+        stage.play(stage.operations(tries=4).exchange(GET))
     assert stage.pauses == [1.0, 2.0, 4.0]
 
 
@@ -71,7 +71,7 @@ def test_no_answer_names_host_port_and_cause_and_no_more(error: Exception, words
     with pytest.raises(UnreachableError) as raised:
         Stage(error).play(core.exchange(calls.request("0190-a-capability")))
     assert raised.value.detail == (
-        f"no answer from https://x.test:81 after 1 attempt ({words}): "
+        f"no answer from https://x.test:81 after 1 tried ({words}): "
         "check --url, and that the service runs"
     )
 
@@ -98,7 +98,7 @@ def test_other_refusals_are_final(status: int) -> None:
     assert stage.pauses == []
 
 
-def test_what_no_attempt_can_mend_is_not_tried_again() -> None:
+def test_what_no_try_can_mend_is_not_tried_again() -> None:
     stage = Stage(httpx2.UnsupportedProtocol("gopher"))
     with pytest.raises(UnreachableError):
         stage.play(stage.operations().exchange(GET))

@@ -65,13 +65,13 @@ def test_patience_ends_on_time() -> None:
 
 def test_a_restart_of_the_service_is_waited_for() -> None:
     stage = Stage(shown("received"), *[LOST] * 6, answer(500), answer(503), shown("certified"))
-    assert stage.play(stage.operations(attempts=2).wait("1", None, None)).state == "certified"
+    assert stage.play(stage.operations(tries=2).wait("1", None, None)).state == "certified"
 
 
 def test_a_service_that_stays_away_is_named_at_the_end() -> None:
     stage = Stage(shown("received"), *[LOST] * 200)
     with pytest.raises(UnreachableError):
-        stage.play(stage.operations(attempts=1).wait("1", 3.0, None))
+        stage.play(stage.operations(tries=1).wait("1", 3.0, None))
 
 
 def test_a_request_that_does_not_exist_is_not_waited_for() -> None:

@@ -20,11 +20,11 @@ NOW = datetime(2026, 12, 2, 8, 0, 0, tzinfo=UTC)
 )
 @settings(deadline=None)
 def test_pauses_grow_but_stay_bounded(
-    attempt: int, jitter: float, first: float, longest: float
+    tried: int, jitter: float, first: float, longest: float
 ) -> None:
     policy = RetryPolicy(first_s=first, longest_s=longest)
-    full = min(longest, first * 2 ** min(attempt - 1, 500))
-    assert full / 2 <= policy.pause(attempt, lambda: jitter) <= full
+    full = min(longest, first * 2 ** min(tried - 1, 500))
+    assert full / 2 <= policy.pause(tried, lambda: jitter) <= full
 
 
 PAUSES = [

@@ -80,7 +80,7 @@ def test_a_frozen_api_with_the_logs_lock_stops_nobody_for_long(target: Target) -
     on_files = not processes.broker_url.startswith("redis")
     processes.more["LETHE_STALL_SECONDS"] = "15"
     with another_api(target, "ledger.appended=freeze") as (frozen, there):
-        once = RetryPolicy(attempts=1)
+        once = RetryPolicy(tries=1)
 
         def freeze() -> None:
             with (
@@ -102,7 +102,7 @@ def test_a_frozen_api_with_the_logs_lock_stops_nobody_for_long(target: Target) -
                     assert getattr(refused.value, "status", None) == 503
                 assert time.monotonic() - began < 60
                 os.kill(frozen.pid, signal.SIGCONT)
-            patient = RetryPolicy(attempts=20)
+            patient = RetryPolicy(tries=20)
             with Client(processes.base_url, "alice", processes.key, retry=patient) as client:
                 request = client.submit_erasure(MODEL, records=["r1"]).id
                 until(lambda: client.status(request).state == "certified", "r1", processes.api)
@@ -134,7 +134,7 @@ def test_a_worker_whose_clock_is_ahead_holds_a_model_no_longer(target: Target) -
 def test_a_job_that_kills_each_worker_waits_for_a_decision(target: Target) -> None:
     processes = target.processes
     end(processes.worker)
-    processes.more["LETHE_MAX_ATTEMPTS"] = "2"
+    processes.more["LETHE_MAX_TRIES"] = "2"
     with processes.requester() as client:
         request = client.submit_erasure(MODEL, records=["r1"]).id
         started = 0

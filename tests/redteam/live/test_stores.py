@@ -29,6 +29,6 @@ def test_what_is_changed_beside_the_log_is_named(target: Target) -> None:
     printed = target.processes.cli("log", "fsck", "--json", check=False)
     assert printed.returncode == 1
     findings = json.loads(printed.stdout)["findings"]
-    named = {"certificate", "file", "record", "version"}
+    named = {"certificate", "file", "journal", "sealed", "version"}
     assert {finding["check"] for finding in findings} == named
     assert receipt.id not in printed.stdout

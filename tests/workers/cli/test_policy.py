@@ -30,8 +30,8 @@ def written(*arguments: str) -> dict[str, Any]:
 
 def test_the_default_by_method_and_size_passes_its_check(tmp_path: Path) -> None:
     document = written("--rows", "1000")
-    rung = {"method": "hf-kcu", "settings": {"curvature_rows": "0.1"}}
-    assert document["ladder"] == [rung]
+    attempt = {"method": "hf-kcu", "settings": {"curvature_rows": "0.1"}}
+    assert document["ladder"] == [attempt]
     assert document["fingerprint"] == {"method": "puf-special"}
     assert written("--rows", "1000", "--method", "hf-kcu")["ladder"] == []
     assert written("--rows", "30")["ladder"] == []
@@ -49,7 +49,7 @@ def test_too_few_rows_for_any_margin_are_said_at_once(rows: str, warned: bool) -
     # 414: three quarters of them are the 310 pairs of docs/verification.md.
     result = run("default", "--rows", rows)
     assert result.exit_code == 0
-    says = f"{rows} rows can show no margin: this policy always climbs to the retraining"
+    says = f"{rows} rows can show no margin: this policy always escalates to the retraining"
     assert (says in result.stderr) == warned
     assert ("It takes 414" in result.stderr) == warned
     json.loads(result.stdout)
@@ -62,11 +62,13 @@ def test_a_model_is_no_policy_and_the_error_says_where_it_is(tmp_path: Path) -> 
 
 
 def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
-    rungs = [
+    attempts = [
         {"method": "puf-special", "settings": {"guard": {"rise": 2}}},
         {"method": "hf-kcu", "settings": {"curvature_rows": "0.1"}},
     ]
-    result = checked(tmp_path, {**written("--rows", "1000"), "ladder": rungs, "budget": "0.5"})
+    result = checked(
+        tmp_path, {**written("--rows", "1000"), "ladder": attempts, "budget": "0.5"}
+    )
     said = "puf-special(guard.rise=2), hf-kcu(curvature_rows=0.1), retrain"
     assert f"ladder: the method asked for, {said}" in result.stdout
     assert "budget: 0.5 retrainings" in result.stdout
@@ -83,7 +85,7 @@ def test_a_ladder_of_its_own_is_shown_in_order(tmp_path: Path) -> None:
         ({"version": 1}, "version: must be 2"),
     ],
 )
-def test_what_could_never_be_climbed_is_refused(
+def test_what_could_never_be_escalated_is_refused(
     tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     result = checked(tmp_path, {**written("--rows", "1000"), **changes})

@@ -10,7 +10,7 @@ import pytest
 from lethe.client import Client
 from lethe.client.answers import HistoryEvent, Progress, RequestStatus
 from workers.demo import network
-from workers.demo.network import _climb, _erase, _wait_until_trained
+from workers.demo.network import _erase, _escalation, _wait_until_trained
 from workers.demo.plan import Wish
 from workers.demo.service import DemoError
 
@@ -33,12 +33,12 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
         ),
     ],
 )
-def test_events_are_called_events_and_a_climb_is_explained(
+def test_events_are_called_events_and_an_escalation_is_explained(
     events: list[str], said: list[str]
 ) -> None:
     history = tuple(HistoryEvent(f"request.{name}", AT, 0) for name in events)
     status = RequestStatus("", "certified", "demo", None, {}, AT, history, None, None, {})
-    assert _climb(status).splitlines() == said
+    assert _escalation(status).splitlines() == said
 
 
 def status(state: str, phase: str = "", done: int = 0) -> RequestStatus:

@@ -1,4 +1,4 @@
-"""A small network with a ladder in its policy, and what a test wants to know of a climb."""
+"""A small network with a ladder in its policy, and what a test wants to know of an escalation."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def policy(*ladder: dict[str, Any], budget: str = "100") -> dict[str, Any]:
 
 
 def escalations(made: Installation, request_id: str) -> list[dict[str, Any]]:
-    """Return what each event of a climb says, in order."""
+    """Return what each event of an escalation says, in order."""
     with Session(made.services.engine) as session:
         query = select(RequestEvent).where(
             RequestEvent.request_id == request_id, RequestEvent.event == "request.escalated"

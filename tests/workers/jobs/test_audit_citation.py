@@ -163,11 +163,11 @@ def test_a_certificate_that_hides_an_audit_is_found_by_fsck(
     }
     for wanted, told in [*planted.items(), (UNSAID, without(honest, *counts)), (UNSAID, {})]:
         assert problem(ready, told) == wanted
-    # Whatever the certificate calls the rung or its method: the log has retrain.
-    for rung in ("retrain ", "x", "retrain(x=1)", "retrain("):
-        assert problem(ready, {"rung": rung}) == UNSAID
-        assert problem(ready, {**without(honest, *counts), "rung": rung}) == UNSAID
-        assert problem(ready, {**honest, "rung": rung}) is None
+    # Whatever the certificate calls the attempt or its method: the log has retrain.
+    for attempt in ("retrain ", "x", "retrain(x=1)", "retrain("):
+        assert problem(ready, {"attempt": attempt}) == UNSAID
+        assert problem(ready, {**without(honest, *counts), "attempt": attempt}) == UNSAID
+        assert problem(ready, {**honest, "attempt": attempt}) is None
     assert problem(ready, {}, "natural") == problem(ready, {}, "x") == UNSAID
     assert problem(ready, {**honest}, "natural") is None
     # Nor an older report than the newest, nor none where there is one, unless it says why.
@@ -211,7 +211,7 @@ def test_the_log_says_which_method_made_the_model_and_a_decision_may_have_it_mad
         return problem(ready, told, method, ref, newest_entry(ready) + 1)
 
     assert later({}) is None
-    happen(ready, "escalated", {"rung": 1, "method": "natural"})
+    happen(ready, "escalated", {"attempt": 1, "method": "natural"})
     assert later({}) == later({}, "natural") == UNSAID
     happen(ready, "decided", {"decision": "abandon"})
     assert later({}) == UNSAID
@@ -220,13 +220,13 @@ def test_the_log_says_which_method_made_the_model_and_a_decision_may_have_it_mad
     assert later({}, "natural") == later({}, "x") == UNSAID
     happen(ready, "escalated", {"reason": "no-round"})
     assert later({}, "natural") == UNSAID
-    happen(ready, "escalated", {"rung": 2, "method": "natural(rate=2)"})
-    for told in ({}, {"rung": "natural"}, {"rung": "natural(rate=2)"}):
+    happen(ready, "escalated", {"attempt": 2, "method": "natural(rate=2)"})
+    for told in ({}, {"attempt": "natural"}, {"attempt": "natural(rate=2)"}):
         assert later(told, "natural") is None
     # The end of retention leaves the certificate's word, which is of its own method.
-    assert later({"rung": "natural(rate=2)"}, "natural", "gone") is None
-    for rung in ("natural", "natural ", "retrain(rate=2)", "natural("):
-        assert later({"rung": rung}, "natural", "gone") == UNSAID
+    assert later({"attempt": "natural(rate=2)"}, "natural", "gone") is None
+    for attempt in ("natural", "natural ", "retrain(rate=2)", "natural("):
+        assert later({"attempt": attempt}, "natural", "gone") == UNSAID
 
 
 def happen(ready: Installation, event: str, payload: dict[str, Any]) -> None:
@@ -319,18 +319,18 @@ def test_another_configuration_than_was_started_is_not_cited(
 
 
 @pytest.mark.parametrize("differs", [False, True])
-def test_a_rung_with_settings_of_its_own_cites_no_audit_of_others(
+def test_an_attempt_with_settings_of_its_own_cites_no_audit_of_others(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
-    """Audits run a method as it is registered, and so does a rung without settings."""
-    rung = ladders.STRONGER if differs else ladders.HF_KCU
-    networks.register(installation, policy=ladders.policy(rung))
+    """Audits run a method as it is registered, and so does an attempt without settings."""
+    attempt = ladders.STRONGER if differs else ladders.HF_KCU
+    networks.register(installation, policy=ladders.policy(attempt))
     monkeypatch.setattr(audit, "run_pair", audits.Quick(installation).run_pair)
-    audits.start(installation, method=rung["method"])
+    audits.start(installation, method=attempt["method"])
     installation.drain()
     plant(monkeypatch, "yeom:auc")
     request_id = networks.erase(installation, networks.some("r0", "r1"))
     told = networks.statement(installation, request_id).predicate.method
-    assert (told.id, "rung" in told.parameters) == (rung["method"], True)
+    assert (told.id, "attempt" in told.parameters) == (attempt["method"], True)
     assert ("audit" in told.parameters) == (not differs)
     installation.check()

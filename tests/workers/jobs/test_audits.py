@@ -288,8 +288,8 @@ def test_an_error_is_tried_again_and_ends_the_audit_without_its_text(
         raise OSError("jane.doe@example.org")
 
     audit_id = audits.start(ready, method="retrain")
-    for attempt, error in enumerate([unreachable, *[broken] * 5]):
-        assert audits.get(ready, audit_id)["state"] == "running", attempt
+    for tries, error in enumerate([unreachable, *[broken] * 5]):
+        assert audits.get(ready, audit_id)["state"] == "running", tries
         monkeypatch.setattr(audit, "_computed", error)
         audit.run(ready.services, audit_id)
         audits.age(ready, audit_id, timedelta(hours=1))

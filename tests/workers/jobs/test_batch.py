@@ -339,7 +339,7 @@ def test_an_error_of_one_request_fails_only_that_one(
 ) -> None:
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     refusing(monkeypatch, 1, RuntimeError)
-    for _ in range(3 * three.settings.max_attempts):
+    for _ in range(3 * three.settings.max_tries):
         three.recover()
     assert states(three, *requests) == ["certified", "failed", "certified"]
     three.check()

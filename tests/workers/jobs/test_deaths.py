@@ -22,7 +22,7 @@ from tests.workers.jobs import audits
 from tests.workers.jobs.test_decisions import decide, history
 from tests.workers.jobs.test_waits import shown
 from tests.workers.secure_sum.client.federation import Masked
-from workers.families.network import rung as network_rung
+from workers.families.network import attempt as network_attempt
 from workers.families.network.trainings import _Clock
 from workers.jobs.lease import leased
 from workers.method_audits import run as audit
@@ -39,7 +39,7 @@ def _harmless() -> Iterator[None]:
 def deadly(at: Installation, *stages: str, spared: int = 0) -> list[str]:
     """Let every worker die that takes a job at one of the stages; return where they did.
 
-    spared: so many attempts go well before.
+    spared: so many tries go well before.
     """
     died: list[str] = []
     left = spared
@@ -71,7 +71,7 @@ def job(at: Installation) -> Job:
 def test_an_erasure_that_kills_its_worker_waits_for_a_decision(
     ready: Installation, stage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    most = ready.settings.max_attempts
+    most = ready.settings.max_tries
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
     died = deadly(ready, stage)
     with suppress(PlantedFaultError):
@@ -96,10 +96,10 @@ def test_an_erasure_that_kills_its_worker_waits_for_a_decision(
 def test_given_up_it_makes_room_for_what_waits_behind_it(ready: Installation) -> None:
     first = str(ready.caller.erase_records("r1").json()["id"])
     died = deadly(ready, "execute")
-    sweep(ready, ready.settings.max_attempts + 1)
+    sweep(ready, ready.settings.max_tries + 1)
     behind = str(ready.caller.erase_records("r2").json()["id"])
     sweep(ready, 2)
-    assert len(died) == ready.settings.max_attempts
+    assert len(died) == ready.settings.max_tries
     assert shown(ready, behind)["state"] == "received"
     assert decide(ready, first, "abandon") == 200
     steps.install(None)
@@ -116,7 +116,7 @@ def test_who_waits_behind_it_is_told_once_it_is_soon_due(ready: Installation) ->
 
     deadly(ready, "execute")
     ready.caller.erase_records("r1")
-    sweep(ready, ready.settings.max_attempts + 1)
+    sweep(ready, ready.settings.max_tries + 1)
     behind = str(ready.caller.erase_records("r2").json()["id"])
     soon_due(ready)
     sweep(ready, 2)
@@ -133,7 +133,7 @@ def test_a_worker_that_fails_and_lives_does_not_count(
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
     with monkeypatch.context() as patch:
         patch.setattr(type(ready.services.artifacts), "put", full)
-        sweep(ready, 2 * ready.settings.max_attempts)
+        sweep(ready, 2 * ready.settings.max_tries)
     assert job(ready).deaths == 0
     sweep(ready, 1)
     assert shown(ready, request)["state"] == "certified"
@@ -147,8 +147,8 @@ def test_learning_that_kills_its_worker_fails(ready: Installation) -> None:
     path = f"/v1/models/{MODEL}/contributions"
     added = client.signed("POST", path, more, content_type="application/x-npz")
     assert added.is_success, added.text
-    sweep(ready, ready.settings.max_attempts + 2)
-    assert len(died) == ready.settings.max_attempts
+    sweep(ready, ready.settings.max_tries + 2)
+    assert len(died) == ready.settings.max_tries
     with Session(ready.services.engine) as session:
         row = session.exec(select(Contribution).order_by(col(Contribution.received_at).desc()))
         contribution = row.first()
@@ -170,8 +170,8 @@ def test_a_round_that_kills_its_worker_fails(
     round_id = opened.json()["id"]
     died = deadly(installation, "execute")
     masked.take([masked.joining(round_id, client) for client in ("c0", "c1", "c2", "c3")])
-    sweep(installation, installation.settings.max_attempts + 2)
-    assert len(died) == installation.settings.max_attempts
+    sweep(installation, installation.settings.max_tries + 2)
+    assert len(died) == installation.settings.max_tries
     ended = masked.view(round_id)
     assert ended["state"] == "failed"
     assert "its worker died" in ended["reason"]
@@ -184,7 +184,7 @@ def test_an_audit_that_kills_its_workers_fails(
 ) -> None:
     ready = installation
     audits.register(ready)
-    most = ready.settings.max_attempts
+    most = ready.settings.max_tries
     audit_id = audits.start(ready, method="retrain")
     died: list[int] = []
 
@@ -261,5 +261,5 @@ def test_what_is_late_is_so_by_the_databases_clock(
     with leased(ready.services, job(ready).id, "execute") as lease:
         assert lease is not None
     # What is raised in a lease is recorded and not raised again: look when it is over.
-    assert network_rung._forbidden(ready.services, lease) is None
+    assert network_attempt._forbidden(ready.services, lease) is None
     _Clock(ready.services, lease).check(1)

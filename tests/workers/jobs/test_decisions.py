@@ -1,4 +1,4 @@
-"""A request of which every rung was refuted waits for a named operator, who decides once."""
+"""A request of which every attempt was refuted waits for a named operator, who decides once."""
 
 import pytest
 from sqlmodel import Session, col, select

@@ -63,7 +63,7 @@ def test_the_next_one_waits_for_a_decision_in_its_place(
     shown = made.caller.http.get(f"/v1/requests/{requests[1]}").json()
     assert "given up: verification FAIL also after a refit" in shown["reason"]
     assert shown["history"][-1]["event"] == "request.needs-decision"
-    assert shown["rung"]["ahead"] == ["decision"]
+    assert shown["attempt"]["ahead"] == ["decision"]
     monkeypatch.undo()  # somebody looked, and what could be read is gone
     decide(made, requests[1], "retry")
     assert states(made, requests) == ["failed", "certified", "certified"]

@@ -145,22 +145,22 @@ def names(cases: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("cheat", "number"), REPAIRED, ids=names(REPAIRED))
-def test_a_wrong_result_is_noticed_and_the_request_climbs_to_a_refit(
+def test_a_wrong_result_is_noticed_and_the_request_escalates_to_a_refit(
     ready: Installation,
     cheat: Callable[[Patch], None],
     number: int,
     monkeypatch: Patch,
 ) -> None:
     found: list[dict[str, Any]] = []
-    climb = repair.climb
+    escalate = repair.escalate
 
     def watch(
         services: Any, tx: Any, lease: Any, verification: Verification, following: Any
     ) -> None:
         found.extend(verification.report["checks"])
-        climb(services, tx, lease, verification, following)
+        escalate(services, tx, lease, verification, following)
 
-    monkeypatch.setattr(repair, "climb", watch)
+    monkeypatch.setattr(repair, "next_attempt", watch)
     cheat(monkeypatch)
     request = ready.caller.erase_records("r1", "r6").json()["id"]  # two rows of one client
     ready.drain()

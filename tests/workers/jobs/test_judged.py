@@ -9,12 +9,12 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
-from app.reconcile.climbed import CONTRADICTED
+from app.reconcile.escalation import CONTRADICTED
 from app.reconcile.fsck import fsck
 from app.reconcile.judgement import Event
 from app.settings import Settings
 from lethe.certificates import shape
-from lethe.certificates.climb import RungPart, read_climb
+from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.retained import Removal, prove_removal, record_commitment
 from lethe.signing.keys import PrivateKey
 from models import (
@@ -92,7 +92,7 @@ def test_a_failure_whose_job_is_moved_on_is_not_certified(
         ready.drain()
     with Session(ready.services.engine) as session:
         job = job_of(session, second)
-        job.stage, job.lease_until, job.attempt = "certify", None, 0
+        job.stage, job.lease_until, job.tries = "certify", None, 0
         session.exec(select(Model)).one().state = "ready"
         found = session.get_one(Verification, second)
         assert found.result == "FAIL"
@@ -153,13 +153,15 @@ def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> N
     assert state(ready, request) == "certified"
     method = networks.statement(ready, request).predicate.method
     assert method.id == "ridge-exact-refit"
-    # A PASS that was not certified is no verdict to tell of a rung.
-    assert read_climb(method.parameters) == (RungPart("ridge-exact", "NONE", CONTRADICTED, ()),)
+    # A PASS that was not certified is no verdict to tell of an attempt.
+    assert read_escalation(method.parameters) == (
+        AttemptPart("ridge-exact", "NONE", CONTRADICTED, ()),
+    )
     found = [finding.check for finding in fsck(ready.services.ledger).findings]
     assert found == ["version"], "what was planted is still there"
 
 
-def test_evidence_and_draft_of_a_refuted_rung_are_not_certified(
+def test_evidence_and_draft_of_a_refuted_attempt_are_not_certified(
     ready: Installation, monkeypatch: Patch
 ) -> None:
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
@@ -201,7 +203,7 @@ def test_evidence_and_draft_of_a_refuted_rung_are_not_certified(
 def test_a_wait_for_the_key_does_not_take_the_judgement_away(
     settings: Settings, fitted: PrivateKey, monkeypatch: Patch
 ) -> None:
-    with install(settings.model_copy(update={"max_attempts": 1})) as patient:
+    with install(settings.model_copy(update={"max_tries": 1})) as patient:
         patient.caller.key = fitted
         with monkeypatch.context() as patch:
             patch.setattr(certify, "load_issuer", absent)
@@ -216,7 +218,7 @@ def test_a_wait_for_the_key_does_not_take_the_judgement_away(
         patient.check()
 
 
-def test_a_rung_that_ends_with_the_same_bits_is_another_execution(
+def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
     ready: Installation, monkeypatch: Patch
 ) -> None:
     """An operator has it made anew: the refit's draft is certified, not the one before it."""

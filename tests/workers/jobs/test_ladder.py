@@ -1,4 +1,4 @@
-"""A refuted network climbs the policy's ladder, from the model before, and ends certified."""
+"""A refuted network escalations the policy's ladder, from the model before, and ends certified."""
 
 from hashlib import sha256
 from typing import Any
@@ -7,11 +7,11 @@ import pytest
 
 from app.ledger.sequencer import Ledger
 from app.settings import Settings
-from lethe.certificates.climb import read_climb
+from lethe.certificates.escalation import read_escalation
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.ladders import (
     GONE,
@@ -33,17 +33,17 @@ from workers.silos import keys
 from workers.training.replay import retraining
 
 Patch = pytest.MonkeyPatch
-RUNG = ["escalated", "executed", "verified"]
+ATTEMPT = ["escalated", "executed", "verified"]
 LAST = ("retrain", "decision")
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is climbed does not depend on it."""
+    """One kind of database: what is escalated does not depend on it."""
     return sqlite_url
 
 
-def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
+def test_three_attempts_are_escalated_and_told_and_the_last_is_the_retraining(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation, policy=policy(STRONGER, HF_KCU))
@@ -51,48 +51,50 @@ def test_three_rungs_are_climbed_and_told_and_the_last_is_the_retraining(
     planted = plant(monkeypatch, "yeom:auc", "test-accuracy", "yeom:tail")
     on_the_way: list[dict[str, Any]] = []
     request_id = networks.submit(installation, networks.whole("c1"))
-    planted.told = lambda: on_the_way.append(view(installation, request_id)["rung"])
+    planted.told = lambda: on_the_way.append(view(installation, request_id)["attempt"])
     installation.drain()
     assert networks.events(installation, request_id) == [
-        *("received", "executing", "executed", "verified", *RUNG * 3, "certified")
+        *("received", "executing", "executed", "verified", *ATTEMPT * 3, "certified")
     ]
     label = "puf-special(guard.rise=2)"
     said = [
-        (e["result"], e["rung"], e["method"]) for e in escalations(installation, request_id)
+        (e["result"], e["attempt"], e["method"]) for e in escalations(installation, request_id)
     ]
-    assert said == [("FAIL", 1, label), ("FAIL", 2, "hf-kcu"), ("FAIL", 3, "retrain")]
+    assert said == [("FAIL", 2, label), ("FAIL", 3, "hf-kcu"), ("FAIL", 4, "retrain")]
     assert on_the_way == [
-        {"number": 0, "method": "puf-special", "ahead": [label, "hf-kcu", *LAST]},
-        {"number": 1, "method": label, "ahead": ["hf-kcu", *LAST]},
-        {"number": 2, "method": "hf-kcu", "ahead": [*LAST]},
+        {"number": 1, "method": "puf-special", "ahead": [label, "hf-kcu", *LAST]},
+        {"number": 2, "method": label, "ahead": ["hf-kcu", *LAST]},
+        {"number": 3, "method": "hf-kcu", "ahead": [*LAST]},
     ]
-    assert view(installation, request_id)["rung"] == {
-        **{"number": 3, "method": "retrain", "ahead": []}
+    assert view(installation, request_id)["attempt"] == {
+        **{"number": 4, "method": "retrain", "ahead": []}
     }
     versions = networks.versions(installation)
-    assert [version.rung for version in versions] == [0, 0, 1, 2, 3]
+    assert [version.attempt for version in versions] == [1, 1, 2, 3, 4]
     # HF-KCU began at the model before: on the arrays themselves it gives the same file.
     assert versions[3].head_digest == digest(networks.forgotten(ROWS, first, "hf-kcu", "c1"))
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
     told = parameters(installation, request_id)
     assert told["asked"] == "puf-special"
-    assert climb_line(told) == (
+    assert escalation_line(told) == (
         "puf-special: FAIL (yeom:auc: planted) | "
         f"{label}: FAIL (test-accuracy: planted) | hf-kcu: FAIL (yeom:tail: planted)"
     )
-    rungs = read_climb(told)
-    assert [(rung.method, rung.result, rung.checks[-1].name) for rung in rungs] == [
+    attempts = read_escalation(told)
+    assert [
+        (attempt.method, attempt.result, attempt.checks[-1].name) for attempt in attempts
+    ] == [
         ("puf-special", "FAIL", "yeom:auc"),
         (label, "FAIL", "test-accuracy"),
         ("hf-kcu", "FAIL", "yeom:tail"),
     ]
-    assert {rung.checks[-1].threshold for rung in rungs} == {"planted"}
-    assert int(told["climb.flops"]) == sum(costs(first))
+    assert {attempt.checks[-1].threshold for attempt in attempts} == {"planted"}
+    assert int(told["escalation.flops"]) == sum(costs(first))
     found = networks.statement(installation, request_id).predicate
     assert found.method.id == "retrain"
     # Head and state of the model before and of three refuted versions.
     assert len(found.purged.artifacts) == 8
-    # Every judgement spends of alpha, on whichever rung.
+    # Every judgement spends of alpha, on whichever attempt.
     assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
     assert nothing_is_left(installation)
     installation.check()
@@ -112,7 +114,7 @@ def costs(first: bytes) -> list[int]:
     ]
 
 
-def test_a_later_rung_that_passes_is_certified_as_what_it_is(
+def test_a_later_attempt_that_passes_is_certified_as_what_it_is(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation, policy=policy(HF_KCU))
@@ -120,7 +122,7 @@ def test_a_later_rung_that_passes_is_certified_as_what_it_is(
     request_id = networks.erase(installation, networks.some("r0", "r1"))
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "empirical-approximate"
-    assert found.method.id == found.method.parameters["rung"] == "hf-kcu"
+    assert found.method.id == found.method.parameters["attempt"] == "hf-kcu"
     assert found.method.parameters["asked"] == "puf-special"
     assert {c.name for c in found.checks if c.passed} >= {"model-before", "rows-before"}
     # Judged on the rows that went: of them, those that were trained on.
@@ -148,41 +150,41 @@ def test_the_rows_that_go_are_asked_though_no_silo_holds_them_any_more(
         weaker = small_network.manifest()["settings"]["puf-special"]
         stronger = make("puf-special", {**weaker, "guard": {"rise": 2}})
         case = networks.case_of(ROWS, first, "c1")
-        assert networks.versions(made)[-1].rung == 1
+        assert networks.versions(made)[-1].attempt == 2
         assert networks.published(made) == networks.encode(case, stronger.run(case))
 
 
-def test_those_executed_together_climb_together(
+def test_those_executed_together_escalate_together(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     waiting = {"batch_min_requests": 3, "batch_max_wait_seconds": 3600}
     with install(settings.model_copy(update=waiting)) as made:
         networks.register(made, policy=policy(HF_KCU))
-        # The first climbs to HF-KCU and passes there; the second is refuted of that.
+        # The first escalates to HF-KCU and passes there; the second is refuted of that.
         planted = plant(monkeypatch, "yeom:auc", "PASS", "yeom:auc")
         ids = [networks.submit(made, networks.some(r)) for r in ("r0", "r2", "r3")]
         made.drain()
         assert [networks.request(made, one).state for one in ids] == ["certified"] * 3
-        assert [version.rung for version in networks.versions(made)] == [0, 0, 1, 2]
+        assert [version.attempt for version in networks.versions(made)] == [1, 1, 2, 3]
         methods = [networks.statement(made, one).predicate.method for one in ids]
         assert [method.id for method in methods] == ["hf-kcu", "retrain", "retrain"]
-        climbs = [climb_line(method.parameters).split(" | ") for method in methods]
+        lines = [escalation_line(method.parameters).split(" | ") for method in methods]
         alone = "puf-special: not judged by itself"
-        assert climbs == [
+        assert lines == [
             ["puf-special: FAIL (yeom:auc: planted)"],
             [alone, "hf-kcu: FAIL (yeom:auc: planted)"],
             [alone, "hf-kcu: not judged by itself"],
         ]
         assert [claim.requests_before for claim in planted.seen] == [0, 1, 2]
-        told = [[(e["rung"], e["method"]) for e in escalations(made, one)] for one in ids]
-        assert told == [[(1, "hf-kcu")], *[[(1, "hf-kcu"), (2, "retrain")]] * 2]
+        told = [[(e["attempt"], e["method"]) for e in escalations(made, one)] for one in ids]
+        assert told == [[(2, "hf-kcu")], *[[(2, "hf-kcu"), (3, "retrain")]] * 2]
         gone = {"r0", "r2", "r3"}
         assert networks.published(made) == networks.retrained(ROWS, gone)
         assert nothing_is_left(made)
         made.check()
 
 
-def test_a_rung_without_a_model_gives_way_to_the_retraining_in_the_log(
+def test_an_attempt_without_a_model_gives_way_to_the_retraining_in_the_log(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     never = {"method": "puf-special", "settings": {"guard": {"rise": 0, "trials": 1}}}
@@ -199,11 +201,13 @@ def test_a_rung_without_a_model_gives_way_to_the_retraining_in_the_log(
     request_id = networks.erase(installation, networks.whole("c1"))
     assert sealed == [False]  # the retraining is compared with nothing
     found = escalations(installation, request_id)
-    assert [(e["result"], e["rung"], e["method"]) for e in found] == [
-        ("FAIL", 1, "puf-special(guard.rise=0,guard.trials=1)"),
-        ("NONE", 1, "retrain"),
+    assert [(e["result"], e["attempt"], e["method"]) for e in found] == [
+        ("FAIL", 2, "puf-special(guard.rise=0,guard.trials=1)"),
+        ("NONE", 2, "retrain"),
     ]
     told = parameters(installation, request_id)
-    assert climb_line(told).endswith("| puf-special(guard.rise=0,guard.trials=1): NoSafeStep")
+    assert escalation_line(told).endswith(
+        "| puf-special(guard.rise=0,guard.trials=1): NoSafeStep"
+    )
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
     assert nothing_is_left(installation)

@@ -14,7 +14,7 @@ from app.settings import Settings
 from models import ErasureRequest, Model
 from models.types import utcnow
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.ladders import (
     GONE,
@@ -27,10 +27,10 @@ from tests.workers.jobs.ladders import (
 )
 from tests.workers.jobs.planted import plant
 from workers.families.network import (
-    before as network_before,
+    attempt as network_attempt,
 )
 from workers.families.network import (
-    rung as network_rung,
+    before as network_before,
 )
 from workers.families.network import (
     training as network_training,
@@ -47,7 +47,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """One kind of database: what is climbed does not depend on it."""
+    """One kind of database: what is escalated does not depend on it."""
     return sqlite_url
 
 
@@ -57,7 +57,9 @@ def test_what_no_other_method_would_change_is_retrained_at_once(
     """One model, one request after another, each refuted in a way of its own."""
     networks.register(installation, policy=policy(HF_KCU))
 
-    def climb(outcome: str, *, days: int | None = None, method: str = "puf-special") -> Any:
+    def escalation(
+        outcome: str, *, days: int | None = None, method: str = "puf-special"
+    ) -> Any:
         plant(monkeypatch, outcome)
         record = f"r{len(networks.versions(installation))}"
         request_id = networks.submit(installation, networks.some(record), method=method)
@@ -65,15 +67,15 @@ def test_what_no_other_method_would_change_is_retrained_at_once(
             due(installation, request_id, days)
         installation.drain()
         (said,) = escalations(installation, request_id)
-        assert (said["rung"], said["method"]) == (2, "retrain")
-        told = climb_line(parameters(installation, request_id))
+        assert (said["attempt"], said["method"]) == (3, "retrain")
+        told = escalation_line(parameters(installation, request_id))
         assert told.split(" | ")[1:] == said["skipped"]
         return said["skipped"]
 
     no_better = ["hf-kcu: skipped, it would be judged no better"]
-    assert climb("INCONCLUSIVE") == no_better
-    assert climb("yeom:auc", days=6) == ["hf-kcu: skipped, too near the deadline"]
-    assert climb("yeom:auc", method="hf-kcu") == ["hf-kcu: skipped, it was tried"]
+    assert escalation("INCONCLUSIVE") == no_better
+    assert escalation("yeom:auc", days=6) == ["hf-kcu: skipped, too near the deadline"]
+    assert escalation("yeom:auc", method="hf-kcu") == ["hf-kcu: skipped, it was tried"]
 
 
 def due(made: Installation, request_id: str, days: int) -> None:
@@ -84,7 +86,7 @@ def due(made: Installation, request_id: str, days: int) -> None:
         session.commit()
 
 
-def test_a_rung_that_the_budget_does_not_pay_for_is_left_out(
+def test_an_attempt_that_the_budget_does_not_pay_for_is_left_out(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     cheap = {"method": "natural", "settings": {"recovery": {"rounds": 1}}}
@@ -95,8 +97,8 @@ def test_a_rung_that_the_budget_does_not_pay_for_is_left_out(
     first, second = escalations(installation, request_id)
     assert first["method"] == "natural(recovery.rounds=1)"
     assert first["skipped"] == ["hf-kcu: skipped, over the budget"]
-    assert (second["rung"], second["method"]) == (3, "retrain")
-    told = climb_line(parameters(installation, request_id))
+    assert (second["attempt"], second["method"]) == (4, "retrain")
+    told = escalation_line(parameters(installation, request_id))
     assert "| hf-kcu: skipped, over the budget | natural(recovery.rounds=1): FAIL" in told
 
 
@@ -110,27 +112,29 @@ def refuted_in_place_of(made: Installation, patch: Patch) -> None:
     patch.setattr(network_before, "decode", decode)
 
 
-def test_a_rung_does_not_begin_at_the_refuted_version(
+def test_an_attempt_does_not_begin_at_the_refuted_version(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation, policy=policy(HF_KCU))
     planted = plant(monkeypatch, "yeom:auc")
     request_id = networks.submit(installation, networks.whole("c1"))
-    # Not yet when the first rung is judged, which has the honest file before it.
+    # Not yet when the first attempt is judged, which has the honest file before it.
     planted.told = lambda: refuted_in_place_of(installation, monkeypatch)
     installation.drain()
-    assert climb_line(parameters(installation, request_id)).endswith("| hf-kcu: OtherBefore")
+    assert escalation_line(parameters(installation, request_id)).endswith(
+        "| hf-kcu: OtherBefore"
+    )
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
 
 
 def test_the_judge_finds_it_too(installation: Installation, monkeypatch: Patch) -> None:
     networks.register(installation, policy=policy(HF_KCU))
     planted = plant(monkeypatch, "yeom:auc")
-    monkeypatch.setattr(network_rung, "check_before", lambda *_: None)
+    monkeypatch.setattr(network_attempt, "check_before", lambda *_: None)
     request_id = networks.submit(installation, networks.whole("c1"))
     planted.told = once(lambda: refuted_in_place_of(installation, monkeypatch))
     installation.drain()
-    told = climb_line(parameters(installation, request_id))
+    told = escalation_line(parameters(installation, request_id))
     assert "| hf-kcu: FAIL (model-before: " in told
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
 
@@ -153,13 +157,13 @@ def test_no_certificate_without_the_retraining_at_the_end(
         head = replace(made.encoded, head=networks.retrained(ROWS, GONE, rounds=1))
         return replace(made, encoded=head)
 
-    monkeypatch.setattr(network_rung, "retrained", lazy)
+    monkeypatch.setattr(network_attempt, "retrained", lazy)
     request_id = networks.erase(installation, networks.whole("c1"))
     waiting = networks.request(installation, request_id)
     assert waiting.state == "needs-decision"
     assert view(installation, request_id)["certificate"] is None
-    assert view(installation, request_id)["rung"]["ahead"] == ["decision"]
-    monkeypatch.setattr(network_rung, "retrained", honest)
+    assert view(installation, request_id)["attempt"]["ahead"] == ["decision"]
+    monkeypatch.setattr(network_attempt, "retrained", honest)
     decision = {"decision": "retry", "why": "looked"}
     path = f"/v1/requests/{request_id}/decision"
     assert installation.caller.operator("POST", path, json=decision).status_code == 200
@@ -168,7 +172,7 @@ def test_no_certificate_without_the_retraining_at_the_end(
     assert networks.published(installation) == networks.retrained(ROWS, GONE)
 
 
-def test_a_rung_that_has_become_too_late_is_not_begun(
+def test_an_attempt_that_has_become_too_late_is_not_begun(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation, policy=policy(HF_KCU))
@@ -179,19 +183,19 @@ def test_a_rung_that_has_become_too_late_is_not_begun(
     verify.run(installation.services, job_id)
     due(installation, request_id, days=6)  # it waited for a worker in between
     installation.drain()
-    assert climb_line(parameters(installation, request_id)).endswith(
+    assert escalation_line(parameters(installation, request_id)).endswith(
         "| hf-kcu: too near the deadline"
     )
-    assert [e["rung"] for e in escalations(installation, request_id)] == [1, 1]
+    assert [e["attempt"] for e in escalations(installation, request_id)] == [2, 2]
 
 
-def test_a_rung_that_raises_again_and_again_gives_way(
+def test_an_attempt_that_raises_again_and_again_gives_way(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     def run(*_: object) -> None:
         raise RuntimeError
 
-    with install(settings.model_copy(update={"max_attempts": 2})) as made:
+    with install(settings.model_copy(update={"max_tries": 2})) as made:
         networks.register(made, policy=policy(HF_KCU))
         plant(monkeypatch, "yeom:auc")
         monkeypatch.setattr(HfKcu, "run", run)
@@ -199,8 +203,8 @@ def test_a_rung_that_raises_again_and_again_gives_way(
         made.recover()
         assert networks.request(made, request_id).state == "escalated"
         made.recover()
-        climb = climb_line(parameters(made, request_id))
-        assert climb.endswith("| hf-kcu: given up after 2 attempts")
+        escalation = escalation_line(parameters(made, request_id))
+        assert escalation.endswith("| hf-kcu: given up after 2 tries")
         assert networks.published(made) == networks.retrained(ROWS, GONE)
 
 
@@ -218,4 +222,4 @@ def test_a_policy_that_was_damaged_meanwhile_does_not_stop_the_judge(
     installation.drain()
     waiting = networks.request(installation, request_id)
     assert waiting.state == "needs-decision", waiting.reason
-    assert view(installation, request_id)["rung"]["ahead"] == ["decision"]
+    assert view(installation, request_id)["attempt"]["ahead"] == ["decision"]

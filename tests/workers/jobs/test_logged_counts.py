@@ -16,7 +16,7 @@ from models import Job, Model
 from tests import small_network
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.small import pack
 from tests.workers.jobs import (
     logistic,
@@ -38,7 +38,7 @@ from workers.families.network import (
     update as network_update,
 )
 from workers.families.network.releases import UnprovenTrainingError, made
-from workers.jobs.update import Made
+from workers.jobs.update import UpdateResult
 
 Patch = pytest.MonkeyPatch
 
@@ -168,13 +168,13 @@ def contribute(installation: Installation) -> dict[str, str]:
 def test_weights_published_as_a_training_are_not_published(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
-    with install(settings.model_copy(update={"max_attempts": 1})) as made_here:
+    with install(settings.model_copy(update={"max_tries": 1})) as made_here:
         logistic.register(made_here, logistic.NOISE, method="certified-newton")
         assert [set(e) for e in leaves(made_here, "model.repeated")] == [{"head", "statistics"}]
         first = networks.published(made_here)
         honest = network_training.retrained
 
-        def retrained(*given: Any) -> Made:
+        def retrained(*given: Any) -> UpdateResult:
             found = honest(*given)
             return replace(found, encoded=replace(found.encoded, head=first))
 
@@ -192,23 +192,23 @@ def test_after_a_training_that_nobody_repeated_there_is_no_budget(
     with monkeypatch.context() as patch:
         patch.setattr(network_update, "repeat", lambda *_: False)
         logistic.register(installation, logistic.NOISE, method="certified-newton")
-    assert climb_of(installation, "r1") == "certified-newton: UnprovenTraining"
+    assert escalation_of(installation, "r1") == "certified-newton: UnprovenTraining"
     # That retraining was repeated by its judge: a budget begins.
-    assert climb_of(installation, "r2") == "1 of 2"
+    assert escalation_of(installation, "r2") == "1 of 2"
     with monkeypatch.context() as patch:
         patch.setattr(network_update, "repeat", lambda *_: False)
         assert contribute(installation)["state"] == "learned"
     with monkeypatch.context() as patch:  # the judge counts for itself
         counted = {"made": lambda *_: 0, "ordinal": network_releases.ordinal}
         patch.setattr(network_certified, "network_releases", SimpleNamespace(**counted))
-        assert "FAIL (claim: what was published cannot be" in climb_of(installation, "r3")
+        assert "FAIL (claim: what was published cannot be" in escalation_of(installation, "r3")
     installation.check()
 
 
-def climb_of(installation: Installation, record: str) -> str:
+def escalation_of(installation: Installation, record: str) -> str:
     """Erase a record; return why its method gave way, or which release it became."""
     found = networks.statement(
         installation, networks.erase(installation, networks.some(record))
     )
     told = found.predicate.method.parameters
-    return climb_line(told) or told["noise.release"]
+    return escalation_line(told) or told["noise.release"]

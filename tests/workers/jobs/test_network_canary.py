@@ -13,7 +13,7 @@ from lethe.log.entries import parse_leaf
 from models import LogEntry
 from tests import small_network
 from tests.installation import Installation
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import (
     networks,
     test_network_hazards,
@@ -89,10 +89,10 @@ def erased(installation: Installation, patch: Patch, weights_of: Any) -> str:
     return networks.erase(installation, networks.some(*ERASED))
 
 
-def climb(installation: Installation, request_id: str) -> str:
+def escalation(installation: Installation, request_id: str) -> str:
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
-    return climb_line(found.method.parameters)
+    return escalation_line(found.method.parameters)
 
 
 def test_who_forgets_all_but_the_backdoor_is_refuted_by_the_canary_alone(
@@ -100,10 +100,10 @@ def test_who_forgets_all_but_the_backdoor_is_refuted_by_the_canary_alone(
 ) -> None:
     register(installation, 4.0)
     request_id = erased(installation, monkeypatch, but_for_the_backdoor)
-    said = climb(installation, request_id)
+    said = escalation(installation, request_id)
     assert said.startswith("puf-special: FAIL (canary: ")
     assert said.count(": ") == 2, said  # the one check, and no other
-    assert test_silo_scores.rung_before(installation, request_id, tmp_path) == ["same"]
+    assert test_silo_scores.attempt_before(installation, request_id, tmp_path) == ["same"]
 
 
 def test_who_forgets_it_too_is_certified_and_silos_say_the_same(
@@ -166,5 +166,5 @@ def test_a_trigger_that_the_model_never_learned_leaves_it_open(
 ) -> None:
     register(installation, 1e-6)
     request_id = erased(installation, monkeypatch, test_network_hazards.never_seen)
-    said = climb(installation, request_id)
+    said = escalation(installation, request_id)
     assert said.startswith("puf-special: INCONCLUSIVE (control:canary: ")

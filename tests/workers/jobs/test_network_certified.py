@@ -15,7 +15,7 @@ from lethe.log.entries import parse_leaf
 from models import Artifact, LogEntry
 from tests import small_network
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.small import pack
 from tests.workers.jobs import (
     logistic,
@@ -78,7 +78,7 @@ def test_a_stream_of_requests_is_certified_until_its_noise_is_spent(
     third = networks.erase(installation, networks.some("r3"))
     found = networks.statement(installation, third).predicate
     assert found.guarantee.class_ == "exact-retrained"
-    assert climb_line(found.method.parameters) == "certified-newton: BudgetSpent"
+    assert escalation_line(found.method.parameters) == "certified-newton: BudgetSpent"
     assert "escalated" in networks.events(installation, third)
     assert networks.published(installation) == logistic.retrained({"r1", "r2", "r3"})
     # A training begins a new budget, and the log shows which versions are trainings.
@@ -126,8 +126,10 @@ def test_hf_kcu_gets_noise_where_it_is_registered_and_says_nothing_of_its_step(
     assert 0.01 < off <= bound
     # Where the noise is spent it gives way as well, before anybody works for nothing.
     spent = networks.erase(installation, networks.some("r3"), method="hf-kcu")
-    climb = climb_line(networks.statement(installation, spent).predicate.method.parameters)
-    assert climb == "hf-kcu: BudgetSpent"
+    escalation = escalation_line(
+        networks.statement(installation, spent).predicate.method.parameters
+    )
+    assert escalation == "hf-kcu: BudgetSpent"
 
 
 def test_requests_of_one_update_are_one_release_and_need_no_held_out_row(

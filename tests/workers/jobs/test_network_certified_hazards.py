@@ -14,7 +14,7 @@ from sqlmodel import Session, select
 from models import Model, RequestEvent
 from tests import small_network
 from tests.installation import Installation
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.small import pack
 from tests.workers.jobs import (
     logistic,
@@ -104,7 +104,7 @@ def test_equal_rows_that_come_back_do_not_bring_the_noise_back(
     assert np.linalg.norm(second - first) > logistic.SIGMA * np.sqrt(len(first))
 
 
-def test_what_is_no_release_climbs_to_a_retraining_that_begins_the_budget_anew(
+def test_what_is_no_release_escalates_to_a_retraining_that_begins_the_budget_anew(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     logistic.register(installation, ONE, method="certified-newton")
@@ -112,17 +112,17 @@ def test_what_is_no_release_climbs_to_a_retraining_that_begins_the_budget_anew(
     def erased(record: str) -> str:
         request_id = networks.erase(installation, networks.some(record))
         found = networks.statement(installation, request_id).predicate
-        return climb_line(found.method.parameters) or found.guarantee.class_
+        return escalation_line(found.method.parameters) or found.guarantee.class_
 
     with monkeypatch.context() as patch:
         one_ulp(patch)
-        climb = erased("r0")
-    assert climb.startswith("certified-newton: FAIL (noise: 1 of 21 weights")
+        escalation = erased("r0")
+    assert escalation.startswith("certified-newton: FAIL (noise: 1 of 21 weights")
     assert networks.published(installation) == logistic.retrained({"r0"})
     with monkeypatch.context() as patch:
         a_release_logged_as_a_training(patch)
-        climb = erased("r1")
-    assert climb.startswith("certified-newton: FAIL (claim: what was published cannot be")
+        escalation = erased("r1")
+    assert escalation.startswith("certified-newton: FAIL (claim: what was published cannot be")
     assert erased("r2") == "certified-approximate"  # the only one that there is room for
     a_budget_that_never_ends(monkeypatch)
     assert "budget: more than the 1 releases" in erased("r3")

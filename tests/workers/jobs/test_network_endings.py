@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from tests.installation import Installation
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.ladders import HF_KCU, policy
 from tests.workers.jobs.planted import plant
 from workers.families.network import (
-    rung as network_rung,
+    attempt as network_attempt,
 )
 from workers.families.network import (
     update as network_update,
@@ -39,11 +39,11 @@ def test_a_method_without_a_result_gives_way_to_the_retraining(
     monkeypatch.setattr(network_update, "carry_out", ends)
     request_id = networks.erase(installation, networks.whole("c1"), method="hf-kcu")
     method = networks.statement(installation, request_id).predicate.method
-    assert (method.id, climb_line(method.parameters)) == ("retrain", f"hf-kcu: {named}")
+    assert (method.id, escalation_line(method.parameters)) == ("retrain", f"hf-kcu: {named}")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_later_rung_that_runs_out_of_memory_gives_way_too(
+def test_a_later_attempt_that_runs_out_of_memory_gives_way_too(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ends(*_: object) -> None:
@@ -51,8 +51,8 @@ def test_a_later_rung_that_runs_out_of_memory_gives_way_too(
 
     networks.register(installation, policy=policy(HF_KCU))
     plant(monkeypatch, "yeom:auc")
-    monkeypatch.setattr(network_rung, "resumed", ends)
+    monkeypatch.setattr(network_attempt, "resumed", ends)
     request_id = networks.erase(installation, networks.whole("c1"))
     method = networks.statement(installation, request_id).predicate.method
     assert method.id == "retrain"
-    assert climb_line(method.parameters).endswith("| hf-kcu: OutOfMemory")
+    assert escalation_line(method.parameters).endswith("| hf-kcu: OutOfMemory")

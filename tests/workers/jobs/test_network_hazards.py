@@ -13,7 +13,7 @@ from sqlmodel import Session, select
 from models import Certificate, Model
 from tests import small_network
 from tests.installation import Installation
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks
 from tests.workers.jobs.changed_rows import uncompared
 from tests.workers.jobs.rechecking import download, rechecked
@@ -355,10 +355,10 @@ def test_what_did_nothing_is_refuted(installation: Installation, tmp_path: Path)
     request_id = networks.erase(installation, networks.some(*ERASED), method="natural")
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
-    assert climb_line(found.method.parameters).startswith("natural: FAIL (")
+    assert escalation_line(found.method.parameters).startswith("natural: FAIL (")
     download(installation, request_id, tmp_path)
-    again = rechecked(tmp_path, "--scores", str(tmp_path / "climb.scores"))
-    assert [line["status"] for line in again["lines"] if line["name"] == "rung before"] == [
+    again = rechecked(tmp_path, "--scores", str(tmp_path / "escalation.scores"))
+    assert [line["status"] for line in again["lines"] if line["name"] == "attempt before"] == [
         "same"
     ]
 

@@ -1,4 +1,4 @@
-"""Which verdicts another method could change, and how a rung is named."""
+"""Which verdicts another method could change, and how an attempt is named."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +18,7 @@ from workers.families.network.ladder import (
     label,
 )
 from workers.judge.base import Check, Report
-from workers.judge.policy.policy import Policy, Rung
+from workers.judge.policy.policy import LadderStep, Policy
 from workers.methods.network.estimate import Sizes, retraining_flops
 from workers.methods.network.retrain import Retrain
 from workers.training.fedavg.config import TrainingConfig
@@ -70,19 +70,21 @@ def test_what_another_method_would_not_change_is_not(failed: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rung", "words"),
+    ("attempt", "words"),
     [
-        (Rung("hf-kcu"), "hf-kcu"),
+        (LadderStep("hf-kcu"), "hf-kcu"),
         (
-            Rung("puf-special", {"unlearning_rate": 4, "guard": {"trials": 9, "rise": 0.5}}),
+            LadderStep(
+                "puf-special", {"unlearning_rate": 4, "guard": {"trials": 9, "rise": 0.5}}
+            ),
             "puf-special(guard.rise=0.5,guard.trials=9,unlearning_rate=4)",
         ),
-        (Rung("puf-special", {"guard": None}), "puf-special(guard=null)"),
-        (Rung("hf-kcu", {"form": "newton"}), "hf-kcu(form=newton)"),
+        (LadderStep("puf-special", {"guard": None}), "puf-special(guard=null)"),
+        (LadderStep("hf-kcu", {"form": "newton"}), "hf-kcu(form=newton)"),
     ],
 )
-def test_the_name_of_a_rung_by_hand(rung: Rung, words: str) -> None:
-    assert label(rung) == words
+def test_the_name_of_an_attempt_by_hand(attempt: LadderStep, words: str) -> None:
+    assert label(attempt) == words
 
 
 CONFIG = NetworkConfig(
@@ -91,7 +93,7 @@ CONFIG = NetworkConfig(
 PLAIN = Policy(("yeom",), tau=0.1, minimum_pairs=400)
 
 
-def test_what_the_judge_of_a_rung_trains_is_reckoned() -> None:
+def test_what_the_judge_of_an_attempt_trains_is_reckoned() -> None:
     def training(rows: int) -> int:
         return retraining_flops(CONFIG.network, CONFIG.training, rows)
 
@@ -105,13 +107,13 @@ def test_what_the_judge_of_a_rung_trains_is_reckoned() -> None:
 
 
 @pytest.mark.parametrize(("judging", "why"), [(0, ""), (100, f"skipped, {LATE}")])
-def test_a_rung_whose_judge_would_train_past_the_deadline_is_skipped(
+def test_an_attempt_whose_judge_would_train_past_the_deadline_is_skipped(
     judging: int, why: str
 ) -> None:
     limits = _Limits.__new__(_Limits)  # as it would be found by a request at a second a unit
     limits.config, limits.sizes, limits.pace = CONFIG, Sizes(100, 10, 30), 1.0
     limits.whole, limits.left, limits.judging = 1000, 10**9, judging
-    # The rung, which nobody reckoned, the retraining and its repetition: 3,000 seconds.
+    # The attempt, which nobody reckoned, the retraining and its repetition: 3,000 seconds.
     limits.now = utcnow()
     limits.due = limits.now + DEADLINE_MARGIN + timedelta(seconds=3050)
     assert limits.forbid(Retrain()) == why

@@ -12,7 +12,7 @@ from app.settings import Settings
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks
 from workers.families.network.rows import client_rows
 from workers.silos import keys
@@ -53,7 +53,7 @@ def test_every_version_is_the_one_of_a_single_process(
         there = [version.head_digest for version in networks.versions(made)]
         parameters = networks.statement(made, request_id).predicate.method.parameters
         assert parameters["engine"] == "silos:2"
-        assert "silos-answered" not in climb_line(parameters)  # all did
+        assert "silos-answered" not in escalation_line(parameters)  # all did
         assert {q for group in silos.asked for q in group.values()} == {"silo-0", "silo-1"}
     assert there == networks.heads_in_process(method, GONE)
 
@@ -67,7 +67,7 @@ def test_a_target_whose_silo_is_gone_is_refused_with_a_remedy(
         silos.load = _gone
         request_id = networks.erase(made, networks.whole(GONE), method="puf-special")
         assert networks.request(made, request_id).state == "executing"  # it may come back
-        for _ in range(made.settings.max_attempts):
+        for _ in range(made.settings.max_tries):
             made.recover()
         refused = networks.request(made, request_id)
         assert refused.state == "refused"

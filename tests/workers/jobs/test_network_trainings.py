@@ -15,7 +15,7 @@ from app.service.problems import NotOverSilosError
 from app.service.registration import register
 from tests import small_network
 from tests.installation import Installation
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import (
     networks,
     test_network_hazards,
@@ -133,16 +133,18 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
 
     monkeypatch.setattr(network_empirical, "with_trained", every_way)
     request_id = networks.erase(installation, networks.some(*ERASED), method="natural")
-    climb = climb_line(networks.statement(installation, request_id).predicate.method.parameters)
-    assert climb.startswith("natural: FAIL (")
+    escalation = escalation_line(
+        networks.statement(installation, request_id).predicate.method.parameters
+    )
+    assert escalation.startswith("natural: FAIL (")
     for name in ("lira:auc", "rmia:auc", "distance:output-kl", "distance:disagreement"):
-        assert name in climb
+        assert name in escalation
     download(installation, request_id, tmp_path)
-    lines = rechecked(tmp_path, "--scores", str(tmp_path / "climb.scores"))["lines"]
-    assert [one["status"] for one in lines if one["name"] == "rung before"] == ["same"]
+    lines = rechecked(tmp_path, "--scores", str(tmp_path / "escalation.scores"))["lines"]
+    assert [one["status"] for one in lines if one["name"] == "attempt before"] == ["same"]
 
     # A judge that begins anew trains the same models.
-    kept = (tmp_path / "climb.scores").read_bytes()
+    kept = (tmp_path / "escalation.scores").read_bytes()
     assert encode_scores(*found["again"]) == kept
     reasons = {
         "silos": network_trainings.WITH_SILOS,
@@ -203,4 +205,6 @@ def test_where_too_few_rows_are_tested_nothing_is_trained(
     request_id = networks.erase(installation, networks.some("r0", "r4"))
     said = networks.statement(installation, request_id).predicate
     assert said.guarantee.class_ == "exact-retrained"
-    assert f"not trained: {network_trainings.TOO_FEW}" in climb_line(said.method.parameters)
+    assert f"not trained: {network_trainings.TOO_FEW}" in escalation_line(
+        said.method.parameters
+    )

@@ -18,7 +18,7 @@ from lethe.log.entries import parse_leaf
 from models import Artifact, ErasureRequest, LogEntry
 from tests import small_network
 from tests.installation import Installation, install
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.small import pack
 from tests.workers.jobs import networks
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
@@ -29,28 +29,36 @@ from workers.methods.network import registry as unlearning
 from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks import registry as architectures
 
-CLIMB = ["received", "executing", "executed", "verified", "escalated", "executed", "verified"]
+ESCALATION = [
+    "received",
+    "executing",
+    "executed",
+    "verified",
+    "escalated",
+    "executed",
+    "verified",
+]
 
 
 @pytest.mark.parametrize("method", ["puf-special", "puf-regular", "hf-kcu"])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_what_no_test_has_the_power_to_show_climbs_to_retraining(
+def test_what_no_test_has_the_power_to_show_escalates_to_retraining(
     installation: Installation, method: str
 ) -> None:
     networks.register(installation)
     request_id = networks.erase(installation, networks.whole("c1"), method=method)
-    assert networks.events(installation, request_id) == [*CLIMB, "certified"]
+    assert networks.events(installation, request_id) == [*ESCALATION, "certified"]
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
     assert all(check.passed for check in found.checks)
     assert found.method.parameters["asked"] == method
-    assert climb_line(found.method.parameters).startswith(f"{method}: INCONCLUSIVE (")
-    assert int(found.method.parameters["climb.flops"]) > 0
+    assert escalation_line(found.method.parameters).startswith(f"{method}: INCONCLUSIVE (")
+    assert int(found.method.parameters["escalation.flops"]) > 0
     rows = small_network.rows()
     gone = set(rows["records"][rows["clients"] == "c1"].tolist())
     assert networks.published(installation) == networks.retrained(rows, gone)
     # The version of the method itself was published, judged and withdrawn.
-    assert [v.rung for v in networks.versions(installation)] == [0, 0, 1]
+    assert [v.attempt for v in networks.versions(installation)] == [1, 1, 2]
     installation.check()
 
 
@@ -106,7 +114,7 @@ def test_a_record_that_was_never_trained_on_is_purged_and_certified(
     assert networks.published(installation) == before  # it had left no trace to remove
     why = "puf-special: not run, none of the records was ever trained on"
     told = networks.statement(installation, request_id).predicate.method.parameters
-    assert (told["asked"], climb_line(told)) == ("puf-special", why)
+    assert (told["asked"], escalation_line(told)) == ("puf-special", why)
     assert "escalated" in networks.events(installation, request_id)
 
 
@@ -186,7 +194,7 @@ def test_a_method_that_lacks_something_refuses_and_names_another(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_every_method_runs_from_a_request(installation: Installation) -> None:
-    """Each is certified, by itself or after the climb."""
+    """Each is certified, by itself or after the escalation."""
     networks.register(installation)
     ids = {
         method: networks.submit(installation, networks.some(f"r{place}"), method=method)
@@ -237,7 +245,7 @@ def test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log(
     method = networks.statement(installation, request_id).predicate.method
     assert method.id == "retrain"
     assert method.parameters["asked"] == "puf-special"
-    assert climb_line(method.parameters) == "puf-special: NoSafeStep"
+    assert escalation_line(method.parameters) == "puf-special: NoSafeStep"
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -252,7 +260,7 @@ def test_requests_that_wait_for_one_another_are_forgotten_in_one_step(
         made.drain()
         assert [networks.request(made, one).state for one in ids] == ["certified"] * 3
         # Registration, one update for all, one retraining for all.
-        assert [version.rung for version in networks.versions(made)] == [0, 0, 1]
+        assert [version.attempt for version in networks.versions(made)] == [1, 1, 2]
         counts = [networks.statement(made, one).predicate.scope.records for one in ids]
         assert counts == [30, 1, 2]
         rows = small_network.rows()
@@ -363,7 +371,7 @@ def test_without_held_out_rows_a_guarded_step_gives_way_to_retraining(
     networks.register(installation, held_out=0)
     request_id = networks.erase(installation, networks.some("r0"))
     method = networks.statement(installation, request_id).predicate.method
-    assert climb_line(method.parameters).startswith("puf-special: no held-out rows")
+    assert escalation_line(method.parameters).startswith("puf-special: no held-out rows")
 
 
 @pytest.mark.parametrize(

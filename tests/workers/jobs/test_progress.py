@@ -71,7 +71,9 @@ def test_a_training_is_told_by_its_model(onlooker: Onlooker) -> None:
     assert onlooker.model() is None
 
 
-def test_an_erasure_is_told_by_its_request_through_the_whole_climb(onlooker: Onlooker) -> None:
+def test_an_erasure_is_told_by_its_request_through_the_whole_escalation(
+    onlooker: Onlooker,
+) -> None:
     onlooker.erase(method="puf-special")
     assert onlooker.requests == [
         *rounds("step", 1),

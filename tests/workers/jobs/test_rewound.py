@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
-from app.reconcile.climbed import logged_climb
+from app.reconcile.escalation import logged_escalation
 from app.reconcile.judgement import Event, contradiction
 from models import Model
 from tests.installation import Installation
@@ -59,7 +59,7 @@ def test_a_refuted_request_is_not_executed_as_if_it_had_just_begun(
     networks.register(installation, policy=policy(HF_KCU))
     plant(monkeypatch, "yeom:auc")
     request = networks.submit(installation, networks.whole("c1"))
-    with rewound(installation, "verify.recorded", "rung = 0"):
+    with rewound(installation, "verify.recorded", "attempt = 1"):
         installation.drain()
     assert (state(installation, request), model(installation).state) == (
         "needs-decision",
@@ -75,7 +75,7 @@ def test_a_refuted_request_is_not_executed_as_if_it_had_just_begun(
 
 def test_an_executed_request_is_not_refused_for_want_of_its_rows(ready: Installation) -> None:
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
-    back = "stage = 'execute', rung = 0, lease_until = NULL"
+    back = "stage = 'execute', attempt = 1, lease_until = NULL"
     with rewound(ready, "execute.applied", back):
         ready.drain()
         ready.recover()
@@ -90,7 +90,7 @@ def test_what_was_refuted_is_not_judged_again(
     networks.register(installation, policy=policy(HF_KCU))
     planted = plant(monkeypatch, "yeom:auc")
     request = networks.submit(installation, networks.some("r0", "r1"))
-    with rewound(installation, "verify.recorded", "stage = 'verify', rung = 0"):
+    with rewound(installation, "verify.recorded", "stage = 'verify', attempt = 1"):
         installation.drain()
     assert len(planted.seen) == 1
     assert (state(installation, request), model(installation).state) == (
@@ -111,7 +111,7 @@ def test_two_judgements_of_one_execution_are_neither_certified_nor_forgotten() -
     assert contradiction(events, "e", "c") == (
         "the log has two judgements of one execution of this request"
     )
-    assert logged_climb(events).since[0].verdict == {"result": "FAIL"}
+    assert logged_escalation(events).since[0].verdict == {"result": "FAIL"}
     again = [*events[:3], events[0], events[3]]
     assert contradiction(again, "e", "c") is None
 
@@ -126,7 +126,7 @@ def test_giving_up_what_was_refuted_quarantines_whatever_the_job_says(
         ready.drain()
     with Session(ready.services.engine) as session:
         job = job_of(session, request)
-        job.stage, job.rung = stage, 0
+        job.stage, job.attempt = stage, 1
         session.exec(select(Model)).one().state = "ready"
         session.commit()
     assert decide(ready, request, "abandon") == 200

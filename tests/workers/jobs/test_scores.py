@@ -45,13 +45,13 @@ def digests(installation: Installation, evidence: bytes) -> dict[bytes, int]:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_from_a_request_over_the_climb_to_a_second_verdict(
+def test_from_a_request_over_the_escalate_to_a_second_verdict(
     installation: Installation, tmp_path: Path
 ) -> None:
     networks.register(installation)
     request_id = networks.erase(installation, networks.whole(CLIENT), method=METHOD)
     said = download(installation, request_id, tmp_path).predicate
-    assert [part.name for part in said.evidence] == ["erasure-evidence", "climb.scores"]
+    assert [part.name for part in said.evidence] == ["erasure-evidence", "escalation.scores"]
     # The log's event of the judgement commits to them, and to none for the retraining.
     with Session(installation.services.engine) as session:
         query = select(RequestEvent.payload).where(RequestEvent.event == "request.verified")
@@ -59,16 +59,21 @@ def test_from_a_request_over_the_climb_to_a_second_verdict(
     assert logged == [said.evidence[1].digest, None]
 
     (tmp_path / "model").write_bytes(networks.published(installation))
-    given = ["--scores", str(tmp_path / "climb.scores"), "--model", str(tmp_path / "model")]
+    given = [
+        "--scores",
+        str(tmp_path / "escalation.scores"),
+        "--model",
+        str(tmp_path / "model"),
+    ]
     found = rechecked(tmp_path, *given)
     assert found["result"] == "DIGESTS-ONLY"
     lines = {line["name"]: line for line in found["lines"]}
-    for name in ("climb.scores file", "removal proof", "model file", "rung before"):
+    for name in ("escalation.scores file", "removal proof", "model file", "attempt before"):
         assert lines[name]["status"] == "same", lines[name]
-    assert "INCONCLUSIVE (samples: " in lines["rung before"]["recomputed"]
+    assert "INCONCLUSIVE (samples: " in lines["attempt before"]["recomputed"]
     assert "not recomputed" in {line["status"] for line in found["lines"]}
 
-    data = (tmp_path / "climb.scores").read_bytes()
+    data = (tmp_path / "escalation.scores").read_bytes()
     scores_are_of_their_rows(installation, data, (tmp_path / "e.json").read_bytes())
     nothing_of_a_person_is_in(data)
 

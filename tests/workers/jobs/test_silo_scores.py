@@ -14,13 +14,13 @@ from sqlmodel import Session, select
 
 from app.service import silo_keys
 from app.service.context import Services
-from lethe.certificates.climb import read_climb
+from lethe.certificates.escalation import read_escalation
 from lethe.signing.keys import fingerprint
 from models import Artifact, Subject
 from tests import small_network
 from tests.doubles.silos import InlineSilos
 from tests.installation import Installation
-from tests.lethe.certificates.climbs import climb_line
+from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import (
     networks,
     test_network_hazards,
@@ -66,7 +66,7 @@ class Judgement:
     """A judgement about to be made in one process; it can be made over two silos instead."""
 
     services: Services
-    asked: network_empirical.Asked
+    asked: network_empirical.JudgementInput
     claims: list[EmpiricalClaim] = field(default_factory=list)
     silos: InlineSilos = field(default_factory=lambda: InlineSilos(client_rows))
 
@@ -95,7 +95,7 @@ def judged_by(patch: Patch, run: Callable[[Judgement], Judged | None]) -> list[J
     """Have an approximate erasure judged by `run`; None: refused, as a bad claim is."""
     made: list[Judgement] = []
 
-    def instead(services: Services, asked: network_empirical.Asked) -> Judged:
+    def instead(services: Services, asked: network_empirical.JudgementInput) -> Judged:
         made.append(Judgement(services, asked))
         judged = run(made[-1])
         if judged is None:
@@ -119,12 +119,12 @@ def equal(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def rung_before(installation: Installation, request_id: str, directory: Path) -> list[str]:
-    """Return how the verdict before a climb compares with the one computed from its scores."""
+def attempt_before(installation: Installation, request_id: str, directory: Path) -> list[str]:
+    """Return how the verdict before an escalation compares with the one computed from its scores."""
     download(installation, request_id, directory)
-    found = rechecked(directory, "--scores", str(directory / "climb.scores"))
+    found = rechecked(directory, "--scores", str(directory / "escalation.scores"))
     assert found["result"] == "DIGESTS-ONLY"  # a retraining is certified
-    return [line["status"] for line in found["lines"] if line["name"] == "rung before"]
+    return [line["status"] for line in found["lines"] if line["name"] == "attempt before"]
 
 
 def test_the_verdict_is_that_of_one_process_bit_for_bit(
@@ -169,7 +169,7 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     assert problem_with(claim, tied) is None
     assert len(tied.retained) > 100
     assert (tied.before, tied.after) == (claim.rows_before[0], claim.rows_after[0])
-    assert rung_before(installation, request_id, tmp_path) == ["same"]
+    assert attempt_before(installation, request_id, tmp_path) == ["same"]
     assert not {"c0", "c1"} & set(map(str, there.pool_clients))
 
 
@@ -191,11 +191,11 @@ def test_a_key_swapped_after_it_was_logged_is_named_and_nothing_passes(
 
     judged_by(monkeypatch, swapped)
     request_id = networks.erase(installation, networks.some("r1", "r4", "r5"))
-    rung, *_ = read_climb(
+    attempt, *_ = read_escalation(
         networks.statement(installation, request_id).predicate.method.parameters
     )
-    answered = rung.checks[-1]
-    assert (rung.result, answered.name, answered.passed) == (
+    answered = attempt.checks[-1]
+    assert (attempt.result, answered.name, answered.passed) == (
         "INCONCLUSIVE",
         "silos-answered",
         False,
@@ -257,13 +257,13 @@ def test_a_silo_that_does_not_answer_leaves_it_open_and_the_request_is_retrained
     request_id = networks.erase(installation, networks.some("r1", "r4", "r5"))
     found = networks.statement(installation, request_id).predicate
     assert found.guarantee.class_ == "exact-retrained"
-    said = climb_line(found.method.parameters)
+    said = escalation_line(found.method.parameters)
     assert said.startswith("puf-special: INCONCLUSIVE (")
     assert f"silos-answered: {there} of 2 silos; an error at the silo: {2 - there}" in said
     with Session(installation.services.engine) as session:
         kinds = {a.kind for a in session.exec(select(Artifact)) if a.wrapped_key is not None}
     assert kinds == {"evidence", "head", "scores", "state"}
-    assert rung_before(installation, request_id, tmp_path) == ["same"]
+    assert attempt_before(installation, request_id, tmp_path) == ["same"]
 
 
 def without(one: ClientScores, rows: Any) -> ClientScores:

@@ -139,5 +139,5 @@ def test_an_answer_that_sorts_otherwise_does_not_count_and_nothing_is_shown(
         assert len(found[play.__name__].details["silos"].split()) == 1
         assert signed.startswith("keys: ")
         assert "," not in signed
-    # The honest answer counts, and what climbs is retrained for.
+    # The honest answer counts, and what escalates is retrained for.
     assert networks.request(installation, request_id).state == "certified"

@@ -100,7 +100,7 @@ def test_a_job_that_keeps_failing_is_given_up_and_says_so(
 
     monkeypatch.setattr(type(METHOD), "forget", explode)
     request = ready.caller.erase_records("r1").json()["id"]
-    for _ in range(ready.settings.max_attempts + 1):
+    for _ in range(ready.settings.max_tries + 1):
         ready.recover()
     shown = ready.caller.http.get(f"/v1/requests/{request}").json()
     assert shown["state"] == "failed"
@@ -123,7 +123,7 @@ def test_what_is_executed_is_never_given_up(
     monkeypatch.setattr(target[stage], explode)
     request = ready.caller.erase_records("r1").json()["id"]
     ready.drain()
-    for _ in range(2 * ready.settings.max_attempts):
+    for _ in range(2 * ready.settings.max_tries):
         ready.recover()
     assert state(ready, request) == "verifying"
     assert jobs(ready)[-1].error == f"RuntimeError at {stage}"
@@ -141,7 +141,7 @@ def test_a_full_disk_is_waited_out(
 
     monkeypatch.setattr(type(ready.services.artifacts), "put", full)
     ids = [ready.caller.erase_records(f"r{i}").json()["id"] for i in range(2)]
-    for _ in range(2 * ready.settings.max_attempts):
+    for _ in range(2 * ready.settings.max_tries):
         ready.recover()
     assert state(ready, ids[0]) == "executing"
     monkeypatch.undo()

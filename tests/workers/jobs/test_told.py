@@ -1,4 +1,4 @@
-"""A refuted rung is told as the log has it, whatever the tables say of it afterwards."""
+"""A refuted attempt is told as the log has it, whatever the tables say of it afterwards."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,9 +7,9 @@ import pytest
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
-from app.reconcile.climbed import NOT_JUDGED
+from app.reconcile.escalation import NOT_JUDGED
 from app.settings import Settings
-from lethe.certificates.climb import RungPart, read_climb, write_climb
+from lethe.certificates.escalation import AttemptPart, read_escalation, write_escalation
 from lethe.certificates.evidence import parse_evidence
 from models import Artifact, RequestEvent, Verification
 from tests.installation import Installation, install
@@ -42,7 +42,7 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 def failed(ready: Installation, monkeypatch: Patch) -> Iterator[str]:
-    """The request whose first rung was refuted a moment ago."""
+    """The request whose first attempt was refuted a moment ago."""
     request = str(ready.caller.erase_records("r1", "r6").json()["id"])
     with monkeypatch.context() as patch:
         nothing_done(patch)
@@ -52,12 +52,12 @@ def failed(ready: Installation, monkeypatch: Patch) -> Iterator[str]:
     ready.check()
 
 
-def verdict_of(ready: Installation, request: str) -> RungPart:
+def verdict_of(ready: Installation, request: str) -> AttemptPart:
     with Session(ready.services.engine) as session:
         found = session.get_one(Verification, request)
         report = parse_evidence(ready.services.artifacts.get(session, found.evidence_id)).report
     assert report.result != "PASS"
-    return RungPart("ridge-exact", report.result, None, report.checks)
+    return AttemptPart("ridge-exact", report.result, None, report.checks)
 
 
 def rewritten(found: Verification, session: Session) -> None:
@@ -77,7 +77,7 @@ def deleted(found: Verification, session: Session) -> None:
 
 
 @pytest.mark.parametrize("change", [rewritten, invented, deleted])
-def test_no_table_changes_what_is_told_of_a_rung(
+def test_no_table_changes_what_is_told_of_an_attempt(
     ready: Installation, failed: str, change: Callable[[Verification, Session], None]
 ) -> None:
     verdict = verdict_of(ready, failed)
@@ -86,7 +86,7 @@ def test_no_table_changes_what_is_told_of_a_rung(
         change(session.get_one(Verification, failed), session)
         session.commit()
     step(ready, failed, execute.run, verify.run, certify.run)
-    assert read_climb(parameters(ready, failed)) == (verdict,)
+    assert read_escalation(parameters(ready, failed)) == (verdict,)
 
 
 def test_without_the_evidence_that_the_log_names_nothing_is_told(
@@ -107,7 +107,7 @@ def test_without_the_evidence_that_the_log_names_nothing_is_told(
         session.commit()
     assert decide(ready, failed, "retry") == 200
     ready.drain()
-    assert read_climb(parameters(ready, failed)) == (verdict,)
+    assert read_escalation(parameters(ready, failed)) == (verdict,)
 
 
 def test_an_event_that_does_not_open_is_not_told(ready: Installation, failed: str) -> None:
@@ -158,22 +158,22 @@ def test_a_draft_of_another_method_is_not_told(
     )
 
 
-def test_a_climb_that_the_log_has_not_is_not_signed(
+def test_an_escalation_that_the_log_has_not_is_not_signed(
     ready: Installation, failed: str, monkeypatch: Patch
 ) -> None:
     step(ready, failed, execute.run, verify.run)
-    climb = write_climb([RungPart("ridge-exact", "NONE", NOT_JUDGED, ())])
+    escalation = write_escalation([AttemptPart("ridge-exact", "NONE", NOT_JUDGED, ())])
     planned(
         ready,
         failed,
-        lambda plan: replace(plan, parameters={**plan.parameters, **climb}),
+        lambda plan: replace(plan, parameters={**plan.parameters, **escalation}),
         monkeypatch,
     )
     step(ready, failed, certify.run)
-    refused(ready, failed, "the climb is not the one that the log has")
+    refused(ready, failed, "the escalation is not the one that the log has")
 
 
-def test_what_is_left_out_is_told_and_logged_of_all_that_climb_together(
+def test_what_is_left_out_is_told_and_logged_of_all_that_escalate_together(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
     waiting = {"batch_min_requests": 2, "batch_max_wait_seconds": 3600}
@@ -182,10 +182,10 @@ def test_what_is_left_out_is_told_and_logged_of_all_that_climb_together(
         plant(monkeypatch, "INCONCLUSIVE")
         ids = [networks.submit(made, networks.some(r)) for r in ("r0", "r2")]
         made.drain()
-        left_out = RungPart("hf-kcu", "NONE", NO_USE, ())
-        first, second = (read_climb(parameters(made, one)) for one in ids)
+        left_out = AttemptPart("hf-kcu", "NONE", NO_USE, ())
+        first, second = (read_escalation(parameters(made, one)) for one in ids)
         assert (first[0].result, first[1:]) == ("INCONCLUSIVE", (left_out,))
-        assert second == (RungPart("puf-special", "NONE", NOT_JUDGED, ()), left_out)
+        assert second == (AttemptPart("puf-special", "NONE", NOT_JUDGED, ()), left_out)
         line = f"hf-kcu: {NO_USE}"
         assert [[e["skipped"] for e in escalations(made, one)] for one in ids] == [[[line]]] * 2
         made.check()

@@ -31,8 +31,8 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 def patient(settings: Settings, fitted: Any) -> Iterator[Installation]:
-    """An installation with a fitted ridge head, whose waits are told after one attempt."""
-    with install(settings.model_copy(update={"max_attempts": 1})) as made:
+    """An installation with a fitted ridge head, whose waits are told after one try."""
+    with install(settings.model_copy(update={"max_tries": 1})) as made:
         made.caller.key = fitted
         yield made
 
@@ -176,11 +176,11 @@ def test_a_wait_that_ended_is_forgotten_before_anybody_judges(
 def test_a_retraining_waits_for_a_machine_like_its_own(
     settings: Settings, ledger: Ledger, monkeypatch: Patch
 ) -> None:
-    with install(settings.model_copy(update={"max_attempts": 1})) as made:
+    with install(settings.model_copy(update={"max_tries": 1})) as made:
         networks.register(made)
         with monkeypatch.context() as patch:
             patch.setattr(network_case, "here", lambda _: {"torch": "another"})
-            request = networks.submit(made, networks.whole("c1"))  # climbs to the retraining
+            request = networks.submit(made, networks.whole("c1"))  # escalates to the retraining
             made.drain()
             soon_due(made)
             made.recover()

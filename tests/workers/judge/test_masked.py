@@ -53,7 +53,7 @@ def sums(part: Rows, sign: int = 1) -> Vector:
     )
 
 
-class Lesson:
+class ParsedUpload:
     """Before: rows 0 and 1 of each member. The round: each adds one, releases its row 0."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def digest(statistics: RidgeStatistics) -> str:
     return statistics_digest(statistics, EXPONENTS, BITS, PENALTY)
 
 
-LESSON = Lesson()
+LESSON = ParsedUpload()
 
 
 def test_the_sum_is_taken_again_with_other_code() -> None:

@@ -16,7 +16,7 @@ from workers.judge.policy.document import (
     policy_schema,
     to_document,
 )
-from workers.judge.policy.policy import USUAL, Policy, PolicyError, Rung, default
+from workers.judge.policy.policy import USUAL, LadderStep, Policy, PolicyError, default
 from workers.judge.samples.alpha_spending import spent
 from workers.judge.samples.sizes import minimum_pairs
 
@@ -183,9 +183,9 @@ def test_a_policy_without_reference_models_has_the_digest_that_it_had() -> None:
 
 # --- the ladder: one spelling, a default by method and size, and no way around it -------
 LADDER = (
-    Rung("puf-special", {"unlearning_rate": 2.5, "guard": {"rise": 2, "shrink": 0.5}}),
-    Rung("hf-kcu", {"form": "newton", "newton_above": None, "step": 1}),
-    Rung("puf-special", {"guard": None, "recovery": {"rounds": 0, "within": -0.25}}),
+    LadderStep("puf-special", {"unlearning_rate": 2.5, "guard": {"rise": 2, "shrink": 0.5}}),
+    LadderStep("hf-kcu", {"form": "newton", "newton_above": None, "step": 1}),
+    LadderStep("puf-special", {"guard": None, "recovery": {"rounds": 0, "within": -0.25}}),
 )
 WITH_LADDER = Policy(("yeom",), tau=0.1, minimum_pairs=299, ladder=LADDER, budget=0.5)
 WRITTEN = [
@@ -206,7 +206,7 @@ def test_the_spelling_by_hand_and_back() -> None:
     assert to_document(WITH_LADDER)["budget"] == "0.5"
     assert parse_policy(format_policy(WITH_LADDER)) == WITH_LADDER
     short = to_document(WITH_LADDER) | {"ladder": [{"method": "hf-kcu"}]}
-    assert from_document(short).ladder == (Rung("hf-kcu"),)
+    assert from_document(short).ladder == (LadderStep("hf-kcu"),)
 
 
 def test_the_api_and_the_judge_have_one_digest() -> None:
@@ -265,12 +265,12 @@ def test_a_document_of_another_form_is_refused() -> None:
 @pytest.mark.parametrize(
     "ladder", [[{"method": "retrain"}], [{"method": "sisa"}], [{"method": "magic"}]]
 )
-def test_the_api_refuses_rungs_that_cannot_be(ladder: list[dict[str, Any]]) -> None:
+def test_the_api_refuses_attempts_that_cannot_be(ladder: list[dict[str, Any]]) -> None:
     with pytest.raises(ValueError, match="ladder"):
         VerificationTerms(**{**to_document(WITH_LADDER), "ladder": ladder})
 
 
-def test_every_rung_and_the_budget_change_the_digest() -> None:
+def test_every_attempt_and_the_budget_change_the_digest() -> None:
     changed: list[dict[str, Any]] = [
         {"ladder": WRITTEN[:2]},
         {"ladder": WRITTEN[::-1]},
@@ -283,19 +283,19 @@ def test_every_rung_and_the_budget_change_the_digest() -> None:
 
 
 def test_the_default_has_a_ladder_where_a_second_judgement_has_power() -> None:
-    cheap = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
+    cheap = (LadderStep("hf-kcu", {"curvature_rows": 0.1}),)
     assert default(600, method="puf-special").ladder == cheap
     assert default(600, method="puf-regular").ladder == cheap
     assert default(600, method="hf-kcu").ladder == default(600).ladder == ()
-    assert default(30, method="puf-special").ladder == ()  # nothing has power: all climb
+    assert default(30, method="puf-special").ladder == ()  # nothing has power: all escalation
     # 420 rows show a margin of 0.1 once, and not again at the alpha of a second judgement.
     once = default(420, method="puf-special")
     assert once.minimum_pairs <= 0.75 * 420 < minimum_pairs(0.1, spent(0.05, 1) / once.tests())
     assert once.ladder == ()
 
 
-def test_the_schema_says_what_a_rung_is() -> None:
-    rung = policy_schema()["properties"]["ladder"]["items"]
-    assert rung["required"] == ["method"]
-    assert rung["additionalProperties"] is False
+def test_the_schema_says_what_an_attempt_is() -> None:
+    attempt = policy_schema()["properties"]["ladder"]["items"]
+    assert attempt["required"] == ["method"]
+    assert attempt["additionalProperties"] is False
     json.dumps(policy_schema())

@@ -122,16 +122,16 @@ def test_counts_end_where_the_service_says(name: str) -> None:
     assert not any(agreed({**document, name: value}) for value in ("5", True, 40.5, [5]))
 
 
-def test_what_a_setting_of_a_rung_may_be_ends_where_the_service_says() -> None:
-    def rung(value: Any) -> dict[str, Any]:
+def test_what_a_setting_of_an_attempt_may_be_ends_where_the_service_says() -> None:
+    def attempt(value: Any) -> dict[str, Any]:
         inner = {"method": "hf-kcu", "settings": {"guard": {"rise": value}, "rise": value}}
         return {**PLAIN, "ladder": [inner]}
 
     whole = (0, -3, MOST_WHOLE, -MOST_WHOLE)
     inside: list[Any] = [*whole, True, None, "0.5", "-2.25", "word"]
-    assert all(agreed(rung(value)) for value in inside)
+    assert all(agreed(attempt(value)) for value in inside)
     beyond: list[Any] = [MOST_WHOLE + 1, -MOST_WHOLE - 1, 0.5, "0.50", "3", "Word", []]
-    assert not any(agreed(rung(value)) for value in beyond)
+    assert not any(agreed(attempt(value)) for value in beyond)
     assert not agreed({**PLAIN, "ladder": [{"method": "retrain"}]})
 
 

@@ -224,7 +224,7 @@ def test_whatever_ends_the_wait_leaves_nothing_behind(silos: Silos) -> None:
     silos.assert_clean()
 
 
-def test_the_rows_of_another_attempt_at_the_job_are_left_alone(silos: Silos) -> None:
+def test_the_rows_of_another_try_at_the_job_are_left_alone(silos: Silos) -> None:
     other = table.post(silos.services, JOB, silos.model_id, "silo-0", b"of the next worker")
     assert len(silos.engine().run(tasks_of()).updates) == 3
     assert [row.id for row in silos.rows()] == [other]

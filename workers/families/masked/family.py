@@ -15,7 +15,7 @@ from workers.families.ridge.wording import guarantee
 from workers.jobs.case import Case, Judge
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import Climb
+from workers.jobs.ladder import NextAttempt
 from workers.judge.base import Report
 
 
@@ -27,9 +27,9 @@ class MaskedFamily(RidgeFamily):
         {"round": rounds.run}
     )
 
-    def climb(
+    def next_attempt(
         self, job: JobContext, session: Session, case: Case, report: Report
-    ) -> Climb | None:
+    ) -> NextAttempt | None:
         """Return None: the rows were never here to refit from."""
         return None
 

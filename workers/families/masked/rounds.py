@@ -37,7 +37,7 @@ from workers.jobs.chain import Chain
 from workers.jobs.context import JobContext
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import advance
-from workers.jobs.update import Made, Update
+from workers.jobs.update import Update, UpdateResult
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome
 
@@ -113,9 +113,9 @@ def _shred_counts(
     return [done] if done is not None else []
 
 
-def _made(case: RoundCase, found: RoundSum, outcome: Outcome) -> Made:
+def _made(case: RoundCase, found: RoundSum, outcome: Outcome) -> UpdateResult:
     method = registry.get(case.method)
-    return Made(
+    return UpdateResult(
         encoded=ridge_state.encode(outcome.state, case.config),
         method=method.id,
         method_version=method.version,

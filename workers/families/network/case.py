@@ -110,7 +110,7 @@ def _prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judg
         noise = network_certified_case.load_noise(services, session, lease, common)
         return partial(network_certified_case.judge, common, noise)
     alike = _same_machine(services, case)
-    if not alike and lease.rung > 0:
+    if not alike and lease.attempt > 1:
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
     state = decode_state(services.artifacts.get(session, case.after.state_id))

@@ -89,8 +89,8 @@ def network_config(model: Model) -> NetworkConfig:
     ladder = policy_of(model).ladder
     for method_id in read.settings:
         read.method(method_id)  # named now, not when somebody asks to be forgotten
-    for rung in ladder:
-        read.method(rung.method, rung.settings)
+    for attempt in ladder:
+        read.method(attempt.method, attempt.settings)
     return read
 
 

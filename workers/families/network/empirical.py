@@ -46,7 +46,7 @@ ID = VERIFIER.id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class JudgementInput:
     """An executed job, what was published of it, and what its model was registered with."""
 
     lease: Lease
@@ -88,7 +88,7 @@ def prepare(
         limit=limit_of(seed, training),
         nonce=os.urandom(16).hex(),
     )
-    asked = Asked(
+    asked = JudgementInput(
         lease=lease,
         case=case,
         config=config,
@@ -103,7 +103,7 @@ def prepare(
     return partial(_judge, services, asked)
 
 
-def _judge(services: Services, asked: Asked) -> Judged:
+def _judge(services: Services, asked: JudgementInput) -> Judged:
     scorer(asked.file, asked.config.network)  # no silo's fault if it is no model file
     if services.settings.silos:
         stamps = asked.config.canary is not None
@@ -128,7 +128,7 @@ def _judge(services: Services, asked: Asked) -> Judged:
 
 
 def _claim(
-    services: Services, session: Session, asked: Asked, found: Collected
+    services: Services, session: Session, asked: JudgementInput, found: Collected
 ) -> tuple[EmpiricalClaim, CommittedRows]:
     lease, case = asked.lease, asked.case
     clients = [one for scores in found.scores.values() for one in scores.clients]
@@ -178,20 +178,24 @@ def _claim(
     return claim, CommittedRows(stored, went, forget.rows, pool.rows, retained.rows)
 
 
-def _check_gone(asked: Asked, clients: Sequence[ClientScores], went: Sequence[bytes]) -> None:
+def _check_gone(
+    asked: JudgementInput, clients: Sequence[ClientScores], went: Sequence[bytes]
+) -> None:
     own = sum(len(one.forget) + len(one.unseen) for one in clients)
     pinned = sorted(asked.case.plan.rows_gone)
     if sorted(digest.hex() for digest in went) != pinned or own != len(asked.removal.records):
         raise RefusedError("the rows to be tested are not those that went")
 
 
-def _silos(asked: Asked, found: Collected) -> SilosClaim:
+def _silos(asked: JudgementInput, found: Collected) -> SilosClaim:
     faults = Counter(found.faults.values())
     keys = {str(silo): key for silo, key in sorted(found.signed_by.items())}
     return SilosClaim(len(asked.tasks), len(found.scores), dict(faults), keys)
 
 
-def _records(session: Session, asked: Asked, clients: Sequence[ClientScores]) -> list[str]:
+def _records(
+    session: Session, asked: JudgementInput, clients: Sequence[ClientScores]
+) -> list[str]:
     """Return the record of each stored row, by its commitment.
 
     From what lies with the rows, so that a row without its record shows; also one whose

@@ -16,10 +16,10 @@ from workers.families.network.blocks import decode_block, join
 from workers.jobs.case import Case, Judge
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.ladder import Climb
-from workers.jobs.lesson import Lesson, StoredBlock
+from workers.jobs.ladder import NextAttempt
+from workers.jobs.lesson import ParsedUpload, StoredBlock
 from workers.jobs.members import Member
-from workers.jobs.update import Made, Update
+from workers.jobs.update import Update, UpdateResult
 from workers.judge.base import Report
 
 
@@ -43,7 +43,7 @@ class NetworkFamily(Family):
                 f"this model's workers need torch: {install.with_extra('torch')}"
             )
 
-    def read(self, model: Model, upload: bytes) -> Lesson:
+    def read(self, model: Model, upload: bytes) -> ParsedUpload:
         """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
         self.check_here()
         from workers.families.network import update
@@ -58,9 +58,9 @@ class NetworkFamily(Family):
         self,
         job: JobContext,
         before: ModelVersion | None,
-        lesson: Lesson,
+        lesson: ParsedUpload,
         salts: Mapping[str, bytes],
-    ) -> Made:
+    ) -> UpdateResult:
         """Train from the initial weights on what is stored and the lesson."""
         self.check_here()
         from workers.families.network import update
@@ -76,21 +76,21 @@ class NetworkFamily(Family):
 
         return update.forget(job, before, members)
 
-    def refit(self, job: JobContext) -> Made:
-        """Make the version of a later rung from what is stored. Raises RefusedError."""
+    def refit(self, job: JobContext) -> UpdateResult:
+        """Make the version of a later attempt from what is stored. Raises RefusedError."""
         self.check_here()
         from workers.families.network import update
 
         return update.refit(job)
 
-    def climb(
+    def next_attempt(
         self, job: JobContext, session: Session, case: Case, report: Report
-    ) -> Climb | None:
-        """Return the next rung of the policy, or the retraining."""
+    ) -> NextAttempt | None:
+        """Return the next attempt of the policy, or the retraining."""
         self.check_here()
         from workers.families.network import update
 
-        return update.climb(job, session, case, report)
+        return update.next_attempt(job, session, case, report)
 
     def compares(self, claim: str) -> bool:
         """A retraining is repeated, and an approximation compared with the model before."""

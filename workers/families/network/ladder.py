@@ -1,4 +1,4 @@
-"""Which rung comes after a network's refuted result: another method, or the retraining.
+"""Which attempt comes after a network's refuted result: another method, or the retraining.
 
 Another approximation is tried only where a test of forgetting or of use refuted this one. All
 are judged on the same rows by the same attacks: where the rows are too few, or an attack had
@@ -9,20 +9,20 @@ from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
 
-from app.service.ladder import last_rung, spelled
+from app.service.ladder import last_attempt, spelled
 from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.clock import clock
 from workers.families.network.config import NetworkConfig, network_config, policy_of
 from workers.jobs.case import Case
 from workers.jobs.context import JobContext
-from workers.jobs.ladder import Climb
+from workers.jobs.ladder import NextAttempt
 from workers.jobs.lease import Lease
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
 from workers.judge.guard import ODD_INPUT
 from workers.judge.policy.document import write_ladder
-from workers.judge.policy.policy import Policy, Rung
+from workers.judge.policy.policy import LadderStep, Policy
 from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.estimate import Sizes, most_flops, retraining_flops
@@ -35,19 +35,21 @@ LATE = "too near the deadline"
 NO_USE = "skipped, it would be judged no better"
 
 
-def climb(job: JobContext, session: Session, case: Case, report: Report) -> Climb | None:
-    """Return the rung after a judgement that was no PASS, None if the ladder is spent."""
+def next_attempt(
+    job: JobContext, session: Session, case: Case, report: Report
+) -> NextAttempt | None:
+    """Return the attempt after a judgement that was no PASS, None if the ladder is spent."""
     try:
         policy = policy_of(case.model)
         if case.plan.claim == VERIFIER.id:
             return _after_approximation(session, job.lease, case, report, policy)
     except ODD_INPUT:  # what was registered is not what lies there now; the judge has said so
         pass
-    if case.plan.claim == EXACT and job.lease.rung > 0:
-        return None  # the last rung: somebody looks
+    if case.plan.claim == EXACT and job.lease.attempt > 1:
+        return None  # the last attempt: somebody looks
     # A retraining was refuted: once more from what is stored. Or what claims a proof was,
     # which no other method mends.
-    return Climb(last_rung(case.model.config), RETRAIN)
+    return NextAttempt(last_attempt(case.model.config), RETRAIN)
 
 
 def is_of_method(report: Report) -> bool:
@@ -59,33 +61,35 @@ def is_of_method(report: Report) -> bool:
     )
 
 
-def label(rung: Rung) -> str:
-    """Return a rung as certificates and the log name it."""
-    return spelled(write_ladder([rung])[0])
+def label(step: LadderStep) -> str:
+    """Return a step as certificates and the log name it."""
+    return spelled(write_ladder([step])[0])
 
 
 def _after_approximation(
     session: Session, lease: Lease, case: Case, report: Report, policy: Policy
-) -> Climb:
+) -> NextAttempt:
     config = network_config(case.model)
     request = session.get_one(ErasureRequest, lease.request_id)
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     worthwhile = is_of_method(report) and job.before_id is not None
     tried = [config.method(request.method)]
-    tried += [config.method(rung.method, rung.settings) for rung in policy.ladder[: lease.rung]]
+    tried += [
+        config.method(step.method, step.settings) for step in policy.ladder[: lease.attempt - 1]
+    ]
     limits = _Limits(session, case, config, policy, first_due(session, lease))
     skipped: list[str] = []
-    for number, rung in enumerate(policy.ladder, 1):
-        if number <= lease.rung:
+    for number, step in enumerate(policy.ladder, 2):
+        if number <= lease.attempt:
             continue
-        method = config.method(rung.method, rung.settings)
+        method = config.method(step.method, step.settings)
         why = NO_USE
         if worthwhile:
             why = "skipped, it was tried" if method in tried else limits.forbid(method)
         if not why:
-            return Climb(number, label(rung), tuple(skipped), compared=True)
-        skipped.append(f"{label(rung)}: {why}")
-    return Climb(1 + len(policy.ladder), RETRAIN, tuple(skipped))
+            return NextAttempt(number, label(step), tuple(skipped), compared=True)
+        skipped.append(f"{label(step)}: {why}")
+    return NextAttempt(2 + len(policy.ladder), RETRAIN, tuple(skipped))
 
 
 class _Limits:
@@ -100,7 +104,7 @@ class _Limits:
         self.judging = _judging_flops(config, policy, self.sizes)
         said = case.plan.parameters
         last = int(said.get("cost.flops", "0"))
-        self.left = policy.budget * self.whole - last - int(said.get("climb.flops", "0"))
+        self.left = policy.budget * self.whole - last - int(said.get("escalation.flops", "0"))
         seconds = float(said.get("cost.seconds", "0"))
         self.pace = seconds / last if last else 0.0  # seconds an operation, as it went so far
 
@@ -143,7 +147,7 @@ def is_late(now: datetime, due: datetime, seconds: timedelta = timedelta()) -> b
 
 
 def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
-    """Return about what the judge of a rung computes for the models that it trains itself."""
+    """Estimate what the judge of an attempt computes for the models that it trains itself."""
     half = sizes.stays + (sizes.goes + sizes.validation) // 2
     each = [half] * (policy.references or 0) + [sizes.stays] * bool(policy.distances)
     return sum(retraining_flops(config.network, config.training, rows) for rows in each)

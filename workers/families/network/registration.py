@@ -23,7 +23,7 @@ class NetworkOptions:
     """How a network is trained and tested, and what its erasures must show.
 
     training, settings: as the manifest has them. policy None: the default for the largest
-    client, which may ask for more rows than there are; then approximate erasures climb to
+    client, which may ask for more rows than there are; then approximate erasures escalate to
     retraining. canary: as the manifest has it, empty for none. shape: of the network, beside
     what the rows say of it.
     """

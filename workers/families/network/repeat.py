@@ -17,7 +17,7 @@ from workers.families.network.state import decode_state
 from workers.families.network.training import device_of
 from workers.jobs import checkpoints
 from workers.jobs.lease import Lease
-from workers.jobs.update import Made
+from workers.jobs.update import UpdateResult
 from workers.training.replay.retraining import reexecute
 
 
@@ -32,12 +32,12 @@ def repeat(
     lease: Lease,
     config: NetworkConfig,
     rows: Holdings,
-    made: Made,
+    made: UpdateResult,
 ) -> bool:
     """Return whether the training was repeated: it was not where no noise is registered.
 
     Raises:
-        NotRepeatedError: It ended with another model, and there are attempts left. A training
+        NotRepeatedError: It ended with another model, and there are tries left. A training
             that was resumed on another machine may end so.
         RefusedError: There are none left.
     """
@@ -51,7 +51,7 @@ def repeat(
     if again == made.encoded.head_digest:
         return True
     problem = "the training was repeated and ended with another model: it is not published"
-    if lease.attempt < services.settings.max_attempts:
+    if lease.tries < services.settings.max_tries:
         checkpoints.discard(services, lease)
         raise NotRepeatedError(problem)
     raise RefusedError(f"{problem}. Train and repeat on machines alike, then send it again")

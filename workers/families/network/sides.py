@@ -15,7 +15,7 @@ Places = dict[str, tuple[int, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Divided:
+class ForgetRetainSplit:
     """Training rows by client, those that stay and those that go; places: None for all.
 
     request is None where nothing that goes was ever trained on.
@@ -28,7 +28,7 @@ class Divided:
     request: UnlearningRequest | None
 
 
-def divide(rows: Holdings, leaving: Collection[str]) -> Divided:
+def divide(rows: Holdings, leaving: Collection[str]) -> ForgetRetainSplit:
     """Divide the training rows of all clients by the ids of the records that leave."""
     stays: dict[str, ClientData] = {}
     goes: dict[str, ClientData] = {}
@@ -53,7 +53,7 @@ def divide(rows: Holdings, leaving: Collection[str]) -> Divided:
             goes[client], goes_at[client] = _at(training, out), out
             some[client] = out
     request = UnlearningRequest(frozenset(whole), some) if goes else None
-    return Divided(stays, stays_at, goes, goes_at, request)
+    return ForgetRetainSplit(stays, stays_at, goes, goes_at, request)
 
 
 def validation(

@@ -6,17 +6,17 @@ from typing import TypeVar
 import torch
 
 from app.service.context import Services
-from lethe.certificates.climb import from_line, write_climb
+from lethe.certificates.escalation import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
 from workers.families.network import progress
 from workers.families.network.config import NetworkConfig
 from workers.families.network.rows import Holdings, row_digests, rows_digest
-from workers.families.network.sides import Divided, divide
+from workers.families.network.sides import ForgetRetainSplit, divide
 from workers.families.network.state import TrainingState, encode_state
 from workers.jobs import checkpoints
 from workers.jobs.lease import Lease
-from workers.jobs.update import Made
+from workers.jobs.update import UpdateResult
 from workers.jobs.versions import Encoded
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu_products import NobodyAnsweredError
@@ -51,7 +51,7 @@ def retrained(
     salted: Mapping[str, bytes],
     leaving: Collection[str] = (),
     escalated: str | None = None,
-) -> Made:
+) -> UpdateResult:
     """Train from the initial weights on the rows that stay.
 
     escalated: why another method gave way to this one. Raises RefusedError if they cannot
@@ -86,9 +86,9 @@ def retrained(
         **cost_notes(trained.work),
     }
     if escalated is not None:
-        rung = from_line(escalated)
-        parameters |= {"asked": rung.method, **write_climb([rung])}
-    return Made(
+        attempt = from_line(escalated)
+        parameters |= {"asked": attempt.method, **write_escalation([attempt])}
+    return UpdateResult(
         encoded=encoded(
             config, trained.weights, TrainingState(origin, data, len(trained.records), missing)
         ),
@@ -106,13 +106,13 @@ def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str
     return rows_digest(digest for record, digest in digests.items() if record not in leaving)
 
 
-def stays(services: Services, lease: Lease, sides: Divided) -> Side:
+def stays(services: Services, lease: Lease, sides: ForgetRetainSplit) -> Side:
     """Return the side of those who stay."""
     engine = engine_for(services, lease.job_id, lease.model_id, sides.stays, sides.stays_at)
     return Side(engine, sizes(sides.stays))
 
 
-def goes(services: Services, lease: Lease, sides: Divided) -> Side:
+def goes(services: Services, lease: Lease, sides: ForgetRetainSplit) -> Side:
     """Return the side of those who go."""
     engine = engine_for(services, lease.job_id, lease.model_id, sides.goes, sides.goes_at)
     return Side(engine, sizes(sides.goes))
@@ -143,7 +143,7 @@ def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
             raise  # it would fail in the same way again
         raise RoundLostError(str(error)) from None
     except (TargetError, NobodyAnsweredError) as error:
-        if services.settings.silos == 0 or lease.attempt >= services.settings.max_attempts:
+        if services.settings.silos == 0 or lease.tries >= services.settings.max_tries:
             raise  # it names another method
         raise RoundLostError(str(error)) from None
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 from app.service.noise_key import METHOD as CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import (
-    before as network_before,
+    attempt as network_attempt,
 )
 from workers.families.network import (
-    rung as network_rung,
+    before as network_before,
 )
 from workers.families.network.blocks import InputBlock
 from workers.families.network.case import prepare
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.ladder import climb
+from workers.families.network.ladder import next_attempt
 from workers.families.network.repeat import repeat
 from workers.families.network.rows import (
     Holdings,
@@ -39,33 +39,33 @@ from workers.families.network.training import (
 )
 from workers.families.network.wording import EMPIRICAL
 from workers.jobs.context import JobContext
-from workers.jobs.lesson import Lesson
+from workers.jobs.lesson import ParsedUpload
 from workers.jobs.members import Member, owned_by_subject
-from workers.jobs.update import Made, Update
+from workers.jobs.update import Update, UpdateResult
 from workers.methods.network.base import Case
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.memory import named_out_of_memory
 from workers.training.fedavg.accounting import cost_notes
 from workers.training.networks.files import decode_weights, digest_of
 
-__all__ = ["climb", "forget", "learn", "prepare", "read", "refit"]
+__all__ = ["forget", "learn", "next_attempt", "prepare", "read", "refit"]
 
 
-def read(model: Model, upload: bytes) -> Lesson:
+def read(model: Model, upload: bytes) -> ParsedUpload:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
     config = network_config(model)
     blocks = by_owner(upload)
     check_rows(config, (block.inputs for block in blocks.values()))
     records = [record for block in blocks.values() for record in block.records]
-    return Lesson(records, blocks, saturated=0)
+    return ParsedUpload(records, blocks, saturated=0)
 
 
 def learn(
     job: JobContext,
     before: ModelVersion | None,
-    lesson: Lesson,
+    lesson: ParsedUpload,
     fresh: Mapping[str, bytes],
-) -> Made:
+) -> UpdateResult:
     """Train from the initial weights on what is stored and the lesson.
 
     Never from the present weights: they may have seen what was erased since. Raises
@@ -81,9 +81,9 @@ def learn(
     return replace(made, repeated=repeat(services, lease, config, rows, made))
 
 
-def refit(job: JobContext) -> Made:
-    """Make the version of a later rung from what is stored. Raises RefusedError."""
-    return network_rung.run(job)
+def refit(job: JobContext) -> UpdateResult:
+    """Make the version of a later attempt from what is stored. Raises RefusedError."""
+    return network_attempt.run(job)
 
 
 def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> Update:
@@ -124,13 +124,13 @@ def _forgotten(
     leaving: set[str],
     method_id: str,
     file: bytes,
-) -> Made:
+) -> UpdateResult:
     services, lease = job.services, job.lease
     sides = divide(rows, leaving)
     method = config.method(method_id)
     if sides.request is None or not sides.stays or method_id == RETRAIN.id:
         # What was never trained on leaves no trace; the retraining proves that it did not.
-        why_not = network_rung.not_run(method_id, trained_on=sides.request is not None)
+        why_not = network_attempt.not_run(method_id, trained_on=sides.request is not None)
         return retrained(services, lease, config, rows, salted, leaving, why_not)
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
@@ -165,7 +165,7 @@ def _forgotten(
         **described(services, config, case.retained),
         **cost_notes(found.work),
     }
-    return Made(
+    return UpdateResult(
         encoded(config, found.weights, state),
         method.id,
         method.version,

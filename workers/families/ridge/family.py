@@ -12,10 +12,10 @@ from workers.families.ridge.blocks import decode_block, join
 from workers.jobs.case import Case, Judge
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import Climb
-from workers.jobs.lesson import Lesson, StoredBlock
+from workers.jobs.ladder import NextAttempt
+from workers.jobs.lesson import ParsedUpload, StoredBlock
 from workers.jobs.members import Member
-from workers.jobs.update import Made, Update
+from workers.jobs.update import Update, UpdateResult
 from workers.judge.base import Report
 
 
@@ -26,7 +26,7 @@ class RidgeFamily(Family):
     judge_rooms = ("judge",)
     audited = False
 
-    def read(self, model: Model, upload: bytes) -> Lesson:
+    def read(self, model: Model, upload: bytes) -> ParsedUpload:
         """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
         return update.read(model, upload)
 
@@ -38,9 +38,9 @@ class RidgeFamily(Family):
         self,
         job: JobContext,
         before: ModelVersion | None,
-        lesson: Lesson,
+        lesson: ParsedUpload,
         salts: Mapping[str, bytes],
-    ) -> Made:
+    ) -> UpdateResult:
         """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
         return update.learn(job, before, lesson, salts)
 
@@ -50,15 +50,15 @@ class RidgeFamily(Family):
         """Subtract the members' records. Raises RefusedError, AnswerError."""
         return update.forget(job, before, members)
 
-    def refit(self, job: JobContext) -> Made:
+    def refit(self, job: JobContext) -> UpdateResult:
         """Fit anew from the retained rows. Raises RefusedError."""
         return update.refit(job)
 
-    def climb(
+    def next_attempt(
         self, job: JobContext, session: Session, case: Case, report: Report
-    ) -> Climb | None:
+    ) -> NextAttempt | None:
         """Return the refit, whatever was asked for and found, None where it was that."""
-        return None if job.lease.rung > 0 else Climb(1, "refit", compared=True)
+        return None if job.lease.attempt > 1 else NextAttempt(2, "refit", compared=True)
 
     def compares(self, claim: str) -> bool:
         """Statistics can be compared with those before whatever made them."""

@@ -8,20 +8,22 @@ import numpy as np
 from workers.arrays import Rows
 from workers.families.ridge.blocks import Block, MessageBlock, Upload, decode_upload
 from workers.families.ridge.preflight import check_definite
-from workers.jobs.lesson import Lesson, Owner
+from workers.jobs.lesson import Owner, ParsedUpload
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, check_message
 from workers.secure_sum.wire import unpack_message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RidgeLesson(Lesson):
+class ParsedRidgeUpload(ParsedUpload):
     """batch: the blocks together, as the method learns them."""
 
     batch: Batch
 
 
-def read_lesson(data: bytes, config: RidgeConfig, number: int, *, remote: bool) -> RidgeLesson:
+def read_lesson(
+    data: bytes, config: RidgeConfig, number: int, *, remote: bool
+) -> ParsedRidgeUpload:
     """Return what an upload teaches a model; `remote` if its rows stay with its clients.
 
     number: of the version that learns it.
@@ -34,17 +36,17 @@ def read_lesson(data: bytes, config: RidgeConfig, number: int, *, remote: bool) 
     upload = decode_upload(data)
     codes, saturated = config.quantiser.quantise(upload.features)
     rows = Rows(codes, upload.labels)
-    return RidgeLesson(upload.records, _by_owner(upload, rows, number), saturated, rows)
+    return ParsedRidgeUpload(upload.records, _by_owner(upload, rows, number), saturated, rows)
 
 
-def _of_statistics(data: bytes, config: RidgeConfig) -> RidgeLesson:
+def _of_statistics(data: bytes, config: RidgeConfig) -> ParsedRidgeUpload:
     envelope = unpack_message(data, bits=config.bits)
     check_message(envelope.message, bits=config.bits)
     if envelope.message.residual == 0:
         check_definite(envelope.message.statistics, config)
     block = MessageBlock(envelope.records, envelope.message)
     owner = envelope.client, envelope.subject
-    return RidgeLesson(envelope.records, {owner: block}, 0, envelope.message)
+    return ParsedRidgeUpload(envelope.records, {owner: block}, 0, envelope.message)
 
 
 def _by_owner(upload: Upload, rows: Rows, number: int) -> dict[Owner, Block]:

@@ -19,21 +19,21 @@ from workers.families.ridge.blocks import (
     decode_block,
 )
 from workers.families.ridge.case import prepare
-from workers.families.ridge.lesson import RidgeLesson, read_lesson
+from workers.families.ridge.lesson import ParsedRidgeUpload, read_lesson
 from workers.families.ridge.preflight import check_definite
 from workers.families.ridge.removal import remove
 from workers.families.ridge.rows import RowDigest, rows_digest
 from workers.jobs.context import JobContext
-from workers.jobs.lesson import Lesson
+from workers.jobs.lesson import ParsedUpload
 from workers.jobs.members import Member, owned_by_subject
-from workers.jobs.update import Made, Update
+from workers.jobs.update import Update, UpdateResult
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message
 
 __all__ = ["forget", "learn", "prepare", "read", "refit"]
 
 
-def read(model: Model, upload: bytes) -> Lesson:
+def read(model: Model, upload: bytes) -> ParsedUpload:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
     number = (model.current_version or 0) + 1
     remote = model.config["data"] != "rows"
@@ -43,9 +43,9 @@ def read(model: Model, upload: bytes) -> Lesson:
 def learn(
     job: JobContext,
     before: ModelVersion | None,
-    lesson: Lesson,
+    lesson: ParsedUpload,
     salts: Mapping[str, bytes],
-) -> Made:
+) -> UpdateResult:
     """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
     services, model = job.services, job.model
     config = ridge_state.ridge_config(model)
@@ -53,7 +53,7 @@ def learn(
     with services.reading() as session:
         state = ridge_state.load_state(services, session, before) if before else None
     contents = _grown(services.ledger, model, before, lesson)
-    assert isinstance(lesson, RidgeLesson)
+    assert isinstance(lesson, ParsedRidgeUpload)
     outcome = method.learn(config, state, lesson.batch)
     if model.config["data"] != "rows" and outcome.state.attested == 0:
         check_definite(outcome.state.statistics, config)
@@ -92,7 +92,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> 
     )
 
 
-def refit(job: JobContext) -> Made:
+def refit(job: JobContext) -> UpdateResult:
     """Fit anew from the retained rows, whatever was asked for. Raises RefusedError."""
     services, model, model_id = job.services, job.model, job.lease.model_id
     config = ridge_state.ridge_config(model)
@@ -101,14 +101,14 @@ def refit(job: JobContext) -> Made:
         found = ridge_rows.stored_digests(session, model_id, stored)
         contents = _contents(model, (one.digest for one in found))
     blocks = [batch_of(block) for _, block in stored]
-    method = ridge_state.method_of(model, _rung(blocks))
+    method = ridge_state.method_of(model, _attempt(blocks))
     outcome = method.refit(config, blocks)
     named = f"{method.id}-refit", method.version
     return _made(outcome, config, *named, {}, contents, notes=False)
 
 
 def _grown(
-    ledger: Ledger, model: Model, before: ModelVersion | None, lesson: Lesson
+    ledger: Ledger, model: Model, before: ModelVersion | None, lesson: ParsedUpload
 ) -> dict[str, str]:
     """Return what the log says of the rows of the version before with those of a lesson.
 
@@ -160,7 +160,7 @@ def _stored(
         yield subject, decode_block(payload)
 
 
-def _rung(blocks: Sequence[Batch]) -> str:
+def _attempt(blocks: Sequence[Batch]) -> str:
     """Return the plainest method that these blocks allow, whichever was asked for."""
     sketched = any(isinstance(block, Message) and block.residual > 0 for block in blocks)
     return "ridge-sketched" if sketched else "ridge-exact"
@@ -175,9 +175,9 @@ def _made(
     contents: Mapping[str, str],
     *,
     notes: bool = True,
-) -> Made:
+) -> UpdateResult:
     said = outcome.notes if notes else {}
-    return Made(
+    return UpdateResult(
         encoded=ridge_state.encode(outcome.state, config, contents),
         method=method,
         method_version=method_version,

@@ -24,13 +24,13 @@ from workers.judge.policy.policy import (
     LAST,
     LEAST_REFERENCES,
     MOST_REFERENCES,
-    MOST_RUNGS,
+    MOST_STEPS,
     MOST_WHOLE,
     REFERENCES,
     WORD,
+    LadderStep,
     Policy,
     PolicyError,
-    Rung,
     Setting,
     mapping,
     spelled,
@@ -114,35 +114,35 @@ def from_document(document: object) -> Policy:
     return Policy(**values)
 
 
-def write_ladder(ladder: Sequence[Rung]) -> list[dict[str, Any]]:
-    """Return the rungs as what JSON can hold."""
+def write_ladder(ladder: Sequence[LadderStep]) -> list[dict[str, Any]]:
+    """Return the steps as what JSON can hold."""
     return [
         {
-            "method": rung.method,
+            "method": step.method,
             "settings": {
                 name: (
                     {key: _write(one) for key, one in value.items()}
                     if isinstance(value, Mapping)
                     else _write(value)
                 )
-                for name, value in rung.settings.items()
+                for name, value in step.settings.items()
             },
         }
-        for rung in ladder
+        for step in ladder
     ]
 
 
-def read_ladder(document: object) -> tuple[Rung, ...]:
-    """Return the rungs of parsed JSON. Raises PolicyError."""
+def read_ladder(document: object) -> tuple[LadderStep, ...]:
+    """Return the steps of parsed JSON. Raises PolicyError."""
     if not isinstance(document, list):
-        raise PolicyError(LADDER, "write a list of rungs, [] for the retraining alone")
+        raise PolicyError(LADDER, "write a list of steps, [] for the retraining alone")
     found = []
     for item in document:
         given = dict(mapping(LADDER, item))
         settings = mapping(LADDER, given.pop("settings", {}))
         method = given.pop("method", None)
         if given or not isinstance(method, str):
-            raise PolicyError(LADDER, "a rung has a method, perhaps settings, and no more")
+            raise PolicyError(LADDER, "a step has a method, perhaps settings, and no more")
         read = {
             name: (
                 {key: _read(one) for key, one in value.items()}
@@ -151,7 +151,7 @@ def read_ladder(document: object) -> tuple[Rung, ...]:
             )
             for name, value in settings.items()
         }
-        found.append(Rung(method, read))
+        found.append(LadderStep(method, read))
     return tuple(found)
 
 
@@ -160,7 +160,7 @@ def _write(value: Setting) -> Setting:
 
 
 def _read(value: object) -> Any:
-    """Return a setting; what is none is left for `Rung` to refuse."""
+    """Return a setting; what is none is left for `LadderStep` to refuse."""
     if isinstance(value, float):
         raise PolicyError(LADDER, ABOUT_SETTINGS)
     if isinstance(value, str) and FRACTION.fullmatch(value):
@@ -219,7 +219,7 @@ def policy_schema() -> dict[str, Any]:
     members = {"type": "object", "additionalProperties": setting}
     properties["ladder"] = {
         "type": "array",
-        "maxItems": MOST_RUNGS,
+        "maxItems": MOST_STEPS,
         "uniqueItems": True,
         "description": "methods tried before the retraining, which is never left out",
         "items": {

@@ -3,7 +3,7 @@
 It is registered, and its digest logged, before any result that it will judge exists.
 `document` has its form as JSON.
 
-Its ladder says which methods are tried, in turn, where a result is refuted. Before all rungs
+Its ladder says which methods are tried, in turn, where a result is refuted. Before all steps
 comes the method that a request asks for, after them always the retraining, which no policy can
 leave out and none needs to name. What the methods are called and what can be set of them, the
 registration of a model checks: a judge knows no methods.
@@ -35,7 +35,7 @@ DECIMALS: dict[str, tuple[float, float, str]] = {
     "tail_limit": (0.0001, 1.0, "greatest true positive rate at the tail rate"),
     "retained_loss": (0.0, 1.0, "accuracy on retained rows that may be lost"),
     "test_loss": (0.0, 1.0, "accuracy on unseen rows that may be lost"),
-    "budget": (0.0, 100.0, "computation of all approximate rungs, in retrainings"),
+    "budget": (0.0, 100.0, "computation of all approximate steps, in retrainings"),
 }
 CANARY, DISTANCE = (0.0, 1.0), (0.0, 1e8)  # of the canary's limit, and of each distance's
 COUNTS: dict[str, tuple[int, int, str]] = {
@@ -47,7 +47,7 @@ COUNTS: dict[str, tuple[int, int, str]] = {
 
 LADDER = "ladder"
 Setting = bool | int | float | str | None
-MOST_RUNGS = 8
+MOST_STEPS = 8
 LAST = "retrain"
 WORD = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 # A fraction: whole numbers stand without quotes, so that nothing has two spellings.
@@ -107,7 +107,7 @@ def _is_setting(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class LadderStep:
     """One method, and the settings by which it differs from the registration's.
 
     Settings that are objects, such as guard, differ by their members. Raises PolicyError.
@@ -118,9 +118,9 @@ class Rung:
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, str) or not WORD.fullmatch(self.method):
-            raise PolicyError(LADDER, "name a method in each rung, such as hf-kcu")
+            raise PolicyError(LADDER, "name a method in each step, such as hf-kcu")
         if self.method == LAST:
-            raise PolicyError(LADDER, f"leave {LAST} out: it is always the last rung")
+            raise PolicyError(LADDER, f"leave {LAST} out: it is always the last step")
         for name, value in mapping(LADDER, self.settings).items():
             inner = value if isinstance(value, Mapping) else {name: value}
             for key, one in mapping(LADDER, inner).items():
@@ -131,7 +131,7 @@ class Rung:
 # After PUF's step, which knows nothing of those who stay, one that follows their curvature:
 # on a tenth of their rows, for ten products of all cost more than ten rounds of training.
 # Nothing is known to come after HF-KCU that costs less than the retraining.
-AFTER_PUF = (Rung("hf-kcu", {"curvature_rows": 0.1}),)
+AFTER_PUF = (LadderStep("hf-kcu", {"curvature_rows": 0.1}),)
 LADDERS = {"puf-regular": AFTER_PUF, "puf-special": AFTER_PUF}
 
 
@@ -163,7 +163,7 @@ class Policy:
     test_loss: float = 0.1
     canary_limit: float | None = None
     distances: Mapping[str, float] = field(default_factory=dict)
-    ladder: tuple[Rung, ...] = ()
+    ladder: tuple[LadderStep, ...] = ()
     budget: float = 1.0
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     references: int | None = None
@@ -244,14 +244,16 @@ def default(
 
 
 def check_ladder(ladder: object) -> None:
-    """Raise PolicyError unless `ladder` is a tuple of few rungs, no two of them equal."""
-    if not isinstance(ladder, tuple) or any(not isinstance(rung, Rung) for rung in ladder):
-        raise PolicyError(LADDER, 'write a list of rungs, such as {"method": "hf-kcu"}, or []')
-    if len(ladder) > MOST_RUNGS:
-        raise PolicyError(LADDER, f"name at most {MOST_RUNGS} rungs")
-    if any(rung in ladder[:place] for place, rung in enumerate(ladder)):
+    """Raise PolicyError unless `ladder` is a tuple of few steps, no two of them equal."""
+    if not isinstance(ladder, tuple) or any(
+        not isinstance(step, LadderStep) for step in ladder
+    ):
+        raise PolicyError(LADDER, 'write a list of steps, such as {"method": "hf-kcu"}, or []')
+    if len(ladder) > MOST_STEPS:
+        raise PolicyError(LADDER, f"name at most {MOST_STEPS} steps")
+    if any(step in ladder[:place] for place, step in enumerate(ladder)):
         raise PolicyError(
-            LADDER, "name each rung once: the same on the same rows says the same"
+            LADDER, "name each step once: the same on the same rows says the same"
         )
 
 

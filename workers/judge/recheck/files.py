@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from lethe.certificates.evidence import CLIMB_SCORES, SCORES, check_evidence
+from lethe.certificates.evidence import ESCALATION_SCORES, SCORES, check_evidence
 from lethe.certificates.statement import Predicate
 from lethe.errors import LetheError
 from workers.judge.recheck.lines import Line, compare, skipped
@@ -14,7 +14,7 @@ BY_SAMPLES = "empirical-approximate"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RecheckFiles:
     """The files somebody has beside the certificate. policy: hex SHA-256 of a document."""
 
     evidence: bytes
@@ -23,7 +23,7 @@ class Given:
     policy: str | None = None
 
 
-def compare_files(said: Predicate, given: Given) -> list[Line]:
+def compare_files(said: Predicate, given: RecheckFiles) -> list[Line]:
     """Return a line for each file that the certificate names, and one for the removal."""
     lines = [compare("evidence file", said.retained_set.removal_proof, _hex(given.evidence))]
     before, after = said.retained_set.before.count, said.retained_set.after.count
@@ -55,17 +55,17 @@ def compare_files(said: Predicate, given: Given) -> list[Line]:
 def named_scores(said: Predicate) -> list[tuple[str, str]]:
     """Return name and digest (hex SHA-256) of each scores file that the certificate names."""
     listed = [(part.name, part.digest) for part in said.evidence]
-    return [(name, digest) for name, digest in listed if name in (SCORES, CLIMB_SCORES)]
+    return [(name, digest) for name, digest in listed if name in (SCORES, ESCALATION_SCORES)]
 
 
-def scores_of(said: Predicate, given: Given, name: str) -> list[bytes]:
+def scores_of(said: Predicate, given: RecheckFiles, name: str) -> list[bytes]:
     """Return those of the given scores files that the certificate lists under a name."""
     listed = [part.digest for part in said.evidence if part.name == name]
     found = {_hex(file): file for file in given.scores}
     return [found[digest] for digest in listed if digest in found]
 
 
-def _scores(said: Predicate, given: Given) -> list[Line]:
+def _scores(said: Predicate, given: RecheckFiles) -> list[Line]:
     listed = named_scores(said)
     found = [_hex(file) for file in given.scores]
     lines = [

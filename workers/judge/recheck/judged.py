@@ -18,7 +18,7 @@ from workers.judge import (
     silos,
 )
 from workers.judge.base import Check, Report
-from workers.judge.recheck.files import POLICY, Given
+from workers.judge.recheck.files import POLICY, RecheckFiles
 from workers.judge.recheck.lines import Line, compare, skipped
 from workers.judge.samples import trainings
 from workers.judge.samples.empirical import VERIFIER
@@ -57,7 +57,9 @@ def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, Committed
     return claim, rows, VERIFIER.verify(claim)
 
 
-def compare_verdict(said: Predicate, given: Given, data: bytes) -> tuple[list[Line], bool]:
+def compare_verdict(
+    said: Predicate, given: RecheckFiles, data: bytes
+) -> tuple[list[Line], bool]:
     """Return the lines of a certified verdict by samples, and whether it was reached again."""
     if said.verifier.id != VERIFIER.id:
         return [compare("verifier of scores", said.verifier.id, VERIFIER.id)], False
@@ -88,7 +90,7 @@ def another_release(version: str) -> str:
 
 
 def tied(
-    said: Predicate, given: Given, claim: EmpiricalClaim, rows: CommittedRows
+    said: Predicate, given: RecheckFiles, claim: EmpiricalClaim, rows: CommittedRows
 ) -> list[Line]:
     """Compare what scores are of with what the certificate is about."""
     sets, kept = claim.retained_set, said.retained_set
@@ -156,7 +158,9 @@ def _judgement(claim: EmpiricalClaim) -> Line:
     return skipped("scores: judgement", f"sha256 {sha256(claim.seed).hexdigest()}", reason)
 
 
-def _compare_check(certified: CheckPart | None, again: Check | None, given: Given) -> Line:
+def _compare_check(
+    certified: CheckPart | None, again: Check | None, given: RecheckFiles
+) -> Line:
     name = _name(certified or again)
     line = compare(name, spelled(certified), spelled(again))
     if line.status == "DIFFERS" or certified is None:

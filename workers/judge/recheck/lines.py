@@ -7,12 +7,12 @@ from typing import Any, Literal
 Status = Literal["same", "DIFFERS", "not recomputed"]
 Result = Literal["AGREES", "DIFFERS", "DIGESTS-ONLY"]
 
-RUNG = "rung before"  # the name of the lines about a rung before the certified one
-UNTOLD = "no such rung"
+ATTEMPT = "attempt before"  # the name of the lines about an attempt before the certified one
+UNTOLD = "no such attempt"
 
 MEANING: dict[Result, str] = {
     "AGREES": "The verdict was computed again from the scores, and is the certified one. "
-    "That says nothing of a rung before it.",
+    "That says nothing of an attempt before it.",
     "DIFFERS": "What was computed again is not what the certificate says.",
     "DIGESTS-ONLY": "Of this verdict nothing but digests and proofs could be checked.",
 }

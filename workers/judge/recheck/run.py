@@ -5,13 +5,13 @@ It says nothing about signatures: `lethe certificate verify` does.
 
 from lethe.certificates.evidence import SCORES
 from lethe.certificates.statement import Predicate
-from workers.judge.recheck.files import Given, compare_files, scores_of
+from workers.judge.recheck.attempts import compare_attempts
+from workers.judge.recheck.files import RecheckFiles, compare_files, scores_of
 from workers.judge.recheck.lines import Line, Recheck
-from workers.judge.recheck.rungs import compare_rungs
 from workers.judge.recheck.unjudged import list_checks
 
 
-def recheck(said: Predicate, given: Given) -> Recheck:
+def recheck(said: Predicate, given: RecheckFiles) -> Recheck:
     """Return what comes out of the files that somebody has.
 
     Never raises because of what they hold.
@@ -29,5 +29,5 @@ def recheck(said: Predicate, given: Given) -> Recheck:
         lines += found
     if not judged:
         lines += list_checks(said, given.evidence)
-    lines += compare_rungs(said, given)
+    lines += compare_attempts(said, given)
     return Recheck(lines, judged)

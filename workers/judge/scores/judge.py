@@ -1,7 +1,7 @@
 """Which version of the verifier judged a scores file: the file says so.
 
-A rung before a certified one was judged at another time, perhaps by another release, and the
-certificate names the version that judged last alone.
+An attempt before a certified one was judged at another time, perhaps by another release, and
+the certificate names the version that judged last alone.
 """
 
 import re

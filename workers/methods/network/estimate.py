@@ -1,6 +1,6 @@
 """What a method will compute at most, before it runs: in the operations that runs count.
 
-A rung that cannot be paid for is not begun. The counts are those of `Work.flops`: gradients
+An attempt that cannot be paid for is not begun. The counts are those of `Work.flops`: gradients
 for training, forward passes for judging, products for conjugate gradients. A guard is taken
 to use all its trials, a solver all its iterations, a recovery all its rounds.
 """

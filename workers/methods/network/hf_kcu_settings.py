@@ -101,7 +101,7 @@ class Settings:
     def without_targets(self) -> str:
         """Return what a refusal advises where a client who leaves does not answer.
 
-        Every setting that asks them is named: with one of them left, the next attempt would be
+        Every setting that asks them is named: with one of them left, the next try would be
         refused as well. The form auto is none of them, for it falls back by itself.
         """
         changes = []

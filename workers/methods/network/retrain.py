@@ -1,4 +1,4 @@
-"""Retrain from the initial weights without what is to be forgotten: the last rung of any model.
+"""Retrain from the initial weights without the forget set: the last attempt for any model.
 
 It needs nobody who left and nothing of the model that knew them. Its rounds are an ordinary
 training's: the result is, bit for bit, the model of a federation they never joined.

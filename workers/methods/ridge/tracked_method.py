@@ -112,7 +112,7 @@ class TrackedMethod(ABC):
     ) -> Outcome:
         n, d = statistics.rows, config.dimension
 
-        def attempt() -> Tracked:
+        def tries() -> Tracked:
             nothing = Tracked(empty_inverse(config), np.zeros((d, config.classes)))
             return self.follow(config, nothing, batches, +1)
 
@@ -121,7 +121,7 @@ class TrackedMethod(ABC):
             worthwhile = all(self.worthwhile(config, batch) for batch in batches)
             reset = "none" if worthwhile else "batch"
             flops += sum(self.flops(config, batch) for batch in batches) if worthwhile else 0
-        return self.upkeep.settle(config, statistics, attempt, reset, 1, started, n, flops)
+        return self.upkeep.settle(config, statistics, tries, reset, 1, started, n, flops)
 
     def _update(
         self,
@@ -132,7 +132,7 @@ class TrackedMethod(ABC):
         sign: int,
         started: float,
     ) -> Outcome:
-        def attempt() -> Tracked:
+        def tries() -> Tracked:
             assert state.inverse is not None
             before = Tracked(state.inverse, np.asarray(state.head, dtype=np.float64))
             return self.follow(config, before, [batch], sign)
@@ -145,7 +145,7 @@ class TrackedMethod(ABC):
         if reset == "none":
             flops += self.flops(config, batch)
         return self.upkeep.settle(
-            config, statistics, attempt, reset, state.updates + 1, started, len(batch), flops
+            config, statistics, tries, reset, state.updates + 1, started, len(batch), flops
         )
 
 

@@ -90,7 +90,7 @@ class Upkeep:
         self,
         config: RidgeConfig,
         statistics: RidgeStatistics,
-        attempt: Callable[[], Tracked],
+        tries: Callable[[], Tracked],
         reset: str,
         updates: int,
         started: float,
@@ -99,13 +99,13 @@ class Upkeep:
     ) -> Outcome:
         """Return the proven outcome of an update whose exact statistics are known.
 
-        attempt makes the update by recursion and is called unless `reset` says why not;
+        tries makes the update by recursion and is called unless `reset` says why not;
         updates counts it; rows and flops are its work. Raises PenaltyError if even a reset
         cannot be proven to the tolerance.
         """
         tracked, proven = None, None
         if reset == "none":
-            tracked, proven, reset = self._attempt(config, statistics, attempt)
+            tracked, proven, reset = self._try(config, statistics, tries)
         if tracked is None or proven is None:
             tracked, proven = restart(statistics, config)
             updates = 0
@@ -129,14 +129,14 @@ class Upkeep:
         work = Work(perf_counter() - started, rows, flops)
         return Outcome(state, "numerically-exact", work, MappingProxyType(notes))
 
-    def _attempt(
+    def _try(
         self,
         config: RidgeConfig,
         statistics: RidgeStatistics,
-        attempt: Callable[[], Tracked],
+        tries: Callable[[], Tracked],
     ) -> tuple[Tracked | None, ProvenHead | None, str]:
         try:
-            tracked = attempt()
+            tracked = tries()
         except BrokenUpdateError as broken:
             return None, None, broken.reason
         # An inverse is in (0, 1]: its sum is finite unless an entry is not.

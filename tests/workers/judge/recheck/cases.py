@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.certificates.climb import RungPart, write_climb
+from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import Report as EvidenceReport
 from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
 from lethe.certificates.retained import Removal, prove_removal, retained_root
@@ -29,7 +29,7 @@ from tests.lethe.certificates.build import Office, commitments, contents, salts
 from tests.workers.judge.empirical_claims import World, committed, simulated
 from workers.judge.base import Report, RetainedSetClaim, UpdateClaim
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
-from workers.judge.recheck.files import Given
+from workers.judge.recheck.files import RecheckFiles
 from workers.judge.recheck.lines import Line, Recheck
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
@@ -59,14 +59,14 @@ class Case:
     scores: bytes
     model: bytes = MODEL
 
-    def given(self, **changes: Any) -> Given:
+    def given(self, **changes: Any) -> RecheckFiles:
         """Return all the files."""
         files: dict[str, Any] = {
             "evidence": self.evidence,
             "scores": [self.scores],
             "model": self.model,
         }
-        return Given(**{**files, **changes})
+        return RecheckFiles(**{**files, **changes})
 
     def bundle(self) -> bytes:
         """Return the certificate file."""
@@ -123,13 +123,15 @@ def certified(claim: EmpiricalClaim, rows: CommittedRows, **changes: Any) -> Cas
     return Case(replace(said, evidence=(*said.evidence, listed)), evidence, file)
 
 
-def climbed(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> Case:
-    """Return the certificate of a retraining after a rung that was judged by samples."""
+def escalated(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> Case:
+    """Return the certificate of a retraining after an attempt that was judged by samples."""
     file = encode_scores(claim, rows)
     report = VERIFIER.verify(decode_scores(file)[0])
     told = {"policy": claim.policy_digest}
     if report.result != "PASS":  # one that passed is told only as what it was not
-        told |= write_climb([RungPart("puf-special", report.result, None, parts(report))])
+        told |= write_escalation(
+            [AttemptPart("puf-special", report.result, None, parts(report))]
+        )
     trained = VerifierPart(RETRAINED.id, RETRAINED.version, sha256(b"code").hexdigest())
     published = sha256(MODEL).hexdigest()
     checks = (

@@ -7,7 +7,7 @@ import pytest
 
 from lethe.certificates.evidence import scores_part
 from tests.workers.judge.empirical_claims import World, noop, simulated
-from tests.workers.judge.recheck.cases import Case, about, certified, climbed
+from tests.workers.judge.recheck.cases import Case, about, certified, escalated
 from workers.errors import ArtifactError
 from workers.judge.recheck.lines import Line, Recheck
 from workers.judge.recheck.run import recheck
@@ -26,32 +26,32 @@ def as_written_by(case: Case, judge: str, *, certified: bool) -> Case:
     return replace(case, said=said, scores=file)
 
 
-def rung_of(case: Case) -> tuple[Recheck, Line]:
+def attempt_of(case: Case) -> tuple[Recheck, Line]:
     found = recheck(case.said, case.given())
-    (line,) = (line for line in found.lines if line.name == "rung before")
+    (line,) = (line for line in found.lines if line.name == "attempt before")
     return found, line
 
 
 def told(*claims: EmpiricalClaim) -> list[Case]:
-    """Return certificates of a rung whose checks are those of a first claim, told of each."""
+    """Return certificates of an attempt whose checks are those of a first claim, told of each."""
     claim, rows = about(UNMEMORABLE)
-    rung = climbed(claim, rows).said.method.parameters["climb.rungs"]
+    attempt = escalated(claim, rows).said.method.parameters["escalation.attempts"]
     found = []
     for one in claims:
         claim, rows = about(one)
-        found.append(climbed(claim, rows, **{"climb.rungs": rung}))
+        found.append(escalated(claim, rows, **{"escalation.attempts": attempt}))
     return found
 
 
-def test_a_rung_that_another_version_judged_is_judged_again() -> None:
+def test_an_attempt_that_another_version_judged_is_judged_again() -> None:
     (case,) = told(UNMEMORABLE)
     old = as_written_by(case, "2", certified=False)
     assert judge_of(old.scores) == "2"
-    assert rung_of(old)[1].status == "same"
+    assert attempt_of(old)[1].status == "same"
 
 
 @pytest.mark.parametrize("judge", ["2", "4"])
-def test_a_rung_that_another_version_judged_otherwise_is_told_as_such(judge: str) -> None:
+def test_an_attempt_that_another_version_judged_otherwise_is_told_as_such(judge: str) -> None:
     (altered,) = told(UNMEMORABLE)
     method = altered.said.method
     parameters = {n: v.replace("0.5073", "0.5074") for n, v in method.parameters.items()}
@@ -60,18 +60,18 @@ def test_a_rung_that_another_version_judged_otherwise_is_told_as_such(judge: str
     # The last one this version would pass.
     cases = [replace(altered, said=said), *told(noop(simulated(1)), simulated(1))]
     for case in cases:
-        found, line = rung_of(as_written_by(case, judge, certified=False))
+        found, line = attempt_of(as_written_by(case, judge, certified=False))
         assert (found.result, line.status) == ("DIGESTS-ONLY", "not recomputed")
         assert "install the one that issued" in line.reason
         assert f" {judge}" in line.reason
         # Of this version they are refuted.
-        assert rung_of(case)[1].status == "DIFFERS"
+        assert attempt_of(case)[1].status == "DIFFERS"
 
 
-def test_what_a_rung_is_of_is_compared_whoever_judged() -> None:
+def test_what_an_attempt_is_of_is_compared_whoever_judged() -> None:
     claim, rows = about(UNMEMORABLE)
-    case = climbed(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
-    found, _ = rung_of(as_written_by(case, "2", certified=False))
+    case = escalated(replace(claim, model_before=("0" * 64, "0" * 64)), rows)
+    found, _ = attempt_of(as_written_by(case, "2", certified=False))
     assert {line.name for line in found.lines if line.status == "DIFFERS"} == {
         "scores: model before"
     }

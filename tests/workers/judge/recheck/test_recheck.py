@@ -16,8 +16,8 @@ from tests.workers.judge.recheck.cases import (
     Case,
     about,
     certified,
-    climbed,
     differing,
+    escalated,
     named,
     parts,
     without_scores,
@@ -89,9 +89,9 @@ def test_a_verdict_over_silos_is_reached_again(silos: SilosClaim, result: str) -
     line = named(alone, name)
     assert (line.status, line.certified) == ("not recomputed", last.value)
     assert "rests on the service" in line.reason
-    climbing = climbed(replace(CLAIM, silos=SOME), ROWS)
-    again = recheck(climbing.said, climbing.given())
-    assert named(again, "rung before").status == "same"
+    escalating = escalated(replace(CLAIM, silos=SOME), ROWS)
+    again = recheck(escalating.said, escalating.given())
+    assert named(again, "attempt before").status == "same"
 
 
 def test_a_silent_silo_that_is_certified_as_if_it_had_answered_shows() -> None:
@@ -267,7 +267,7 @@ def test_another_release_recomputes_nothing() -> None:
 
 
 def test_a_check_that_names_a_foreign_digest_shows() -> None:
-    case = climbed(*about(UNMEMORABLE))
+    case = escalated(*about(UNMEMORABLE))
     for place, name in ((0, "1 model-file"), (2, "3 re-execution")):
         other = replace(case.said.checks[place], value=f"3 of 3 rounds, sha256 {'0' * 64}")
         checks = (*case.said.checks[:place], other, *case.said.checks[place + 1 :])
@@ -300,17 +300,17 @@ def test_a_digest_that_is_missing_is_not_what_the_scores_call_so() -> None:
     assert "scores: rows before" in differing(recheck(case.said, case.given()))
 
 
-def test_withheld_scores_of_a_rung_are_told_of() -> None:
-    case = climbed(*about(UNMEMORABLE))
+def test_withheld_scores_of_an_attempt_are_told_of() -> None:
+    case = escalated(*about(UNMEMORABLE))
     found = recheck(case.said, case.given(scores=[]))
     assert found.result == "DIGESTS-ONLY"
-    assert named(found, "rung before").status == "not recomputed"
+    assert named(found, "attempt before").status == "not recomputed"
     other = scores_part("cd" * 32, certified=False)
     said = replace(CASE.said, evidence=(*CASE.said.evidence, other))
     found = recheck(said, CASE.given())
     assert found.result == "AGREES"
-    assert "nothing of a rung before" in MEANING[found.result]
-    assert other.digest in named(found, "rung before").reason
+    assert "nothing of an attempt before" in MEANING[found.result]
+    assert other.digest in named(found, "attempt before").reason
 
 
 def test_two_scores_of_one_verdict_show() -> None:

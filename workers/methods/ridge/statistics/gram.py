@@ -201,7 +201,7 @@ def _sums_on_device(
     """Return the sums as this process's device finds them, None if BLAS is to.
 
     Raises DeviceError if the device failed while it used up an iterator: nobody can start
-    again but the caller. The device is given up by then, so the next attempt succeeds.
+    again but the caller. The device is given up by then, so the next try succeeds.
     """
     device = backend.current()
     if device is None:

@@ -1,4 +1,4 @@
-"""NaiveGA climbs, averages by rows, and says so when it has blown up."""
+"""NaiveGA escalations, averages by rows, and says so when it has blown up."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,9 +1,10 @@
-"""The climb of a request as the log has it, to who tells of it, to who signs it and to fsck.
+"""The escalation of a request as the log has it: for wording, signing and fsck.
 
-A certificate repeats each rung before its own, with all checks. The evidence of those rungs is
-destroyed with them, so what can be held against a certificate later is what the log's events
+A certificate repeats each attempt before its own, with all checks. The evidence of those
+attempts is destroyed with them, so what can be held against a certificate later is what the
+log's events
 commit to: the method of each execution, each verdict with the digest of its checks and of its
-scores, each rung that was skipped or gave way.
+scores, each attempt that was skipped or gave way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,22 +14,22 @@ from typing import Any
 
 from app.reconcile.judgement import EXECUTED, VERIFIED, Event
 from lethe.certificates import shape
-from lethe.certificates.climb import RungPart, from_line, read_climb
-from lethe.certificates.evidence import CLIMB_SCORES, SCORES, scores_part
+from lethe.certificates.escalation import AttemptPart, from_line, read_escalation
+from lethe.certificates.evidence import ESCALATION_SCORES, SCORES, scores_part
 from lethe.certificates.statement import CheckPart, EvidencePart
 
 ESCALATED = "request.escalated"
 METHOD, CHECKS = "method", "checks"
 BY_SAMPLES = "empirical-approximate"
 TOGETHER = "executed together with one that did not pass"
-# Why a rung has no verdict: another request was judged, or the judgement was not certified.
+# Why an attempt has no verdict: another request was judged, or the judgement was not certified.
 NOT_JUDGED = "not judged by itself"
 CONTRADICTED = "passed, but was not certified: stored data contradicted the log"
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedRung:
-    """A rung in the log: an execution and its verdict, or `told`, of which no model came.
+class LoggedAttempt:
+    """An attempt in the log: an execution and its verdict, or `told`, of which no model came.
 
     method: with the settings that differ, None of one that was not executed.
     verdict: what request.verified says of it, None where it was not judged.
@@ -36,15 +37,15 @@ class LoggedRung:
 
     method: str | None = None
     verdict: Mapping[str, Any] | None = None
-    told: RungPart | None = None
+    told: AttemptPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedClimb:
-    """before: the rungs before the last execution; since: that one, and what came after it."""
+class LoggedEscalation:
+    """before: the attempts before the last execution; since: that one and what followed."""
 
-    before: list[LoggedRung] = field(default_factory=list)
-    since: list[LoggedRung] = field(default_factory=list)
+    before: list[LoggedAttempt] = field(default_factory=list)
+    since: list[LoggedAttempt] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,53 +58,53 @@ def checks_digest(checks: Sequence[CheckPart]) -> str:
     return sha256(shape.encode(_Checks(tuple(checks)))).hexdigest()
 
 
-def logged_climb(events: Sequence[Event]) -> LoggedClimb:
-    """Return the climb that a request's events, opened and in their order, tell."""
-    before: list[LoggedRung] = []
-    current: LoggedRung | None = None
-    after: list[LoggedRung] = []
+def logged_escalation(events: Sequence[Event]) -> LoggedEscalation:
+    """Return the escalation that a request's events, opened and in their order, tell."""
+    before: list[LoggedAttempt] = []
+    current: LoggedAttempt | None = None
+    after: list[LoggedAttempt] = []
     for event in events:
         said = event.payload
         if event.event == EXECUTED:
             before += ([] if current is None else [current]) + after
-            current, after = LoggedRung(said.get(METHOD)), []
+            current, after = LoggedAttempt(said.get(METHOD)), []
         elif event.event == VERIFIED and current is not None and current.verdict is None:
-            current = LoggedRung(current.method, said)
-        elif event.event == ESCALATED and "rung" in said:
+            current = LoggedAttempt(current.method, said)
+        elif event.event == ESCALATED and "attempt" in said:
             lines = list(said.get("skipped", ()))
             if said["result"] == "NONE" and said[CHECKS] != TOGETHER:
-                lines.append(said[CHECKS])  # a rung that gave way to this one
-            after += [LoggedRung(told=from_line(line)) for line in lines]
-    return LoggedClimb(before, ([] if current is None else [current]) + after)
+                lines.append(said[CHECKS])  # an attempt that gave way to this one
+            after += [LoggedAttempt(told=from_line(line)) for line in lines]
+    return LoggedEscalation(before, ([] if current is None else [current]) + after)
 
 
-def climb_problem(
+def escalation_problem(
     events: Sequence[Event], method: str, parameters: Mapping[str, str]
 ) -> str | None:
     """Return what a certificate's method and parameters tell otherwise than the log, or None.
 
     Raises:
-        NotCanonicalError, ShapeError: The climb cannot be read.
+        NotCanonicalError, ShapeError: The escalation cannot be read.
     """
-    logged = logged_climb(events)
-    if logged.since and logged.since[0].method != parameters.get("rung", method):
+    logged = logged_escalation(events)
+    if logged.since and logged.since[0].method != parameters.get("attempt", method):
         return "the method is not the one that the log has as executed"
-    told, rungs = read_climb(parameters), logged.before
-    if len(told) != len(rungs) or not all(map(_is_told, rungs, told)):
-        return "the climb is not the one that the log has"
+    told, attempts = read_escalation(parameters), logged.before
+    if len(told) != len(attempts) or not all(map(_is_told, attempts, told)):
+        return "the escalation is not the one that the log has"
     return None
 
 
-def _is_told(logged: LoggedRung, told: RungPart) -> bool:
+def _is_told(logged: LoggedAttempt, told: AttemptPart) -> bool:
     if logged.told is not None:
         return told == logged.told
     if told.method != logged.method:
         return False
     verdict = logged.verdict
     if verdict is None:
-        return told == RungPart(told.method, "NONE", NOT_JUDGED, ())
+        return told == AttemptPart(told.method, "NONE", NOT_JUDGED, ())
     if verdict["result"] == "PASS":
-        return told == RungPart(told.method, "NONE", CONTRADICTED, ())
+        return told == AttemptPart(told.method, "NONE", CONTRADICTED, ())
     return bool(
         told.result == verdict["result"]
         and told.reason is None
@@ -115,7 +116,7 @@ def score_parts(events: Sequence[Event], claim: str) -> list[EvidencePart]:
     """Return what the certificate of a claim says of all scores of its request, in order.
 
     events: the request's, as the log has them. The last scores are of the verdict that is
-    certified, if it is one by samples; all others are of the rungs before it.
+    certified, if it is one by samples; all others are of the attempts before it.
     """
     digests = [event.payload.get(SCORES) for event in events if event.event == VERIFIED]
     own = len(digests) - 1 if claim == BY_SAMPLES else None
@@ -130,7 +131,7 @@ def scores_problem(
     events: Sequence[Event], claim: str, evidence: Sequence[EvidencePart]
 ) -> str | None:
     """Return why a certificate names other scores than the log, None if it does not."""
-    named = [part for part in evidence if part.name in (SCORES, CLIMB_SCORES)]
+    named = [part for part in evidence if part.name in (SCORES, ESCALATION_SCORES)]
     if named != score_parts(events, claim):
         return "the scores are not those that the log has"
     return None

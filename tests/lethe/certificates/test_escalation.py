@@ -1,4 +1,4 @@
-"""A climb is of the documented form, or the certificate is refused."""
+"""An escalation is of the documented form, or the certificate is refused."""
 
 from dataclasses import dataclass, replace
 
@@ -6,8 +6,14 @@ import pytest
 
 from lethe.canonical import NotCanonicalError
 from lethe.certificates import shape
-from lethe.certificates.climb import RungPart, from_line, read_climb, spelled, write_climb
 from lethe.certificates.errors import ShapeError
+from lethe.certificates.escalation import (
+    AttemptPart,
+    from_line,
+    read_escalation,
+    spelled,
+    write_escalation,
+)
 from lethe.certificates.statement import Subject, build_statement
 from lethe.certificates.verify import verify_certificate
 from tests.lethe.certificates.build import (
@@ -18,24 +24,24 @@ from tests.lethe.certificates.build import (
     issuer_key,
     log_signer,
 )
-from tests.lethe.certificates.climbs import SKIPPED, UNDECIDED
+from tests.lethe.certificates.escalations import SKIPPED, UNDECIDED
 
-TOLD = write_climb([UNDECIDED, SKIPPED])
-
-
-def test_a_climb_is_read_as_it_was_written() -> None:
-    assert read_climb(TOLD) == (UNDECIDED, SKIPPED)
+TOLD = write_escalation([UNDECIDED, SKIPPED])
 
 
-def test_what_was_climbed_nowhere_tells_nothing() -> None:
-    assert read_climb({"asked": "retrain"}) == ()
+def test_an_escalation_is_read_as_it_was_written() -> None:
+    assert read_escalation(TOLD) == (UNDECIDED, SKIPPED)
+
+
+def test_what_was_escalated_nowhere_tells_nothing() -> None:
+    assert read_escalation({"asked": "retrain"}) == ()
 
 
 @dataclass(frozen=True)
 class Told:
-    """What `climb.rungs` holds, whatever the rungs are."""
+    """What `escalation.attempts` holds, whatever the attempts are."""
 
-    rungs: tuple[RungPart, ...]
+    attempts: tuple[AttemptPart, ...]
 
 
 NOT_OF_THE_FORM = {
@@ -50,27 +56,29 @@ NOT_OF_THE_FORM = {
 }
 
 
-@pytest.mark.parametrize("rung", NOT_OF_THE_FORM.values(), ids=NOT_OF_THE_FORM)
-def test_a_rung_is_of_the_documented_form_or_refused(rung: RungPart) -> None:
-    why = r"parameters\.climb\.rungs\.rungs\[1\] must "
+@pytest.mark.parametrize("attempt", NOT_OF_THE_FORM.values(), ids=NOT_OF_THE_FORM)
+def test_an_attempt_is_of_the_documented_form_or_refused(attempt: AttemptPart) -> None:
+    why = r"parameters\.escalation\.attempts\.attempts\[1\] must "
     with pytest.raises(ShapeError, match=why):
-        write_climb([SKIPPED, rung])
+        write_escalation([SKIPPED, attempt])
     with pytest.raises(ShapeError, match=why):
-        read_climb({"climb.rungs": shape.encode(Told((SKIPPED, rung))).decode()})
+        read_escalation(
+            {"escalation.attempts": shape.encode(Told((SKIPPED, attempt))).decode()}
+        )
 
 
 @pytest.mark.parametrize(
     "told",
     [
-        {"climb.rungs": "[]"},
-        {"climb.rungs": TOLD["climb.rungs"] + " "},
-        {"climb.rungs": TOLD["climb.rungs"].replace("NONE", "LEAK")},
-        {"climb.rungs": TOLD["climb.rungs"].replace("INCONCLUSIVE", "PASS")},
+        {"escalation.attempts": "[]"},
+        {"escalation.attempts": TOLD["escalation.attempts"] + " "},
+        {"escalation.attempts": TOLD["escalation.attempts"].replace("NONE", "LEAK")},
+        {"escalation.attempts": TOLD["escalation.attempts"].replace("INCONCLUSIVE", "PASS")},
     ],
 )
-def test_a_climb_of_another_form_fails_step_7(told: dict[str, str]) -> None:
+def test_an_escalation_of_another_form_fails_step_7(told: dict[str, str]) -> None:
     with pytest.raises((NotCanonicalError, ShapeError)):
-        read_climb(told)
+        read_escalation(told)
     for given, number in ((told, 7), (TOLD, None)):
         predicate = contents()[1]
         method = replace(predicate.method, parameters={**predicate.method.parameters, **given})

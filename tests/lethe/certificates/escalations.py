@@ -1,8 +1,8 @@
-"""A climb as a certificate tells it: an approximation that no test could judge."""
+"""An escalation as a certificate tells it: an approximation that no test could judge."""
 
 from collections.abc import Mapping
 
-from lethe.certificates.climb import RungPart, read_climb, spelled
+from lethe.certificates.escalation import AttemptPart, read_escalation, spelled
 from lethe.certificates.statement import CheckPart
 
 SAMPLES = CheckPart(
@@ -30,10 +30,10 @@ NOT_RUN = CheckPart(
     threshold="samples that check 5 passed",
     passed=False,
 )
-UNDECIDED = RungPart("puf-special", "INCONCLUSIVE", None, (PURGE, SAMPLES, NOT_RUN))
-SKIPPED = RungPart("hf-kcu", "NONE", "skipped, over the budget", ())
+UNDECIDED = AttemptPart("puf-special", "INCONCLUSIVE", None, (PURGE, SAMPLES, NOT_RUN))
+SKIPPED = AttemptPart("hf-kcu", "NONE", "skipped, over the budget", ())
 
 
-def climb_line(parameters: Mapping[str, str]) -> str:
-    """Return a certificate's climb on one line, "" where nothing was climbed."""
-    return " | ".join(map(spelled, read_climb(parameters)))
+def escalation_line(parameters: Mapping[str, str]) -> str:
+    """Return a certificate's escalation on one line, "" where nothing was escalated."""
+    return " | ".join(map(spelled, read_escalation(parameters)))

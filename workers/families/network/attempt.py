@@ -1,4 +1,4 @@
-"""A later rung of a network: another method, from the model before the erasure.
+"""A later attempt of a network: another method, from the model before the erasure.
 
 Never from the refuted version, which is neither the model that knew the erased rows nor one
 that never did. The model before and the rows that went lie sealed with the job until then.
@@ -33,8 +33,8 @@ from workers.jobs import draft
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
 from workers.jobs.lease import Lease
-from workers.jobs.update import Made
-from workers.judge.policy.policy import Rung
+from workers.jobs.update import UpdateResult
+from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import Case, Side, UnlearningRequest
 from workers.methods.network.memory import named_out_of_memory
@@ -45,8 +45,8 @@ from workers.training.fedavg.rounds import sizes
 from workers.training.networks.files import decode_weights, digest_of
 
 
-def run(job: JobContext) -> Made:
-    """Return the version of the lease's rung: of the policy's ladder, or the retraining.
+def run(job: JobContext) -> UpdateResult:
+    """Return the version of the lease's attempt: of the policy's ladder, or the retraining.
 
     A method that comes to nothing here, or for which it has become too late, gives way to
     the retraining within the stage: the erasure was carried out, and is certified in any case.
@@ -57,16 +57,16 @@ def run(job: JobContext) -> Made:
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id), config)
         salted = salts(session, lease.model_id)
-    if lease.rung > len(ladder):
+    if lease.attempt > 1 + len(ladder):
         return retrained(services, lease, config, rows, salted)
-    rung = ladder[lease.rung - 1]
+    step = ladder[lease.attempt - 2]
     if (forbidden := _forbidden(services, lease)) is not None:
-        why = f"{label(rung)}: {forbidden}"
+        why = f"{label(step)}: {forbidden}"
         return retrained(services, lease, config, rows, salted, escalated=why)
     try:
-        return _approximated(services, lease, config, rung, rows, salted)
+        return _approximated(services, lease, config, step, rows, salted)
     except RefusedError as error:
-        why = f"{label(rung)}: {type(error).__name__.removesuffix('Error')}"
+        why = f"{label(step)}: {type(error).__name__.removesuffix('Error')}"
     return retrained(services, lease, config, rows, salted, escalated=why)
 
 
@@ -80,8 +80,8 @@ def not_run(method_id: str, *, trained_on: bool) -> str | None:
 
 def _forbidden(services: Services, lease: Lease) -> str | None:
     """Return why it is not tried, or not again: a stage after the erasure has no other end."""
-    if lease.attempt > services.settings.max_attempts:
-        return f"given up after {services.settings.max_attempts} attempts"
+    if lease.tries > services.settings.max_tries:
+        return f"given up after {services.settings.max_tries} tries"
     with services.reading() as session:
         return LATE if is_late(clock(session), first_due(session, lease)) else None
 
@@ -94,26 +94,26 @@ def _approximated(
     services: Services,
     lease: Lease,
     config: NetworkConfig,
-    rung: Rung,
+    step: LadderStep,
     rows: Holdings,
     salted: Mapping[str, bytes],
-) -> Made:
+) -> UpdateResult:
     before = _sealed(services, lease, config)
-    method = config.method(rung.method, rung.settings)
+    method = config.method(step.method, step.settings)
     case = _case(services, lease, config, before, rows, salted)
     with named_out_of_memory():
         found = resumed(services, lease, lambda hooks: method.run(case, hooks))
     if found.claim != VERIFIER.id:
-        raise RefusedError(f"{method.id}: its promise is not one that a later rung can make")
+        raise RefusedError(f"{method.id}: its promise is not one that a later attempt can make")
     origin = digest_of(before.model)
     state = TrainingState(origin, case.data, config.training.rounds, exact=False)
     parameters = {
         **found.notes,  # first: a method's words do not replace the service's
         **described(services, config, case.retained),
         **cost_notes(found.work),
-        "rung": label(rung),
+        "attempt": label(step),
     }
-    return Made(
+    return UpdateResult(
         encoded(config, found.weights, state),
         method.id,
         method.version,

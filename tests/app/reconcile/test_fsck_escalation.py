@@ -1,4 +1,4 @@
-"""Who holds the issuer's key, but not the log's, signs no other climb than the log has."""
+"""Who holds the issuer's key, but not the log's, signs no other escalation than the log has."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,21 +9,21 @@ import pytest
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_issuer
-from app.reconcile.climbed import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
+from app.reconcile.escalation import CONTRADICTED, NOT_JUDGED, TOGETHER, checks_digest
 from app.reconcile.fsck import fsck
 from app.settings import Settings
-from lethe.certificates.climb import RungPart, write_climb
+from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import scores_part
 from lethe.certificates.statement import EvidencePart
 from models import ErasureRequest
 from tests.app.ledger.samples import PREDICATE, certify, submit
-from tests.lethe.certificates.climbs import ATTACK, PURGE, SKIPPED
+from tests.lethe.certificates.escalations import ATTACK, PURGE, SKIPPED
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-FIRST = RungPart("puf-special", "FAIL", None, (PURGE, ATTACK))
+FIRST = AttemptPart("puf-special", "FAIL", None, (PURGE, ATTACK))
 HONEST = (FIRST, SKIPPED)
 SCORES = (scores_part("ab" * 32, certified=False),)
-CLIMB = "the climb is not the one that the log has"
+ESCALATION = "the escalation is not the one that the log has"
 METHOD = "the method is not the one that the log has as executed"
 Said = tuple[str, dict[str, Any]]
 
@@ -42,7 +42,7 @@ PASSED = verified("PASS", checks=checks_digest(PREDICATE.checks))
 LINE = f"{SKIPPED.method}: {SKIPPED.reason}"
 UP: Said = (
     "escalated",
-    {"result": "FAIL", "checks": "3 yeom:auc", "method": "retrain", "rung": 2}
+    {"result": "FAIL", "checks": "3 yeom:auc", "method": "retrain", "attempt": 2}
     | {"skipped": [LINE]},
 )
 LOG = (executed("puf-special"), FAILED, UP, executed("retrain"), PASSED)
@@ -53,12 +53,12 @@ def findings(
     settings: Settings,
     *,
     log: Sequence[Said] = LOG,
-    rungs: Sequence[RungPart] = HONEST,
+    attempts: Sequence[AttemptPart] = HONEST,
     method: str = "retrain",
     scores: Sequence[EvidencePart] = SCORES,
     **parameters: str,
 ) -> list[str]:
-    """Return what fsck finds of a certificate that tells these rungs and names these scores."""
+    """Return what fsck finds of a certificate that tells these attempts and names these scores."""
     request_id = submit(ledger)
 
     def effect(tx: Transaction) -> None:
@@ -68,40 +68,53 @@ def findings(
 
     ledger.transact(effect)
     issuer, _ = load_issuer(settings)
-    told = replace(PREDICATE.method, id=method, parameters={**write_climb(rungs), **parameters})
-    if not rungs:
+    told = replace(
+        PREDICATE.method, id=method, parameters={**write_escalation(attempts), **parameters}
+    )
+    if not attempts:
         told = replace(told, parameters=parameters)
     evidence = (*PREDICATE.evidence, *scores)
     certify(ledger, issuer, request_id, method=told, evidence=evidence)
     return [finding.detail for finding in fsck(ledger).findings]
 
 
-def test_the_climb_that_the_log_has_is_no_finding(ledger: Ledger, settings: Settings) -> None:
+def test_the_escalation_that_the_log_has_is_no_finding(
+    ledger: Ledger, settings: Settings
+) -> None:
     assert findings(ledger, settings) == []
 
 
-def checked(**changes: Any) -> RungPart:
+def checked(**changes: Any) -> AttemptPart:
     return replace(FIRST, checks=(PURGE, replace(ATTACK, **changes)))
 
 
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
-    "nothing-told": ({"rungs": ()}, CLIMB),
-    "a-rung-dropped": ({"rungs": (SKIPPED,)}, CLIMB),
-    "a-skipped-rung-dropped": ({"rungs": (FIRST,)}, CLIMB),
-    "a-rung-invented": ({"rungs": (*HONEST, replace(FIRST, method="natural"))}, CLIMB),
-    "a-skipped-rung-invented": ({"rungs": (*HONEST, replace(SKIPPED, method="acu"))}, CLIMB),
-    "another-order": ({"rungs": (SKIPPED, FIRST)}, CLIMB),
-    "another-result": ({"rungs": (replace(FIRST, result="INCONCLUSIVE"), SKIPPED)}, CLIMB),
-    "not-judged": (
-        {"rungs": (RungPart("puf-special", "NONE", NOT_JUDGED, ()), SKIPPED)},
-        CLIMB,
+    "nothing-told": ({"attempts": ()}, ESCALATION),
+    "a-attempt-dropped": ({"attempts": (SKIPPED,)}, ESCALATION),
+    "a-skipped-attempt-dropped": ({"attempts": (FIRST,)}, ESCALATION),
+    "a-attempt-invented": (
+        {"attempts": (*HONEST, replace(FIRST, method="natural"))},
+        ESCALATION,
     ),
-    "another-value": ({"rungs": (checked(value="0.5001"), SKIPPED)}, CLIMB),
-    "a-check-less": ({"rungs": (replace(FIRST, checks=(ATTACK,)), SKIPPED)}, CLIMB),
-    "another-rung": ({"rungs": (replace(FIRST, method="hf-kcu"), SKIPPED)}, CLIMB),
-    "another-reason": ({"rungs": (FIRST, replace(SKIPPED, reason="skipped"))}, CLIMB),
+    "a-skipped-attempt-invented": (
+        {"attempts": (*HONEST, replace(SKIPPED, method="acu"))},
+        ESCALATION,
+    ),
+    "another-order": ({"attempts": (SKIPPED, FIRST)}, ESCALATION),
+    "another-result": (
+        {"attempts": (replace(FIRST, result="INCONCLUSIVE"), SKIPPED)},
+        ESCALATION,
+    ),
+    "not-judged": (
+        {"attempts": (AttemptPart("puf-special", "NONE", NOT_JUDGED, ()), SKIPPED)},
+        ESCALATION,
+    ),
+    "another-value": ({"attempts": (checked(value="0.5001"), SKIPPED)}, ESCALATION),
+    "a-check-less": ({"attempts": (replace(FIRST, checks=(ATTACK,)), SKIPPED)}, ESCALATION),
+    "another-attempt": ({"attempts": (replace(FIRST, method="hf-kcu"), SKIPPED)}, ESCALATION),
+    "another-reason": ({"attempts": (FIRST, replace(SKIPPED, reason="skipped"))}, ESCALATION),
     "another-method": ({"method": "puf-special"}, METHOD),
-    "other-settings": ({"rung": "retrain(seed=1)"}, METHOD),
+    "other-settings": ({"attempt": "retrain(seed=1)"}, METHOD),
     "no-scores": ({"scores": ()}, "the scores are not those that the log has"),
     "other-scores": (
         {"scores": (scores_part("cd" * 32, certified=False),)},
@@ -115,14 +128,14 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", FORGED)
-def test_another_climb_than_the_log_has_is_found(
+def test_another_escalation_than_the_log_has_is_found(
     ledger: Ledger, settings: Settings, case: str
 ) -> None:
     forged, why = FORGED[case]
     assert findings(ledger, settings, **forged) == [why]
 
 
-LACKING = {"executed": ("method", [METHOD]), "verified": ("checks", [CLIMB])}
+LACKING = {"executed": ("method", [METHOD]), "verified": ("checks", [ESCALATION])}
 
 
 @pytest.mark.parametrize("event", LACKING)
@@ -139,23 +152,23 @@ def test_a_pass_that_was_not_certified_is_told_without_a_verdict(
 ) -> None:
     waits: list[Said] = [("needs-decision", {}), ("decided", {})]
     log = [executed("retrain"), PASSED, *waits, executed("retrain"), PASSED]
-    told = RungPart("retrain", "FAIL", None, (ATTACK,))
-    contradicted = RungPart("retrain", "NONE", CONTRADICTED, ())
-    assert findings(ledger, settings, log=log, rungs=(contradicted,), scores=()) == []
-    assert findings(ledger, settings, log=log, rungs=(told,), scores=()) == [CLIMB]
+    told = AttemptPart("retrain", "FAIL", None, (ATTACK,))
+    contradicted = AttemptPart("retrain", "NONE", CONTRADICTED, ())
+    assert findings(ledger, settings, log=log, attempts=(contradicted,), scores=()) == []
+    assert findings(ledger, settings, log=log, attempts=(told,), scores=()) == [ESCALATION]
 
 
 def test_those_executed_together_tell_what_the_other_left_out(
     ledger: Ledger, settings: Settings
 ) -> None:
-    said = {"result": "NONE", "checks": TOGETHER, "rung": 2, "method": "retrain"}
+    said = {"result": "NONE", "checks": TOGETHER, "attempt": 2, "method": "retrain"}
     gave: Said = ("escalated", {**said, "checks": "natural: NoSafeStep"})
     start, end = executed("puf-special"), (gave, executed("retrain"), PASSED)
-    alone = RungPart("puf-special", "NONE", NOT_JUDGED, ())
-    way = RungPart("natural", "NONE", "NoSafeStep", ())
+    alone = AttemptPart("puf-special", "NONE", NOT_JUDGED, ())
+    way = AttemptPart("natural", "NONE", "NoSafeStep", ())
     log = [start, ("escalated", {**said, "skipped": [LINE]}), *end]
     told = (alone, SKIPPED, way)
-    assert findings(ledger, settings, log=log, rungs=told, scores=()) == []
+    assert findings(ledger, settings, log=log, attempts=told, scores=()) == []
     # What is left out is logged of each of them: nothing is believed that is not.
     before = [start, ("escalated", said), *end]
-    assert findings(ledger, settings, log=before, rungs=told, scores=()) == [CLIMB]
+    assert findings(ledger, settings, log=before, attempts=told, scores=()) == [ESCALATION]
