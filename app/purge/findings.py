@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-# What no process can see from where it runs. The operator guide says what to do about each.
+# What no process can see from where it runs. The officer guide says what to do about each.
 ELSEWHERE = (
     "backups and snapshots of the database and of the data directory: let them expire, or "
     "restore only through the journal of erasures",

@@ -7,7 +7,7 @@ A destroyed key is gone from the table at once and from the file a little later:
 - PostgreSQL keeps the old row version until VACUUM removes it, which `scrub` does for the
   tables that hold keys and sealed features, and autovacuum does sooner or later anyway. The
   freed bytes are overwritten as the page is used again, or at once by VACUUM FULL, which
-  locks the table. Archived WAL, replicas and backups keep theirs: see the operator guide.
+  locks the table. Archived WAL, replicas and backups keep theirs: see the officer guide.
 """
 
 from sqlalchemy import text

@@ -1,12 +1,12 @@
-"""What the operator's guide says of silos is what they do."""
+"""The times that the guide to silos names are those of the code."""
 
 from tests.docs.markdown import read
 from workers.silos.table import LONGEST_ROUND
 from workers.silos.waiting import SEND_AGAIN
 
 
-def test_the_times_of_the_operator_guide() -> None:
-    guide = " ".join(read("docs/operator-guide.md").split())
+def test_the_times_of_the_guide() -> None:
+    guide = " ".join(read("docs/networks-and-silos.md").split())
     again = ", ".join(f"{SEND_AGAIN * factor:.0f} s" for factor in (1, 2, 4))
     assert f"sent again after {again}, …" in guide
     hours = LONGEST_ROUND.total_seconds() / 3600
