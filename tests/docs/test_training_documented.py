@@ -34,7 +34,7 @@ def documented(heading: str) -> list[list[str]]:
 
 def test_every_member_of_a_training_is_documented_with_its_default() -> None:
     said: dict[str, str] = {}
-    for names, default, _ in documented("Its training"):
+    for names, default, _ in documented("Training parameters"):
         values = default.split(", ") if ", " in names else [default]
         for name, value in zip(re.findall(r"`([^`]+)`", names), values, strict=True):
             said[name] = re.split("[:;]", value)[0].strip("`")
@@ -47,7 +47,7 @@ def test_every_member_of_a_training_is_documented_with_its_default() -> None:
 
 
 def test_every_format_is_documented() -> None:
-    said = [row[0].strip("`") for row in documented("Its rows")]
+    said = [row[0].strip("`") for row in documented("Data formats")]
     assert said == ["npz", "npz", "masks", *published.FORMATS, "sentiment140"]
     assert set(said[:3]) == set(FORMATS)
     assert network_data.FORMATS == FORMATS

@@ -22,7 +22,7 @@ CLASSES = ["clear", "shadow"]
 def documented(language: str) -> str:
     """Return the code block of the section in a language."""
     section = re.search(
-        r"(?ms)^### A canary$(.*?)^\*\*Contributions", read("docs/federated.md")
+        r"(?ms)^### Registering a canary$(.*?)^### Contributions", read("docs/federated.md")
     )
     assert section is not None
     block = re.search(rf"(?s)```{language}\n(.*?)```", section[1])
