@@ -56,6 +56,32 @@ def test_every_table_is_in_the_architecture(table: str) -> None:
     assert f"`{table}`" in read("docs/architecture.md")
 
 
+def _walked() -> list[tuple[str, str]]:
+    """Return each file and function of the erasure that the architecture page follows."""
+    section = re.search(
+        r"(?ms)^## One ridge erasure through the code$(.*?)^## ", read("docs/architecture.md")
+    )
+    assert section is not None
+    return re.findall(r"(?m)^\| \w* ?\| `([^`]+)` \| `([^`]+)` \|", section[1])
+
+
+def test_the_walk_goes_from_the_request_to_the_offline_verifier() -> None:
+    walked = _walked()
+    assert walked[0] == ("app/api/deps.py", "signed_by")
+    assert walked[-1] == ("lethe/certificates/verify.py", "verify_certificate")
+    assert len(walked) > 20
+
+
+@pytest.mark.parametrize(("file", "function"), _walked())
+def test_each_function_of_the_walk_is_in_its_file(file: str, function: str) -> None:
+    tree = ast.parse((REPOSITORY / file).read_text())
+    assert function in {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
 @pytest.mark.parametrize("about", ["request", "model"])
 def test_the_events_of_the_auditor_guide_are_those_of_the_catalogue(about: str) -> None:
     row = re.search(
