@@ -39,9 +39,7 @@ def test_the_problems_of_the_user_guide_are_raised_with_that_status() -> None:
         importlib.import_module(module.name)
     statuses = {error.slug: error.status for error in _errors(LetheError)}
     statuses["body-invalid"] = 422  # what the wire types refuse, see app/api/problems.py
-    section = re.search(
-        r"(?ms)^## When the service says no$(.*?)^## ", read("docs/user-guide.md")
-    )
+    section = re.search(r"(?ms)^## Error responses$(.*?)^## ", read("docs/user-guide.md"))
     assert section is not None
     rows = re.findall(r"(?m)^\| (`[^|]+) \| ([\d, ]+) \|", section[1])
     assert len(rows) > 10
