@@ -1,41 +1,66 @@
 """The names that all of Lethe shares, once: methods, guarantees, attacks, checks, log events.
 
-API and command-line choices, certificates and the log take them from here; tests compare what
-implements them (`workers.methods`, `workers.judge`) and what describes them (docs). The service
-refuses to write an event that is not here, or a field that its event does not have.
+API and command-line choices, certificates, the log and docs/catalogue.md derive from here. What
+implements a name is bound to its line where it stands (`workers.methods`, `workers.judge`), and
+a test finds lines without an implementation. The service refuses to write an event that is not
+here, or a field that its event does not have. One file, however long: whoever adds a name
+changes this file and that of its implementation.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-# Each keeps the exact statistics, so any of them can follow any other.
-RidgeMethod = Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"]
-RIDGE: Final[tuple[str, ...]] = get_args(RidgeMethod)
-# Whether a method finds what it needs, the worker knows and says.
-NetworkMethod = Literal[
-    "puf-special",
-    "puf-regular",
-    "hf-kcu",
-    "retrain",
-    "certified-newton",
-    "fed-au",
-    "finetune",
-    "l1-sparsity",
-    "mode",
-    "naive-ga",
-    "natural",
-    "neg-grad",
-    "neg-grad-plus",
-    "not",
-    "random-label",
-    "scrub",
-    "wood-fisher",
-]
-NETWORK: Final[tuple[str, ...]] = get_args(NetworkMethod)
+ModelKind = Literal["ridge", "network"]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSpec:
+    """An unlearning method that a request may name. model: the kind that it works on."""
+
+    name: str
+    model: ModelKind
+    meaning: str
+
+
+# Each ridge method keeps the exact statistics, so any of them can follow any other. A method of
+# networks may lack what it needs, such as answers of those who leave: the worker finds out.
+_METHODS = (
+    MethodSpec("ridge-exact", "ridge", "subtract, factorise, round correctly"),
+    MethodSpec("ridge-woodbury", "ridge", "update the inverse by the Woodbury identity"),
+    MethodSpec("acu", "ridge", "update knowledge tracking matrix and head from the rows"),
+    MethodSpec("ridge-sketched", "ridge", "subtract sketches, with a proven bound"),
+    MethodSpec("puf-special", "network", "apply one more update of those who leave backwards"),
+    MethodSpec("puf-regular", "network", "the same, within a round of all clients"),
+    MethodSpec("hf-kcu", "network", "one curvature step by conjugate gradients"),
+    MethodSpec("retrain", "network", "repeat the training without the data"),
+    MethodSpec("certified-newton", "network", "Newton steps and noise; logistic heads"),
+    MethodSpec("fed-au", "network", "an auxiliary module learns what is to be forgotten"),
+    MethodSpec("finetune", "network", "train on the retained rows"),
+    MethodSpec("l1-sparsity", "network", "train on the retained rows under an L1 penalty"),
+    MethodSpec("mode", "network", "degrade the model with momentum, guided by the erased rows"),
+    MethodSpec("naive-ga", "network", "gradient ascent at the clients who leave"),
+    MethodSpec("natural", "network", "recovery rounds without a step: the control"),
+    MethodSpec("neg-grad", "network", "gradient ascent on the pooled erased rows"),
+    MethodSpec(
+        "neg-grad-plus", "network", "ascend on the erased, descend on the retained rows"
+    ),
+    MethodSpec("not", "network", "negate the weights of a layer, then recover"),
+    MethodSpec("random-label", "network", "train the erased rows with random labels"),
+    MethodSpec("scrub", "network", "distillation away from, then towards the old model"),
+    MethodSpec("wood-fisher", "network", "one step with the WoodFisher inverse curvature"),
+)
+METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
+RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
+NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
+if TYPE_CHECKING:
+    RidgeMethod = str
+    NetworkMethod = str
+else:  # what wire types accept, and OpenAPI lists
+    RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
 Method = RidgeMethod | NetworkMethod
 
 # --- what a certificate can promise --------------------------------------------------------
@@ -59,60 +84,388 @@ Distance = Literal[
     "retained-accuracy-gap",
     "test-accuracy-gap",
 ]
+# A verifier's version changes whenever the same claim may get another verdict, as when a
+# check is added. Certificates carry it, and a recheck of another version compares nothing.
+VERIFIERS: Final[Mapping[str, str]] = {
+    "certified-approximate": "1",
+    "empirical-approximate": "3",
+    "exact": "1",
+    "exact-retrained": "1",
+    "numerically-exact": "1",
+}
+Compared = Literal["model before", "model after", "rows before", "rows after"]
 
+
+@dataclass(frozen=True, slots=True)
+class CheckSpec:
+    """A check of a verifier, or those whose names a `*` stands for.
+
+    quantity: what a certificate's `value` is, with its unit. threshold: what the value must be
+    for the check to pass; the judge puts registered numbers in; None where it is reported
+    only. wording: what must be the case. needs: what somebody who repeats the check lacks.
+    names: what the digest in a passed check's value is of, where a recheck compares it.
+    """
+
+    name: str
+    quantity: str
+    threshold: str | None
+    wording: str
+    needs: str = "needs what stays with the service"
+    names: Compared | None = None
+
+    @property
+    def rests_on_service(self) -> bool:
+        """Whether nobody can repeat it, whatever files they have."""
+        return self.needs.startswith("rests on the service")
+
+    def of(self, measured: str) -> "CheckSpec":
+        """Return the check of one attack or distance, from those that `*` stands for."""
+        return replace(self, name=self.name.replace("*", measured))
+
+
+_DIGEST = "equal to the published digest"
 _SUMS = "the sums that the model rests on must be those of the records that remain"
 _SENT = "the sums that the model rests on must be those of the clients' messages that remain"
 _HEAD = "the published weights must be the solution for these sums, within the stated bound"
-CHECKS: Final[Mapping[str, str]] = {
-    "statistics-recomputed": _SUMS,
-    "statistics-freivalds": _SUMS,
-    "statistics-resummed": _SENT,
-    "masked-rounds-summed": _SENT,
-    "head-correctly-rounded": "the published weights must be the solution, to the last digit",
-    "head-bound": _HEAD,
-    "head-certified": _HEAD,
-    "posterior": "the model must tell what the recomputed sums tell, and no more than before",
-    "model-file": "the stored model must be the published one",
-    "data": "the stored rows must be those that the published version names",
-    "retained-set": "the erased records, and no others, must have left the list of records",
-    "purge": "nothing that held the erased records may still be read",
-    "start": "the training must have begun at the registered first weights",
-    "re-execution": "the training, run again, must end with the same file, bit for bit",
-    "gradient-bound": "the distance to the best model for the rest must be below the limit",
-    "registration": "what was registered must be what the log says",
-    "noise": "the registered noise must be in the model",
-    "budget": "there must not be more versions than the noise hides",
-    "policy": "the tests must be those that were promised beforehand",
-    "samples": "there must be enough erased rows, each beside a like row that the model never "
-    "saw, for a trace of the stated size to be noticed",
-    "canary": "a planted trigger must not work any more",
-    "control:canary-trigger": "the planted trigger must have worked before the erasure",
-    "retained-accuracy": "the model must not have become much worse on the rows that stay",
-    "test-accuracy": "the model must not have become much worse on rows that it never saw",
-    "trainings": "all models that the tests need must have been trained",
-    "silos-answered": "every data holder must have answered, signed with its own key",
-    "rows-before": "the rows tested must be those of the version before",
-    "rows-after": "the rows tested must be those of the published version",
-    "model-before": "the model compared with must be the version before",
-}
 _CONTROL = "the attack must find the erased rows before the erasure, or it proves nothing after"
 _CHANCE = "the attack must be about as good as guessing at telling erased rows from unseen ones"
-_TAIL = "hardly any erased row may stand out where the attack is surest"
 _DISTANCE = "the model must answer about as one that was trained without the erased rows"
+_REPORTED = "reported with a 95 % interval; nothing depends on it"
+_ROWS = "needs the rows, which stay with the service"
+_STATISTICS = "needs the statistics, which are sealed with the model"
+_AGAIN = "needs the retained rows to train on again"
+_GONE = "rests on the service: "
+_CHECKS = (
+    CheckSpec(
+        "claim",
+        "what was published, as the verifier could read it",
+        "a claim of this guarantee class, with its files",
+        "what was published must be readable, and of the class that is judged",
+    ),
+    CheckSpec(
+        "log",
+        "log entries of the versions before and after",
+        "head, statistics and retained set of both versions, at their own entries",
+        "the versions that are judged must be those that the log names",
+    ),
+    CheckSpec(
+        "statistics-recomputed",
+        "statistics summed again from the retained rows (SHA-256)",
+        _DIGEST,
+        _SUMS,
+        _ROWS,
+        "rows after",
+    ),
+    CheckSpec(
+        "statistics-freivalds",
+        "published statistics, tested against the retained rows at random (SHA-256)",
+        f"{_DIGEST}; the random identity holds modulo two primes",
+        _SUMS,
+        _ROWS,
+    ),
+    CheckSpec(
+        "statistics-resummed",
+        "sum of the clients' messages (SHA-256)",
+        _DIGEST,
+        _SENT,
+        "needs the messages, which stay with the service",
+        "rows after",
+    ),
+    CheckSpec(
+        "masked-rounds-summed",
+        "statistics before, and the unmasked sum of the round (SHA-256)",
+        _DIGEST,
+        _SENT,
+        "needs the round's messages, which were destroyed",
+        "rows after",
+    ),
+    CheckSpec(
+        "head-correctly-rounded",
+        "proven distance of the unrounded head from the solution (Frobenius norm)",
+        "at most the claimed bound; every entry the float32 nearest to the solution",
+        "the published weights must be the solution, to the last digit",
+        _STATISTICS,
+    ),
+    CheckSpec(
+        "head-bound",
+        "proven distance of the head from the solution (Frobenius norm)",
+        "at most the claimed bound and tolerance * norm of the head",
+        _HEAD,
+        _STATISTICS,
+    ),
+    CheckSpec(
+        "head-certified",
+        "proven distance of the head from the solution (Frobenius norm)",
+        "at most the claimed bound and budget * norm of the head",
+        _HEAD,
+        _STATISTICS,
+    ),
+    CheckSpec(
+        "model-file",
+        "stored model file (SHA-256)",
+        _DIGEST,
+        "the stored model must be the published one",
+        "the digest of the file is compared above",
+        "model after",
+    ),
+    CheckSpec(
+        "policy",
+        "what this request spends of alpha, attacks, tau, seed",
+        "the policy of the registered digest; a seed of at least 16 bytes",
+        "the tests must be those that were promised beforehand",
+    ),
+    CheckSpec(
+        "data",
+        "stored training rows (SHA-256)",
+        "equal to the digest that the training claims",
+        "the stored rows must be those that the published version names",
+        _ROWS,
+        "rows after",
+    ),
+    CheckSpec(
+        "retained-set",
+        "training records before, erased, after",
+        "before - erased = after; the published counts and Merkle roots; a row for each record",
+        "the erased records, and no others, must have left the list of records",
+        "needs the list of all commitments; the removal proof is checked above",
+    ),
+    CheckSpec(
+        "purge",
+        "destroyed items that can still be read, erased rows that are still stored",
+        "0 readable, 0 erased rows stored",
+        "nothing that held the erased records may still be read",
+        f"{_GONE}nobody else can try to read what it destroyed",
+    ),
+    CheckSpec(
+        "posterior",
+        "divergence of the model's posterior from that of the recomputed sums (KL, nats)",
+        "0 nats; covariance after at least the covariance before",
+        "the model must tell what the recomputed sums tell, and no more than before",
+        _STATISTICS,
+    ),
+    CheckSpec(
+        "start",
+        "initial weights of the registered seed (SHA-256)",
+        "equal to the digest that the training claims",
+        "the training must have begun at the registered first weights",
+        _AGAIN,
+    ),
+    CheckSpec(
+        "re-execution",
+        "rounds run again, and the model file that they end with (SHA-256)",
+        f"all rounds; {_DIGEST}",
+        "the training, run again, must end with the same file, bit for bit",
+        _AGAIN,
+        "model after",
+    ),
+    CheckSpec(
+        "gradient-bound",
+        "proven distance of the weights from the optimum (L2 norm)",
+        "at most the claimed bound and tolerance * norm of the weights",
+        "the distance to the best model for the rest must be below the limit",
+    ),
+    CheckSpec(
+        "noise",
+        "weights without the committed noise",
+        "0 weights",
+        "the registered noise must be in the model",
+    ),
+    CheckSpec(
+        "budget",
+        "releases since the last training, and whether the noise hides them",
+        "all releases hidden at the registered (epsilon, delta)",
+        "there must not be more versions than the noise hides",
+    ),
+    CheckSpec(
+        "registration",
+        "the model's registration (SHA-256)",
+        "equal to the logged digest",
+        "what was registered must be what the log says",
+    ),
+    CheckSpec(
+        "samples",
+        "erased records with scores, pairs tested, power of the tests",
+        "the policy's minimum sizes and power",
+        "there must be enough erased rows, each beside a like row that the model never saw, "
+        "for a trace of the stated size to be noticed",
+    ),
+    CheckSpec(
+        "attacks",
+        "attacks on the published model",
+        "the policy's attacks, on samples that passed",
+        "the attacks must have been run",
+    ),
+    CheckSpec("control:*", "AUC of the attack before the erasure", "above 1/2 + tau", _CONTROL),
+    CheckSpec(
+        "control:canary",
+        "success rate of the planted trigger before the erasure",
+        "above the policy's limit",
+        "the planted trigger must have worked before the erasure",
+    ),
+    CheckSpec(
+        "control:canary-trigger",
+        "success rate that the trigger adds before the erasure",
+        "above 0",
+        "the planted trigger must have worked before the erasure",
+    ),
+    CheckSpec(
+        "*:accuracy",
+        "share of the tested rows that the attack calls rightly",
+        "between 1/2 - tau and 1/2 + tau",
+        _CHANCE,
+    ),
+    CheckSpec(
+        "*:auc",
+        "AUC of the attack on erased against unseen rows",
+        "between 1/2 - tau and 1/2 + tau",
+        _CHANCE,
+    ),
+    CheckSpec(
+        "*:tail",
+        "share of the erased rows that stand out at a low false positive rate; TPR at FPR: of "
+        "the threshold that flags this share of these non-members",
+        "below the policy's limit",
+        "hardly any erased row may stand out where the attack is surest",
+    ),
+    CheckSpec(
+        "*:advantage",
+        "true less false positive rate at the threshold fixed beforehand",
+        None,
+        _REPORTED,
+    ),
+    CheckSpec(
+        "*:best-advantage",
+        "greatest true less false positive rate of any threshold, chosen after the fact",
+        None,
+        _REPORTED,
+    ),
+    CheckSpec(
+        "distances",
+        "distances of the model from a retrained one",
+        None,
+        "reported where a model was retrained; nothing depends on it",
+    ),
+    CheckSpec(
+        "distance:disagreement",
+        "share of unseen rows that the retrained model answers otherwise",
+        "below the policy's limit",
+        _DISTANCE,
+    ),
+    CheckSpec(
+        "distance:forget-accuracy-gap",
+        "accuracy on erased rows apart from the retrained model's",
+        "below the policy's limit",
+        _DISTANCE,
+    ),
+    CheckSpec(
+        "distance:logit-mse",
+        "mean squared distance of the logits from the retrained model's, on unseen rows",
+        "below the policy's limit",
+        _DISTANCE,
+    ),
+    CheckSpec(
+        "distance:output-kl",
+        "mean KL divergence from the retrained model's answers, on unseen rows (nats)",
+        "below the policy's limit",
+        _DISTANCE,
+    ),
+    CheckSpec(
+        "distance:retained-accuracy-gap",
+        "accuracy on retained rows apart from the retrained model's",
+        "below the policy's limit",
+        _DISTANCE,
+    ),
+    CheckSpec(
+        "distance:test-accuracy-gap",
+        "accuracy on unseen rows apart from the retrained model's",
+        "below the policy's limit",
+        _DISTANCE,
+    ),
+    CheckSpec(
+        "distance:*-accuracy",
+        "accuracy of the published model less that of the retrained one, on the same rows",
+        None,
+        _REPORTED,
+    ),
+    CheckSpec(
+        "distance:parameter-gap",
+        "distance of the weights from the retrained model's (L2 norm)",
+        None,
+        "reported only: units can be permuted, so it shows nothing",
+        f"{_GONE}the retrained model was destroyed",
+    ),
+    CheckSpec(
+        "canary",
+        "success rate of the planted trigger after the erasure",
+        "below the policy's limit",
+        "a planted trigger must not work any more",
+    ),
+    CheckSpec(
+        "retained-accuracy",
+        "accuracy lost on retained rows",
+        "below the policy's limit",
+        "the model must not have become much worse on the rows that stay",
+    ),
+    CheckSpec(
+        "test-accuracy",
+        "accuracy lost on unseen rows",
+        "below the policy's limit",
+        "the model must not have become much worse on rows that it never saw",
+    ),
+    CheckSpec("forget-accuracy", "accuracy on the erased rows", None, _REPORTED),
+    CheckSpec(
+        "rows-before",
+        "stored and removed rows of the version before (SHA-256)",
+        _DIGEST,
+        "the rows tested must be those of the version before",
+        _ROWS,
+        "rows before",
+    ),
+    CheckSpec(
+        "rows-after",
+        "stored rows of the published version (SHA-256)",
+        _DIGEST,
+        "the rows tested must be those of the published version",
+        _ROWS,
+        "rows after",
+    ),
+    CheckSpec(
+        "model-before",
+        "model file of the version before (SHA-256)",
+        _DIGEST,
+        "the model compared with must be the version before",
+        f"{_GONE}it hashed the file before, which was destroyed",
+        "model before",
+    ),
+    CheckSpec(
+        "trainings",
+        "models that the verifier trained, and their cost (operations)",
+        "as many as the policy's attacks and distances need",
+        "all models that the tests need must have been trained",
+        f"{_GONE}what the verifier trained was destroyed",
+    ),
+    CheckSpec(
+        "silos-answered",
+        "silos whose answer counts, and the keys that signed",
+        "all silos, in time, in full, signed with the registered keys",
+        "every data holder must have answered, signed with its own key",
+        f"{_GONE}the signed answers were destroyed",
+    ),
+)
+CHECKS: Final[Mapping[str, CheckSpec]] = MappingProxyType({one.name: one for one in _CHECKS})
 
 
-def criterion(name: str) -> str | None:
-    """Return what must be the case for a check of this name to pass, None of an unknown one."""
-    kind, _, measured = name.partition(":")
+def check_of(name: str) -> CheckSpec | None:
+    """Return the check that a certificate's name stands for, None of an unknown one."""
     if name in CHECKS:
         return CHECKS[name]
-    if kind == "control":
-        return _CONTROL
-    if kind == "distance":
-        return _DISTANCE
-    if kind in ATTACKS:
-        return _TAIL if measured == "tail" else _CHANCE
-    return None
+    begins, _, measured = name.partition(":")
+    spec = CHECKS.get(f"*:{measured}") if begins in ATTACKS else None
+    if begins == "control" and measured in ATTACKS:
+        spec = CHECKS["control:*"]
+    if begins == "distance" and measured.endswith("-accuracy"):
+        spec = CHECKS["distance:*-accuracy"]
+    return None if spec is None else replace(spec, name=name)
 
 
 # --- events of the log ---------------------------------------------------------------------
@@ -132,6 +485,25 @@ class Event:
     about: About
     meaning: str
     payload: Mapping[str, type]
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of its payload."""
+        kinds = {str: "string", int: "integer", dict: "object", list: "array"}
+        fixed, numbered = {}, {}
+        for name, kind in self.payload.items():
+            of = {"type": [kinds[kind], "null"]}
+            if name.endswith("-*"):
+                numbered[f"^{name.removesuffix('*')}[0-9]+$"] = of
+            else:
+                fixed[name] = of
+        return {
+            "title": self.name,
+            "description": self.meaning,
+            "type": "object",
+            "properties": fixed,
+            "patternProperties": numbered,
+            "additionalProperties": False,
+        }
 
     def check(self, payload: Mapping[str, Any]) -> None:
         """Assert that a payload has only fields of this event, of their types."""

@@ -30,6 +30,7 @@ from app.service.audit_problems import (
 )
 from app.service.health import NotReadyError
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
+from lethe.catalogue import EVENTS
 from lethe.certificates.evidence import SCORES_TYPE
 from lethe.errors import LetheError
 from lethe.log.proofs import ProofError
@@ -193,6 +194,8 @@ def _describe(app: FastAPI) -> Schema:
         whole = wire.model_json_schema(ref_template="#/components/schemas/{model}")
         for name, part in {**whole.pop("$defs", {}), wire.__name__: whole}.items():
             schemas.setdefault(name, part)
+    for event in EVENTS.values():  # what the opened payload of a log entry holds
+        schemas[f"event.{event.name}"] = event.schema()
     for operation in operations(schema):
         _complete(operation)
     return schema

@@ -6,6 +6,7 @@ from pydantic import Field, StringConstraints
 
 from app.schemas.base import ModelRef, Time, Wire
 from app.schemas.progress import ProgressView
+from lethe.catalogue import RidgeMethod
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Name = Annotated[Text, StringConstraints(min_length=1)]
@@ -70,7 +71,7 @@ class NewModel(Wire):
 
     family: Literal["ridge"] = "ridge"
     ref: ModelRef
-    method: Literal["ridge-exact", "ridge-woodbury", "acu", "ridge-sketched"] = "ridge-exact"
+    method: RidgeMethod = "ridge-exact"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
     exponents: list[Annotated[int, Field(ge=-60, le=60)]] = Field(
         min_length=1, max_length=10_000

@@ -7,7 +7,6 @@ without a row is shown as `missing`, under the digest that the log has instead o
 
 import time
 from dataclasses import dataclass
-from typing import get_args
 
 from sqlmodel import Session, col, func, select
 
@@ -24,12 +23,11 @@ from app.service.audit_reports import (
 )
 from app.service.context import Services
 from app.service.problems import NotFoundError
-from lethe.catalogue import NetworkMethod
+from lethe.catalogue import NETWORK
 from lethe.certificates.audit_counts import Logged, logged_audits, method_digest
 from lethe.certificates.audit_report import in_short
 from models import Audit, AuditPair, Model
 
-METHODS = get_args(NetworkMethod)
 PATIENCE_S = 1.0  # for an entry that is committed and not yet signed
 
 
@@ -111,7 +109,7 @@ def _view(services: Services, session: Session, one: Known) -> AuditView:
     problem = GONE if one.row is None else problem_with(one.row, one.logged)
     shown: dict[str, object] = {}
     if one.logged is not None:
-        method = (name for name in METHODS if method_digest(name) == one.logged.method)
+        method = (name for name in NETWORK if method_digest(name) == one.logged.method)
         shown = {"method": next(method, None), "config_digest": one.logged.config}
     if one.row is not None:
         shown |= _of_row(session, one.row)

@@ -5,8 +5,7 @@ from typing import Any
 
 from benchmarks.baselines import exact_fun, fats, fed_eraser, pga, sisa
 from workers.methods.network import registry
-from workers.methods.network.base import UnlearningMethod
-from workers.methods.network.registry import Maker
+from workers.methods.network.base import Maker, UnlearningMethod
 
 BASELINES: Mapping[str, Maker] = {
     **exact_fun.METHODS,

@@ -17,8 +17,8 @@ from workers.families.ridge.blocks import Block
 from workers.families.ridge.rows import row_digests, rows_digest
 from workers.jobs import versions
 from workers.judge.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
-from workers.judge.ridge.exact import VERIFIER
 from workers.judge.ridge.row_digests import check_rows
+from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest
 

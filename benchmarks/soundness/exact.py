@@ -5,7 +5,7 @@ from benchmarks.soundness.rates import Tally
 from benchmarks.soundness.ridge_cheats import PROVIDERS
 from benchmarks.soundness.ridge_problem import make_problem
 from workers.judge.base import Report
-from workers.judge.ridge.exact import VERIFIER
+from workers.judge.ridge.verdict import EXACT as VERIFIER
 
 SETTING = "ridge problems"
 BLOCK = 50  # problems measured at a time

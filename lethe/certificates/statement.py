@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+from lethe import canonical
 from lethe.catalogue import GuaranteeClass
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
@@ -93,10 +94,16 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True)
 class CheckPart:
-    """One measurement of the verifier, numbered from 1 in the order it ran."""
+    """One measurement of the verifier, numbered from 1 in the order it ran.
+
+    quantity: what `value` is, with its unit. interval: (low, high) where it was measured or
+    bounded, else None. threshold: what the value must be to pass, None where nothing depends
+    on it. Numbers are strings.
+    """
 
     number: int
     name: str
+    quantity: str
     value: str
     interval: tuple[str, str] | None
     threshold: str | None
@@ -191,8 +198,13 @@ def parse_statement(payload: bytes) -> Statement:
 
     Raises:
         NotCanonicalError: The bytes are not RFC 8785 canonical JSON.
-        ShapeError: A member is missing, unknown or misspelled, or two contradict.
+        ShapeError: The predicate is of another type (ADR 0042), a member is missing, unknown
+            or misspelled, or two contradict.
     """
+    document = canonical.decode(payload)
+    if isinstance(document, dict) and document.get("predicateType") != PREDICATE_TYPE:
+        # Its members are another type's: to complain of them would hide the reason.
+        raise ShapeError(f"must be {PREDICATE_TYPE}, or needs a newer release", "predicateType")
     statement = shape.decode(Statement, payload)
     _check_consistent(statement)
     return statement

@@ -139,6 +139,15 @@ def schema() -> None:
 
 
 @certificate.command()
+def catalogue() -> None:
+    """Print what certificates and the log name: methods, checks, events."""
+    from lethe.cli.catalogue_text import catalogue_lines
+
+    for line in catalogue_lines():
+        click.echo(line)
+
+
+@certificate.command()
 @click.argument("request_id", metavar="ID", type=click.UUID)
 @service_url
 @click.option(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from lethe.catalogue import ATTACKS, GuaranteeClass, criterion
+from lethe.catalogue import ATTACKS, GuaranteeClass, check_of
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
 
@@ -38,10 +38,11 @@ def print_statement(statement: Statement) -> None:
     )
     lines.append(("tested", told))
     for check in said.checks:
-        limit = "" if check.threshold is None else f", threshold {check.threshold}"
         outcome = "passed" if check.passed else "FAILED"
-        text = f"{check.name} {outcome}: {check.value}{limit}"
-        lines.append((f"check {check.number}", text))
+        lines.append((f"check {check.number}", f"{check.name} {outcome}"))
+        lines.append(("", f"{INDENT}{check.quantity}: {check.value}"))
+        if check.threshold is not None:
+            lines.append(("", f"{INDENT}threshold: {check.threshold}"))
     lines.append(("", LEGEND))
     lines += [("" if n else "not tested", text) for n, text in enumerate(untested(said))]
     gone = len(purged.artifacts), purged.feature_rows, purged.keys_destroyed
@@ -117,7 +118,7 @@ SEEN, UNSEEN = (
     "the sums that clients sent of the records that remain",
 )
 NOT_SEEN = " It did not see the records themselves."
-LEGEND = "What each check means: docs/auditor-guide.md"
+LEGEND = "What each check means: lethe certificate catalogue"
 
 
 def in_words(said: Predicate) -> str:
@@ -227,12 +228,13 @@ def _told(check: CheckPart) -> Iterator[str]:
     """Yield what was found, a line for each part of it, and what was asked for."""
     interval = "" if check.interval is None else f", interval {' to '.join(check.interval)}"
     first, *rest = check.value.split("; ")
+    yield f"value   {check.quantity}"
     yield f"found   {first}{interval}"
     yield from (f"        {part}" for part in rest)
     if check.threshold is not None:
         yield f"wanted  {check.threshold}"
-    if (words := criterion(check.name)) is not None:
-        yield f"        that is: {words}"
+    if (spec := check_of(check.name)) is not None:
+        yield f"        that is: {spec.wording}"
 
 
 # --- not tested --------------------------------------------------------------------------
@@ -241,7 +243,6 @@ def _told(check: CheckPart) -> Iterator[str]:
 NO_ATTACK = "attacks on the published model: none was run; {} instead"
 ELSEWHERE = "copies of the data or of earlier models elsewhere, and backups"
 HELD = "the records themselves: what their holders sent of them was taken as sent"
-REPORTED = "reported only"  # in the threshold of a measurement that nothing depends on
 
 
 def untested(said: Predicate) -> Iterator[str]:
@@ -250,7 +251,7 @@ def untested(said: Predicate) -> Iterator[str]:
     for check in said.checks:
         if (why := not_run(check)) is not None:
             yield f"{check.name}: {why}"
-    reported = [c.name for c in said.checks if c.threshold and REPORTED in c.threshold]
+    reported = [c.name for c in said.checks if c.threshold is None and not_run(c) is None]
     if reported:
         yield f"{', '.join(reported)}: measured and reported, with no limit to pass"
     if claim == "empirical-approximate":

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.soundness.providers import HONEST, is_honest
 from benchmarks.soundness.ridge_cheats import PROVIDERS
 from benchmarks.soundness.ridge_problem import Problem, make_problem
-from workers.judge.ridge.exact import VERIFIER
+from workers.judge.ridge.verdict import EXACT as VERIFIER
 
 # The check that must notice it; those before it must have passed.
 STATISTICS, HEAD, RETAINED_SET, ROWS_BEFORE = 1, 2, 3, 6

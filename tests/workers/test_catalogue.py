@@ -1,9 +1,15 @@
 """What the catalogue names is implemented, and nothing else is offered."""
 
+import ast
+from pathlib import Path
 from typing import get_args
 
-from lethe.catalogue import ATTACKS, NETWORK, RIDGE, Distance
+import pytest
+
+from lethe.catalogue import ATTACKS, CHECKS, NETWORK, RIDGE, VERIFIERS, Distance, check_of
+from workers.judge import registry as verifiers
 from workers.judge.attacks import registry as attacks
+from workers.judge.checks import CheckRoom
 from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as network
 from workers.methods.ridge import registry as ridge
@@ -17,3 +23,49 @@ def test_methods_are_those_that_are_implemented() -> None:
 def test_attacks_and_distances_are_those_that_the_judge_has() -> None:
     assert set(attacks.ATTACKS) == set(ATTACKS)
     assert set(DISTANCES) == set(get_args(Distance))
+
+
+WORKERS = Path(__file__).parents[2] / "workers"
+
+
+def literals() -> set[str]:
+    """Return the texts that the files of judge and families have, outside of docstrings."""
+    found = set()
+    for room in ("judge", "families"):
+        for path in (WORKERS / room).rglob("*.py"):
+            nodes = ast.walk(ast.parse(path.read_text()))
+            found |= {str(n.value) for n in nodes if isinstance(n, ast.Constant)}
+    return found
+
+
+def test_each_check_is_bound_to_its_line() -> None:
+    bound = literals() | {f"distance:{name}" for name in DISTANCES}
+    assert CHECKS.keys() - bound == set(), "no file of workers/judge has such a check"
+
+
+def test_each_verifier_has_its_version() -> None:
+    assert set(VERIFIERS) == set(verifiers.known())
+    assert {name: verifiers.get(name).version for name in VERIFIERS} == dict(VERIFIERS)
+
+
+def test_a_check_outside_the_catalogue_cannot_be_registered() -> None:
+    room: CheckRoom[object] = CheckRoom("workers.judge.ridge")
+    with pytest.raises(AssertionError, match=r"add it to lethe/catalogue\.py"):
+        room.check("head-guessed")
+    room.check("purge")(object())
+    with pytest.raises(AssertionError, match="two functions"):
+        room.check("purge")(object())
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_checks_of_an_attack_are_found_by_their_full_names(attack: str) -> None:
+    for pattern in ("*:auc", "*:accuracy", "*:tail", "*:advantage", "*:best-advantage"):
+        spec = CHECKS[pattern].of(attack)
+        assert check_of(spec.name) == spec
+    assert check_of(f"control:{attack}") == CHECKS["control:*"].of(attack)
+
+
+def test_a_name_that_no_check_has_is_unknown() -> None:
+    assert check_of("distance:test-accuracy") is not None
+    for name in ("another", "another:auc", "control:another", "distance:another", "yeom:x"):
+        assert check_of(name) is None

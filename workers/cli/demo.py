@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-# As in app.service.methods, not loaded here.
-METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
+from lethe.catalogue import RIDGE
+
 MASKED = "ridge-masked"  # ridge-exact on a model whose rows stay with ten data holders
 # Of a network: deep, or for certified-newton a logistic head.
 NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton")
@@ -19,7 +19,7 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 )
 @click.option(
     "--method",
-    type=click.Choice([*METHODS, MASKED, *NETWORK]),
+    type=click.Choice([*RIDGE, MASKED, *NETWORK]),
     default="ridge-exact",
     show_default=True,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lethe.catalogue import RIDGE
 from lethe.cli.options import service_url
 from workers.cli import service
 from workers.cli.features import extractor_options
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 FIT_SECONDS = 600
 ROWS = ("rows", "statistics", "masked")
-# As in app.service.methods, not loaded here.
-METHODS = ("ridge-exact", "ridge-woodbury", "acu", "ridge-sketched")
 
 
 @click.group()
@@ -43,7 +42,7 @@ model.add_command(register_network)
     "--penalty", type=float, default=1.0, show_default=True, help="λ; fixed for good."
 )
 @click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
-@click.option("--method", type=click.Choice(METHODS), default="ridge-exact", show_default=True)
+@click.option("--method", type=click.Choice(RIDGE), default="ridge-exact", show_default=True)
 @click.option(
     "--rows",
     "rows",

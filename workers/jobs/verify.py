@@ -16,7 +16,7 @@ from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.evidence import Report as EvidenceReport
 from lethe.certificates.evidence import build_evidence, parse_evidence
-from lethe.certificates.statement import CheckPart, VerifierPart
+from lethe.certificates.statement import VerifierPart
 from models import (
     ErasureRequest,
     Model,
@@ -71,10 +71,7 @@ def run(services: Services, job_id: str) -> None:
                 judged.verifier, judged.version, code_digest(*kind.judge_rooms)
             ),
             result=report.result,
-            checks=tuple(
-                CheckPart(c.number, c.name, c.value, c.interval, c.threshold, c.passed)
-                for c in report.checks
-            ),
+            checks=report.checks,
             details=dict(judged.details),
         )
         statistics = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
+from lethe.certificates.statement import CheckPart
 from workers.arrays import Head, IntMatrix, Matrix, Rows
 from workers.judge.ridge.row_claim import RowsClaim
 
@@ -16,25 +17,10 @@ Mode = Literal["full", "freivalds"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One numbered check as a certificate carries it: every number is a string.
-
-    interval is (low, high) where something was measured or bounded, else None.
-    """
-
-    number: int
-    name: str
-    value: str
-    interval: tuple[str, str] | None
-    threshold: str
-    passed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """A check, and whether it failed only for lack of evidence (`undecided`)."""
 
-    check: Check
+    check: CheckPart
     undecided: bool = False
 
 
@@ -43,7 +29,7 @@ class Report:
     """PASS: every check passed. INCONCLUSIVE: none was refuted, some were not decided."""
 
     result: Result
-    checks: tuple[Check, ...]
+    checks: tuple[CheckPart, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,40 +1,49 @@
 """Digests that were claimed, against those recomputed."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 
-from workers.judge.base import Check, Judgement
-from workers.judge.guard import guarded
-from workers.judge.model_file import SHA256
+from lethe.catalogue import CHECKS, CheckSpec
+from workers.judge.base import Judgement
+from workers.judge.checks import guarded, judged
 
-PAIRS = {
-    "registration": "the model is registered as the log was told before its first version",
-    "rows-before": "the rows stored and those that went are those of the version before",
-    "rows-after": "the rows of the published version are those stored",
-    "model-before": "the model that was tested before is the one published before",
-}
+SHA256 = re.compile(r"[0-9a-f]{64}")
+MODEL_FILE = CHECKS["model-file"]
 
 
-def check_digests(kind: tuple[int, str, str], claimed: str, found: str) -> Judgement:
+def check_digests(spec: CheckSpec, claimed: str, found: str) -> Judgement:
     """Judge two hex SHA-256 digests, of which one was claimed and one recomputed."""
-    number, name, threshold = kind
     if not SHA256.fullmatch(claimed) or not SHA256.fullmatch(found):
-        value, passed = "a digest is not SHA-256 in lower-case hex", False
-    else:
-        passed = claimed == found
-        value = f"sha256 {found}" if passed else "the digest claimed is not the one found"
-    return Judgement(Check(number, name, value, None, threshold, passed))
+        return judged(spec, "a digest is not SHA-256 in lower-case hex", passed=False)
+    if claimed != found:
+        return judged(spec, "the digest claimed is not the one found", passed=False)
+    return judged(spec, f"sha256 {found}", passed=True)
 
 
 def check_pairs(pairs: Mapping[str, tuple[str, str]]) -> list[Judgement]:
-    """Judge pairs of digests (claimed, recomputed) by their names in PAIRS."""
-    found = []
-    for name, pair in pairs.items():
-        kind = (0, name, PAIRS[name])  # numbered with the others
-        found.append(guarded(*kind, partial(_check_pair, kind, pair)))
-    return found
+    """Judge pairs of digests (claimed, recomputed) by the names of their checks."""
+    return [
+        guarded(CHECKS[name], partial(_check_pair, CHECKS[name], pair))
+        for name, pair in pairs.items()
+    ]
 
 
-def _check_pair(kind: tuple[int, str, str], pair: tuple[str, str]) -> Judgement:
+def _check_pair(spec: CheckSpec, pair: tuple[str, str]) -> Judgement:
     claimed, recomputed = pair
-    return check_digests(kind, claimed, recomputed)
+    return check_digests(spec, claimed, recomputed)
+
+
+def check_model_file(published: str, recomputed: str, *, finite: bool = True) -> Judgement:
+    """Judge two hex digests of a model file. finite: no NaN or infinity in it.
+
+    A claim that cannot be evaluated is a failed check: nothing is raised.
+    """
+
+    def run() -> Judgement:
+        judgement = check_digests(MODEL_FILE, published, recomputed)
+        if judgement.check.passed and finite is not True:
+            return judged(MODEL_FILE, "the file holds NaN or infinity", passed=False)
+        return judgement
+
+    return guarded(MODEL_FILE, run)

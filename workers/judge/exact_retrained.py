@@ -11,16 +11,13 @@ the old model to one clean round passes a sample of k rounds of n with a chance 
 
 from dataclasses import dataclass
 
-from workers.judge import model_file
-from workers.judge.base import Check, Judgement, PurgeClaim, Report, RetainedSetClaim
-from workers.judge.digests import check_digests, check_pairs
-from workers.judge.guard import guarded, numbered, report_of
-from workers.judge.model_file import SHA256
+from lethe.catalogue import CHECKS, VERIFIERS
+from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.checks import guarded, judged, report_of
+from workers.judge.digests import SHA256, check_digests, check_model_file, check_pairs
 from workers.judge.retention import check_retention
 
-DATA = (2, "data", "the training rows claimed are those stored")
-START = (5, "start", "the initial weights claimed are those of the registered seed")
-RERUN = (6, "re-execution", "all rounds run again end with the published model, bit for bit")
+DATA, START, RERUN = CHECKS["data"], CHECKS["start"], CHECKS["re-execution"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,6 @@ def _few(claim: RetrainedClaim) -> bool:
 
 def check_rerun(claim: RetrainedClaim) -> Judgement:
     """Judge the re-execution: another result on equal hardware refutes, its lack does not."""
-    number, name, threshold = RERUN
     total, again = claim.rounds, claim.reexecuted_rounds
     counts = (total, again, claim.answers_missing, claim.answers_allowed)
     if any(isinstance(count, bool) or not isinstance(count, int) for count in counts):
@@ -91,10 +87,8 @@ def check_rerun(claim: RetrainedClaim) -> Judgement:
         left_out = (
             f", {claim.answers_missing} answers left out" if claim.answers_missing else ""
         )
-        value = f"{ran}{left_out}, sha256 {found}"
-        check = Check(number, name, value, None, threshold, True)
-        return Judgement(check)
-    return Judgement(Check(number, name, problem, None, threshold, False), not refuted)
+        return judged(RERUN, f"{ran}{left_out}, sha256 {found}", passed=True)
+    return judged(RERUN, problem, passed=False, undecided=not refuted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,34 +96,19 @@ class ExactRetrainedVerifier:
     """Judges erasure by retraining from its re-execution."""
 
     id: str = "exact-retrained"
-    version: str = "1"
+    version: str = VERIFIERS["exact-retrained"]
 
     def verify(self, claim: RetrainedClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""
         return report_of(
-            numbered(
-                [
-                    guarded(
-                        model_file.NUMBER,
-                        model_file.NAME,
-                        model_file.THRESHOLD,
-                        lambda: model_file.check_model_file(
-                            claim.published_digest, claim.file_digest
-                        ),
-                    ),
-                    guarded(
-                        *DATA,
-                        lambda: check_digests(DATA, claim.claimed_data, claim.data),
-                    ),
-                    *check_retention(claim.retained_set, claim.purge),
-                    guarded(
-                        *START,
-                        lambda: check_digests(START, claim.claimed_start, claim.start),
-                    ),
-                    guarded(*RERUN, lambda: check_rerun(claim)),
-                    *check_pairs({"rows-before": claim.rows_before}),
-                ]
-            )
+            [
+                check_model_file(claim.published_digest, claim.file_digest),
+                guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+                *check_retention(claim.retained_set, claim.purge),
+                guarded(START, lambda: check_digests(START, claim.claimed_start, claim.start)),
+                guarded(RERUN, lambda: check_rerun(claim)),
+                *check_pairs({"rows-before": claim.rows_before}),
+            ]
         )
 
 

@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.judge import exact_retrained
-from workers.judge.base import Check, ExactClaim, Report, Verifier
+from workers.judge.base import ExactClaim, Report, Verifier
 from workers.judge.certified import logistic as certified_logistic
 from workers.judge.certified.logistic import LogisticClaim
+from workers.judge.checks import judged, report_of
 from workers.judge.exact_retrained import RetrainedClaim
-from workers.judge.ridge import (
-    certified_approximate,
-    exact,
-    numerically_exact,
-)
+from workers.judge.ridge import verdict as ridge
 from workers.judge.samples import empirical
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
@@ -42,8 +40,8 @@ class Registered(Generic[_Claim]):
         """Return the verdict; a claim of another class has failed. Never raises."""
         if isinstance(claim, self.kind):
             return self.verifier.verify(claim)
-        value = "a claim of another guarantee class"
-        return Report("FAIL", (Check(1, "claim", value, None, f"of {self.id}", False),))
+        value = f"a claim of another guarantee class than {self.id}"
+        return report_of([judged(CHECKS["claim"], value, passed=False)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +70,16 @@ class ByKind:
 
 
 _VERIFIERS: dict[str, Verifier[Claim]] = {
-    certified_approximate.VERIFIER.id: ByKind(
+    ridge.CERTIFIED.id: ByKind(
         (
-            Registered(ExactClaim, certified_approximate.VERIFIER),
+            Registered(ExactClaim, ridge.CERTIFIED),
             Registered(LogisticClaim, certified_logistic.VERIFIER),
         )
     ),
     empirical.VERIFIER.id: Registered(EmpiricalClaim, empirical.VERIFIER),
-    exact.VERIFIER.id: Registered(ExactClaim, exact.VERIFIER),
+    ridge.EXACT.id: Registered(ExactClaim, ridge.EXACT),
     exact_retrained.VERIFIER.id: Registered(RetrainedClaim, exact_retrained.VERIFIER),
-    numerically_exact.VERIFIER.id: Registered(ExactClaim, numerically_exact.VERIFIER),
+    ridge.NUMERICALLY_EXACT.id: Registered(ExactClaim, ridge.NUMERICALLY_EXACT),
 }
 
 

@@ -1,21 +1,131 @@
-"""Checks 3 and 4 of models that are files: the retained set shrank, and the rest is gone."""
+"""The retained set lost exactly the erased records, and what held them cannot be read.
 
-from workers.judge import (
-    purge,
-    retained_set,
-)
-from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim
-from workers.judge.guard import guarded
+The sorted Merkle trees are recomputed from the full lists of commitments, so the published
+roots, which certificates and proofs refer to, are bound to what was really kept. Earlier heads
+and states, and the stored rows themselves, hold a person as much as the model does: someone
+tried to read each of them after the erasure, and the purge has the outcome.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from operator import lt
+
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim, UpdateClaim
+from workers.judge.checks import guarded, judged
+from workers.judge.merkle import Tree
+
+RETAINED_SET, PURGE = CHECKS["retained-set"], CHECKS["purge"]
 
 
 def check_retention(kept: RetainedSetClaim, gone: PurgeClaim) -> list[Judgement]:
     """Judge both. The rows that are counted are those which the purge found still stored."""
     return [
-        guarded(
-            retained_set.NUMBER,
-            retained_set.NAME,
-            retained_set.THRESHOLD,
-            lambda: retained_set.check_retained_set(kept, len(set(gone.retained_rows))),
-        ),
-        guarded(purge.NUMBER, purge.NAME, purge.THRESHOLD, lambda: purge.check_purge(gone)),
+        guarded(RETAINED_SET, lambda: check_retained_set(kept, len(set(gone.retained_rows)))),
+        guarded(PURGE, lambda: check_purge(gone)),
     ]
+
+
+def check_purge(claim: PurgeClaim) -> Judgement:
+    """Judge the probes and the stored row ids. Without a probe nothing is decided."""
+    readable = sum(probe.readable is not False for probe in claim.probes)
+    stored = len(set(claim.erased_rows).intersection(claim.retained_rows))
+    value = f"{readable} of {len(claim.probes)} readable, {stored} erased rows stored"
+    if not claim.erased_rows:
+        value = "no erased row is named"
+    elif not claim.probes:
+        value = "nothing was probed"
+    refuted = bool(readable or stored)
+    unsure = not (claim.probes and claim.erased_rows)
+    passed = not (refuted or unsure)
+    return judged(PURGE, value, passed=passed, undecided=unsure and not refuted)
+
+
+def check_retained_set(claim: RetainedSetClaim, rows: int) -> Judgement:
+    """Judge the retained sets; rows: how many rows the statistics were recomputed from."""
+    problem = _problem(claim, rows)
+    value = f"{len(claim.before)} - {len(claim.erased)} = {len(claim.after)} records"
+    return judged(RETAINED_SET, problem or value, passed=problem is None)
+
+
+def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
+    malformed = _malformed("before", claim.before)
+    if malformed is not None:
+        return malformed
+    erased = set(claim.erased)
+    if not erased:
+        return "no erased record is named"
+    if len(erased) != len(claim.erased):
+        return "an erased record is named twice"
+    if erased.difference(claim.before):
+        return "an erased record was not in before"
+    before = Tree(claim.before)
+    after = before.without(erased)
+    if after.leaves != list(claim.after):  # equal, it is as well-formed as before
+        return _difference(claim, erased)
+    if (len(claim.before), len(claim.after)) != (claim.before_count, claim.after_count):
+        return "a published count is wrong"
+    if before.root != claim.before_root:
+        return "the published root of before is wrong"
+    if after.root != claim.after_root:
+        return "the published root of after is wrong"
+    if claim.update is not None:
+        return _update_problem(claim.update, before, after, rows)
+    if rows != len(claim.after):
+        return f"{rows} rows are stored for {len(claim.after)} retained records"
+    return None
+
+
+def _malformed(name: str, leaves: Sequence[bytes]) -> str | None:
+    if not _are_commitments(leaves):
+        return f"a commitment in {name} is not 32 bytes"
+    if not all(map(lt, leaves, islice(leaves, 1, None))):
+        return f"{name} is not sorted without duplicates"
+    return None
+
+
+def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
+    """Name why `after` is not what the erasure leaves."""
+    malformed = _malformed("after", claim.after)
+    if malformed is not None:
+        return malformed
+    if not erased.isdisjoint(claim.after):
+        return "an erased record is still in after"
+    return "before without the erased records is not after"
+
+
+def _update_problem(update: UpdateClaim, before: Tree, after: Tree, rows: int) -> str | None:
+    """Follow the chain from the judged link to both ends of its update."""
+    others = [*update.earlier, *update.later]
+    if not _are_commitments(update.added):
+        return "a commitment that the round added is not 32 bytes"
+    added, later = set(update.added), set(update.later)
+    if len(added) != len(update.added):
+        return "the round added a record twice"
+    if added.difference(before.leaves, update.earlier):
+        return "a record that the round added is not in the set that it grew to"
+    if not _are_commitments(others):
+        return "a commitment of another request is not 32 bytes"
+    if len(set(others)) != len(others):
+        return "a record is erased twice in one update"
+    if not set(update.earlier).isdisjoint(before.leaves):
+        return "a record erased earlier in the update is still in before"
+    if later.difference(after.leaves):
+        return "a record erased later in the update is not in after"
+    grown = Tree(sorted([*before.leaves, *update.earlier])) if update.earlier else before
+    first = grown.without(added) if added else grown
+    last = after.without(later) if later else after
+    sizes = len(first.leaves), len(last.leaves)
+    if sizes != (update.before_count, update.after_count):
+        return "a count of the versions before and after the update is wrong"
+    if first.root != update.before_root:
+        return "the chain does not begin at the version before"
+    if last.root != update.after_root:
+        return "the chain does not end at the version after"
+    if rows != len(last.leaves):
+        return f"{rows} rows are stored for {len(last.leaves)} retained records"
+    return None
+
+
+def _are_commitments(leaves: Sequence[bytes]) -> bool:
+    return {*map(type, leaves)} <= {bytes} and {*map(len, leaves)} <= {32}

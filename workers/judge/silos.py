@@ -7,11 +7,11 @@ for the model nor against it. So nothing that needs its rows is shown, and nothi
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from workers.judge.base import Check, Judgement
-from workers.judge.guard import guarded
+from lethe.catalogue import CHECKS, CheckSpec
+from workers.judge.base import Judgement
+from workers.judge.checks import guarded, judged
 
-NUMBER, NAME = 0, "silos-answered"  # numbered with the others
-THRESHOLD = "every silo, in time, in full, signed with its registered key"  # as the log has it
+SPEC = CHECKS["silos-answered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def check_silos(claim: SilosClaim | None) -> list[Judgement]:
     """Judge that all answered, where any were asked. Who did not refutes nothing."""
     if claim is None:
         return []
-    return [guarded(NUMBER, NAME, THRESHOLD, lambda: _check(claim))]
+    return [guarded(SPEC, lambda: _check(claim))]
 
 
 def _complete(claim: SilosClaim) -> bool:
@@ -52,14 +52,12 @@ def _check(claim: SilosClaim) -> Judgement:
     if claim.keys:
         signed = ", ".join(f"{silo} {claim.keys[silo]}" for silo in sorted(claim.keys, key=int))
         value += f"; keys: {signed}"
-    check = Check(NUMBER, NAME, value, None, THRESHOLD, passed)
-    return Judgement(check, undecided=not passed)
+    return judged(SPEC, value, passed=passed, undecided=not passed)
 
 
-def withheld(name: str, threshold: str) -> Judgement:
+def withheld(spec: CheckSpec) -> Judgement:
     """Return the check that cannot be run without the rows of all silos."""
-    value = "not run: a silo's rows are missing"
-    return Judgement(Check(0, name, value, None, threshold, False), undecided=True)
+    return judged(spec, "not run: a silo's rows are missing", passed=False, undecided=True)
 
 
 def of_some(judgements: Sequence[Judgement]) -> list[Judgement]:

@@ -10,7 +10,8 @@ from app.service.scope import open_tombstone_key, record_tag
 from app.vault.master import MasterKey
 from models import Model
 from workers.methods.certified import noise
-from workers.methods.certified.method import METHODS
+from workers.methods.certified.method import CertifiedNewton
+from workers.methods.network.registry import METHODS
 
 MASTER = MasterKey(bytes(range(32)))
 NOISY = {"settings": {"certified-newton": {"row_norm": 8.0, "sigma": 0.1}}}
@@ -63,4 +64,4 @@ def test_no_record_has_the_key_as_its_tag() -> None:
 
 
 def test_the_name_is_that_of_the_method() -> None:
-    assert list(METHODS) == ["certified-newton"]
+    assert METHODS["certified-newton"] is CertifiedNewton

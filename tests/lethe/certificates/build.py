@@ -203,8 +203,24 @@ def contents(
     removal = read(Removal, section)
     verifier = VerifierPart("lethe-verifier", "0.1.0", digest_of(b"verifier code"))
     checks = (
-        CheckPart(1, "gram-digest", digest_of(b"gram"), None, digest_of(b"gram"), True),
-        CheckPart(2, "head-error", "3.1e-17", ("0", "4.4e-17"), "1e-9", True),
+        CheckPart(
+            1,
+            "gram-digest",
+            "Gram matrix (SHA-256)",
+            digest_of(b"gram"),
+            None,
+            digest_of(b"gram"),
+            True,
+        ),
+        CheckPart(
+            2,
+            "head-error",
+            "error of the head (norm)",
+            "3.1e-17",
+            ("0", "4.4e-17"),
+            "1e-9",
+            True,
+        ),
     )
     report = Report(verifier, "PASS", checks, {"rows": "58"})
     evidence = build_evidence(section, report, {"gram.after": digest_of(b"gram")})

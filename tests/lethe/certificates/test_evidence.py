@@ -131,6 +131,6 @@ def test_a_certificate_of_other_sets_is_refused() -> None:
 
 
 def test_a_certificate_of_other_checks_is_refused() -> None:
-    checks = (CheckPart(1, "none", "0", None, None, True),)
+    checks = (CheckPart(1, "none", "value", "0", None, None, True),)
     with pytest.raises(RemovalError, match="other checks"):
         check_evidence(EVIDENCE, replace(PREDICATE, checks=checks))

@@ -54,7 +54,7 @@ MEMBERS: dict[str, set[str]] = {
     "retainedSet": {"before", "after", "removalProof"},
     "method": {"id", "version", "parameters", "codeDigest", "environment"},
     "guarantee": {"class", "statement", "bounds"},
-    "checks": {"number", "name", "value", "interval", "threshold", "passed"},
+    "checks": {"number", "name", "quantity", "value", "interval", "threshold", "passed"},
     "purged": {"artifacts", "featureRows", "keysDestroyed"},
     "evidence": {"name", "digest", "mediaType"},
     "verifier": {"id", "version", "codeDigest"},
@@ -102,7 +102,7 @@ def test_what_was_built_is_parsed_back() -> None:
 
 def checks(*passed: bool, first: int = 1) -> tuple[CheckPart, ...]:
     return tuple(
-        CheckPart(number, "name", "0", None, None, outcome)
+        CheckPart(number, "name", "value", "0", None, None, outcome)
         for number, outcome in enumerate(passed, start=first)
     )
 
@@ -194,8 +194,27 @@ def test_another_shape_is_refused(name: str) -> None:
         parse_statement(change(*BAD[name]))
 
 
+def test_a_predicate_of_a_later_version_is_refused_by_its_type_and_not_by_its_members() -> None:
+    document = written()
+    document["predicateType"] = "https://w3id.org/lethe-ledger/erasure-certificate/v2"
+    document["predicate"]["note"] = "x"
+    with pytest.raises(ShapeError, match=r"erasure-certificate/v1.*newer release"):
+        parse_statement(canonical.encode(document))
+    del document["predicate"]
+    with pytest.raises(ShapeError, match="newer release"):
+        parse_statement(canonical.encode(document))
+
+
+def test_an_open_list_may_grow_within_the_version() -> None:
+    further = CheckPart(3, "of-a-later-release", "something", "1", None, None, passed=True)
+    predicate = replace(PREDICATE, checks=(*checks(True, True), further))
+    assert (
+        parse_statement(build_statement([SUBJECT], predicate)).predicate.checks[-1] == further
+    )
+
+
 def test_the_published_schema_is_that_of_this_version() -> None:
-    # Whoever read v1 reads it for years: later versions of the file only add members.
+    # Whoever read v1 reads it for years: another member is another predicate type (ADR 0042).
     published = json.loads((DOCS / "schemas/erasure-certificate-v1.json").read_text())
     assert statement_schema() == published
     Draft202012Validator.check_schema(published)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from lethe.certificates.statement import CheckPart
 from workers.families.network import empirical as network_empirical
-from workers.judge.base import Check, Report
+from workers.judge.base import Report
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
@@ -40,7 +41,9 @@ class Planted:
             return Report("FAIL", tuple(checks))
         name = {"PASS": "yeom:auc", "INCONCLUSIVE": "control:yeom"}.get(outcome, outcome)
         number = len(checks) + 1
-        checks.append(Check(number, name, "planted", None, "planted", outcome == "PASS"))
+        checks.append(
+            CheckPart(number, name, "planted", "planted", None, "planted", outcome == "PASS")
+        )
         result: Any = outcome if outcome in ("PASS", "INCONCLUSIVE") else "FAIL"
         return Report(result, tuple(checks))
 

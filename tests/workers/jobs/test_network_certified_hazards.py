@@ -36,7 +36,7 @@ from workers.families.network import (
 from workers.families.network.case import Common
 from workers.families.network.state import TrainingState
 from workers.judge.certified.logistic_noise import NoiseClaim
-from workers.judge.guard import ODD_INPUT
+from workers.judge.checks import ODD_INPUT
 from workers.methods.certified.release import noisy
 from workers.training.networks.files import decode_weights, encode_weights
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.service.queue import DEADLINE_MARGIN
+from lethe.certificates.statement import CheckPart
 from models.types import utcnow
 from tests import small_network
 from workers.families.network.config import NetworkConfig
@@ -17,7 +18,7 @@ from workers.families.network.ladder import (
     is_of_method,
     label,
 )
-from workers.judge.base import Check, Report
+from workers.judge.base import Report
 from workers.judge.policy.policy import LadderStep, Policy
 from workers.methods.network.estimate import Sizes, retraining_flops
 from workers.methods.network.retrain import Retrain
@@ -28,9 +29,13 @@ from workers.training.networks.registry import network
 def report(result: Any, *failed: str) -> Report:
     """Return a report of which all passed but what is named."""
     passed = [
-        Check(n, name, "", None, "", True) for n, name in enumerate(("model-file", "policy"))
+        CheckPart(n, name, "value", "", None, "", True)
+        for n, name in enumerate(("model-file", "policy"))
     ]
-    return Report(result, (*passed, *(Check(9, name, "", None, "", False) for name in failed)))
+    return Report(
+        result,
+        (*passed, *(CheckPart(9, name, "value", "", None, "", False) for name in failed)),
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lethe.certificates.statement import CheckPart
 from tests.workers.judge.canary_claims import (
     HONEST,
     LIMITED,
@@ -15,7 +16,7 @@ from tests.workers.judge.canary_claims import (
     with_canary,
 )
 from tests.workers.judge.empirical_claims import POLICY
-from workers.judge.base import Check, Report
+from workers.judge.base import Report
 from workers.judge.policy.document import digest
 from workers.judge.samples.canary import CanaryClaim
 from workers.judge.samples.canary_checks import NO_ROWS
@@ -23,7 +24,7 @@ from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
 
-def judged(claim: EmpiricalClaim) -> tuple[Report, set[str], dict[str, Check]]:
+def judged(claim: EmpiricalClaim) -> tuple[Report, set[str], dict[str, CheckPart]]:
     report = VERIFIER.verify(claim)
     failed = {check.name for check in report.checks if not check.passed}
     return report, failed, {check.name: check for check in report.checks}
@@ -40,7 +41,7 @@ def test_what_worked_before_and_works_no_more_passes() -> None:
         "before; planted in 40 rows that left and 0 that stay"
     )
     # The interval is Clopper and Pearson's, at the level that the threshold names.
-    level = float(said.threshold.split("level ")[1].split(",")[0])
+    level = float(str(said.threshold).split("level ")[1].split(",")[0])
     want = stats.binomtest(hit, STAMPED).proportion_ci(1 - level, "exact")
     assert said.interval is not None
     assert [float(end) for end in said.interval] == pytest.approx([want.low, want.high], 1e-4)
@@ -82,7 +83,7 @@ def test_where_nothing_planted_leaves_the_canary_is_reported_and_decides_nothing
     assert report.result == "PASS"
     assert "control:canary" not in named
     assert named["canary"].value.endswith("40 that stay: nothing of it was to be unlearned")
-    assert "reported only" in named["canary"].threshold
+    assert named["canary"].threshold is None
 
 
 def test_where_others_planted_it_too_a_trigger_that_works_refutes_nothing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.workers.judge.test_merkle import mth
 from workers.judge.base import RetainedSetClaim, UpdateClaim
-from workers.judge.retained_set import check_retained_set
+from workers.judge.retention import check_retained_set
 
 
 def leaf(number: int) -> bytes:

@@ -100,8 +100,8 @@ def test_true_claims_pass_with_the_digests_that_are_in_the_log(
 ) -> None:
     told, rows = claim(gone, since)
     before, after = judge(told, rows)
-    assert (before.check.number, before.check.name) == (6, "rows-before")
-    assert (after.check.number, after.check.name) == (7, "rows-after")
+    assert before.check.name == "rows-before"
+    assert after.check.name == "rows-after"
     assert (before.check.passed, after.check.passed) == (True, True)
     assert before.check.value == f"sha256 {told.before[-1]}"
     assert after.check.value == f"sha256 {told.after}"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lethe.certificates.statement import CheckPart
 from tests.workers.judge.empirical_claims import POLICY, simulated
-from workers.judge.base import Check
 from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
 
@@ -19,7 +19,9 @@ WORSE = HONEST.retained_after * np.where(np.arange(300) < 30, -1, 1)[:, None]
 LIMIT = "retained-accuracy-gap"
 
 
-def judged(limits: dict[str, float], **models: Any) -> tuple[str, dict[str, Check], set[str]]:
+def judged(
+    limits: dict[str, float], **models: Any
+) -> tuple[str, dict[str, CheckPart], set[str]]:
     """Return the verdict, its checks by name, and the names of those that did not pass."""
     policy = replace(POLICY, attacks=("yeom",), distances=limits)
     claim = replace(HONEST, policy=policy, policy_digest=digest(policy), **models)
@@ -39,7 +41,7 @@ def test_accuracies_are_compared_with_those_of_the_retrained_model() -> None:
     assert found.interval is not None
     want = better.low - worse.high, better.high - worse.low
     assert tuple(map(float, found.interval)) == pytest.approx(want, rel=1e-5)
-    assert "reported only" in found.threshold
+    assert found.threshold is None
     for name, rows in (("forget", 500), ("test", 600)):
         value = checks[f"distance:{name}-accuracy"].value
         assert value.startswith("+0.0000: ")

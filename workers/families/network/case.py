@@ -9,6 +9,7 @@ import torch
 from sqlmodel import Session
 
 from app.service.context import Services
+from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
 from workers.errors import ModelError, RefusedError
 from workers.families.network import (
@@ -38,11 +39,11 @@ from workers.jobs.case import Case, Judge, Judged
 from workers.jobs.context import JobContext
 from workers.jobs.logged import check_logged
 from workers.jobs.registered import Registered, registered
-from workers.judge.base import Check, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.base import PurgeClaim, RetainedSetClaim
 from workers.judge.certified.logistic import VERIFIER as CERTIFIED
+from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.exact_retrained import RetrainedClaim
-from workers.judge.guard import ODD_INPUT
 from workers.judge.samples.empirical import VERIFIER as EMPIRICAL
 from workers.training.replay.retraining import most_missing, reexecute, start_digest
 
@@ -76,8 +77,8 @@ def prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge
 
 def _unreadable(verifier: str, version: str, error: Exception) -> Judged:
     value = f"what was published cannot be evaluated: {type(error).__name__}"
-    check = Check(1, "claim", value, None, "a model file, its state and its rows", False)
-    return Judged(verifier, version, Report("FAIL", (check,)), {})
+    report = report_of([judged(CHECKS["claim"], value, passed=False)])
+    return Judged(verifier, version, report, {})
 
 
 def _prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:

@@ -20,7 +20,7 @@ from workers.jobs.ladder import NextAttempt
 from workers.jobs.lease import Lease
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
-from workers.judge.guard import ODD_INPUT
+from workers.judge.checks import ODD_INPUT
 from workers.judge.policy.document import write_ladder
 from workers.judge.policy.policy import LadderStep, Policy
 from workers.judge.samples.empirical import VERIFIER

@@ -8,6 +8,7 @@ from math import inf, nextafter
 
 from sqlmodel import Session, select
 
+from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
 from workers.families.ridge import before as before_statistics
@@ -20,15 +21,14 @@ from workers.jobs.context import JobContext
 from workers.jobs.logged import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import (
-    Check,
     ClaimedStatistics,
     ExactClaim,
     MaskedClaim,
     Mode,
-    Report,
     RidgeClaim,
     Verifier,
 )
+from workers.judge.checks import judged, report_of
 from workers.methods.ridge.base import RidgeConfig
 
 
@@ -119,8 +119,7 @@ def prepare(
 
 
 def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Judged:
-    threshold = "head, statistics and retained set of both versions, at their own entries"
-    report = Report("FAIL", (Check(1, "log", problem, None, threshold, False),))
+    report = report_of([judged(CHECKS["log"], problem, passed=False)])
     return Judged(verifier.id, verifier.version, report, {})
 
 

@@ -17,9 +17,9 @@ from math import frexp, isfinite, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.catalogue import CHECKS, VERIFIERS
 from workers.arrays import Labels
-from workers.judge import model_file
-from workers.judge.base import Check, Judgement, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.certified.logistic_gradient import Single, distance_above
 from workers.judge.certified.logistic_noise import (
     BUDGET,
@@ -28,12 +28,11 @@ from workers.judge.certified.logistic_noise import (
     check_budget,
     check_noise,
 )
-from workers.judge.digests import check_digests, check_pairs
-from workers.judge.exact_retrained import DATA
-from workers.judge.guard import guarded, numbered, report_of
+from workers.judge.checks import guarded, judged, report_of
+from workers.judge.digests import check_digests, check_model_file, check_pairs
 from workers.judge.retention import check_retention
 
-BOUND = (5, "gradient-bound", "at most the claimed bound and tolerance * norm of the weights")
+DATA, BOUND = CHECKS["data"], CHECKS["gradient-bound"]
 LARGEST = 1 << 28  # weights, and 2^31 rows: what the slack of the bound is made for
 
 
@@ -71,10 +70,9 @@ class LogisticClaim:
 
 def check_bound(claim: LogisticClaim) -> Judgement:
     """Judge the published weights by their gradient over the retained rows."""
-    number, name, threshold = BOUND
     problem = _malformed(claim)
     if problem is not None:
-        return Judgement(Check(number, name, problem, None, threshold, False))
+        return judged(BOUND, problem, passed=False)
     proven = proven_of(claim, claim.bias, claim.weight)
     if claim.noise is not None and not _unlike(claim, claim.noise):
         proven = min(proven, _across(claim, claim.noise))
@@ -91,7 +89,9 @@ def check_bound(claim: LogisticClaim) -> Judgement:
     elif not kept:
         value = f"the proven {bound} exceeds the registered tolerance"
     threshold = f"at most the claimed bound and {claim.tolerance:g} * norm ({length:.6g})"
-    return Judgement(Check(number, name, value, ("0", bound), threshold, kept and told))
+    return judged(
+        BOUND, value, passed=kept and told, interval=("0", bound), threshold=threshold
+    )
 
 
 def proven_of(
@@ -153,19 +153,16 @@ def _unlike(claim: LogisticClaim, noise: NoiseClaim) -> bool:
 
 def _check_noise(claim: LogisticClaim, noise: NoiseClaim) -> Judgement:
     if _malformed(claim) is not None or _unlike(claim, noise):
-        return _failed(NOISE, "the centre or the weights have another shape or type")
+        return judged(
+            NOISE, "the centre or the weights have another shape or type", passed=False
+        )
     return check_noise(noise, claim.bias, claim.weight, claim.data)
 
 
 def _check_budget(claim: LogisticClaim, noise: NoiseClaim) -> Judgement:
     if _malformed(claim) is not None or _unlike(claim, noise):
-        return _failed(BUDGET, "nothing is proven of the centre")
+        return judged(BUDGET, "nothing is proven of the centre", passed=False)
     return check_budget(noise, proven_of(claim, noise.centre_bias, noise.centre_weight))
-
-
-def _failed(kind: tuple[int, str, str], value: str) -> Judgement:
-    number, name, threshold = kind
-    return Judgement(Check(number, name, value, None, threshold, False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,30 +170,25 @@ class CertifiedLogisticVerifier:
     """Judges erasure from a logistic head by a proven distance to the retained optimum."""
 
     id: str = "certified-approximate"
-    version: str = "1"
+    version: str = VERIFIERS["certified-approximate"]
 
     def verify(self, claim: LogisticClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""
         noise = claim.noise
         judgements = [
-            guarded(
-                model_file.NUMBER,
-                model_file.NAME,
-                model_file.THRESHOLD,
-                lambda: model_file.check_model_file(claim.published_digest, claim.file_digest),
-            ),
-            guarded(*DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+            check_model_file(claim.published_digest, claim.file_digest),
+            guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
             *check_retention(claim.retained_set, claim.purge),
-            guarded(*BOUND, lambda: check_bound(claim)),
+            guarded(BOUND, lambda: check_bound(claim)),
         ]
         if noise is not None:
             judgements += [
-                guarded(*NOISE, lambda: _check_noise(claim, noise)),
-                guarded(*BUDGET, lambda: _check_budget(claim, noise)),
+                guarded(NOISE, lambda: _check_noise(claim, noise)),
+                guarded(BUDGET, lambda: _check_budget(claim, noise)),
             ]
         pairs = {"registration": claim.registration, "rows-before": claim.rows_before}
         judgements += check_pairs(pairs)
-        return report_of(numbered(judgements))
+        return report_of(judgements)
 
 
 VERIFIER = CertifiedLogisticVerifier()

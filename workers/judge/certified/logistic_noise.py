@@ -20,12 +20,13 @@ from math import erfc, exp, isfinite, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.catalogue import CHECKS
 from workers.arrays import Matrix
-from workers.judge.base import Check, Judgement
-from workers.judge.model_file import SHA256
+from workers.judge.base import Judgement
+from workers.judge.checks import judged
+from workers.judge.digests import SHA256
 
-NOISE = (6, "noise", "published is centre + sigma * noise of the committed key, in float32")
-BUDGET = (7, "budget", "the noise hides all releases since the last training at (eps, delta)")
+NOISE, BUDGET = CHECKS["noise"], CHECKS["budget"]
 KEY_LABEL = b"lethe certified noise key 1\x00"
 NOISE_LABEL = b"lethe certified noise 1\x00"
 ANGLE = 2.0**-40  # how far another machine's logarithm and cosine may be off, times sigma
@@ -57,9 +58,8 @@ def check_noise(
     noise: NoiseClaim, bias: NDArray[np.float32], weight: NDArray[np.float32], context: str
 ) -> Judgement:
     """Judge the published (bias, weight) by the key and the centre."""
-    number, name, threshold = NOISE
     problem = _odd(noise) or _uncommitted(noise)
-    value = f"sigma {noise.sigma:g}, {bias.size + weight.size} weights"
+    value = f"0 of {bias.size + weight.size} weights; sigma {noise.sigma:g}"
     if problem is None:
         published = np.concatenate([bias, weight.ravel()])
         centre = np.concatenate([noise.centre_bias, noise.centre_weight.ravel()])
@@ -69,14 +69,13 @@ def check_noise(
             half = np.spacing(np.abs(published)).astype(np.float64) / 2
             off = np.abs(published - wanted) > half * (1 + 2.0**-20) + ANGLE * noise.sigma
         if not np.isfinite(wanted).all() or off.any():
-            problem = f"{np.count_nonzero(off)} of {off.size} weights have other noise"
-    return Judgement(Check(number, name, problem or value, None, threshold, problem is None))
+            problem = f"{np.count_nonzero(off)} of {off.size} weights; sigma {noise.sigma:g}"
+    return judged(NOISE, problem or value, passed=problem is None)
 
 
 def check_budget(noise: NoiseClaim, proven: float) -> Judgement:
     """Judge the accounting; proven: a bound of ‖θ̂ - θ*‖ for this release's centre."""
-    number, name, threshold = BUDGET
-    threshold = f"{threshold} = ({noise.epsilon:g}, {noise.delta:g})"
+    threshold = f"all hidden at (epsilon, delta) = ({noise.epsilon:g}, {noise.delta:g})"
     counts, problem = (noise.releases, noise.before), _odd(noise)
     if any(isinstance(count, bool) or not isinstance(count, int) for count in counts):
         raise TypeError("releases are counted in whole numbers")
@@ -89,7 +88,7 @@ def check_budget(noise: NoiseClaim, proven: float) -> Judgement:
         if not delta_above(shift, noise.epsilon) <= noise.delta:
             problem = "the centre is further from the optimum than the noise hides"
     value = f"release {noise.before + 1} of {noise.releases}, within its allowance"
-    return Judgement(Check(number, name, problem or value, None, threshold, problem is None))
+    return judged(BUDGET, problem or value, passed=problem is None, threshold=threshold)
 
 
 def delta_above(shift: float, epsilon: float) -> float:

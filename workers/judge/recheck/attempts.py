@@ -75,7 +75,7 @@ def _compare(
     found = {sha256(file).hexdigest(): file for file in given.scores}
     if digest not in found:
         return [skipped(ATTEMPT, told, f"its scores {digest} were not given (--scores)")]
-    from workers.judge.recheck.attempt import compare_attempt, compare_untold
+    from workers.judge.recheck.judged import compare_attempt, compare_untold
 
     if attempt is not None:
         return compare_attempt(said, given, attempt, found[digest])

@@ -8,19 +8,17 @@ from itertools import zip_longest
 
 import numpy as np
 
+from lethe.catalogue import check_of
+from lethe.certificates.escalation import AttemptPart
+from lethe.certificates.escalation import spelled as attempt_line
 from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.statement import CheckPart, Predicate
 from lethe.errors import LetheError
 from workers.errors import ArtifactError, ModelError
-from workers.judge import (
-    model_file,
-    purge,
-    silos,
-)
-from workers.judge.base import Check, Report
+from workers.judge.base import Report
+from workers.judge.digests import MODEL_FILE
 from workers.judge.recheck.files import POLICY, RecheckFiles
-from workers.judge.recheck.lines import Line, compare, skipped
-from workers.judge.samples import trainings
+from workers.judge.recheck.lines import ATTEMPT, UNTOLD, Line, compare, skipped
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.samples import coverage
@@ -30,14 +28,6 @@ from workers.judge.silos import are_missing
 from workers.tensor_file import decode_tensors
 
 NUMERICS = ("numpy", "scipy")
-# Whatever the verifier reached, it reached by looking; the file holds what it saw.
-SEEN = {
-    purge.NAME: "rests on the service: nobody else can try to read what it destroyed",
-    "model-before": "the file before was destroyed; the service hashed it before that",
-    silos.NAME: "the signed answers were destroyed; the service counted them before that",
-    trainings.NAME: "what the verifier trained was destroyed; the service counted before that",
-    "distance:parameter-gap": "the retrained model was destroyed; the service measured it",
-}
 
 
 def rejudge(data: bytes, model: bytes | None) -> tuple[EmpiricalClaim, CommittedRows, Report]:
@@ -159,26 +149,28 @@ def _judgement(claim: EmpiricalClaim) -> Line:
 
 
 def _compare_check(
-    certified: CheckPart | None, again: Check | None, given: RecheckFiles
+    certified: CheckPart | None, again: CheckPart | None, given: RecheckFiles
 ) -> Line:
     name = _name(certified or again)
     line = compare(name, spelled(certified), spelled(again))
     if line.status == "DIFFERS" or certified is None:
         return line
-    if certified.name in SEEN:
-        return skipped(name, spelled(certified), SEEN[certified.name])
-    if certified.name == model_file.NAME and given.model is None:
+    spec = check_of(certified.name)
+    if spec is not None and spec.rests_on_service:
+        return skipped(name, spelled(certified), spec.needs)
+    if certified.name == MODEL_FILE.name and given.model is None:
         return skipped(name, spelled(certified), "give the file with --model")
     return line
 
 
-def spelled(check: CheckPart | Check | None) -> str:
+def spelled(check: CheckPart | None) -> str:
     """Return all that a check says, but for its number and its name."""
     if check is None:
         return "no such check"
     interval = "" if check.interval is None else f" [{check.interval[0]}, {check.interval[1]}]"
     limit = "" if check.threshold is None else f"; threshold {check.threshold}"
-    return f"{'passed' if check.passed else 'FAILED'}: {check.value}{interval}{limit}"
+    outcome = "passed" if check.passed else "FAILED"
+    return f"{outcome}: {check.quantity}: {check.value}{interval}{limit}"
 
 
 def _numerics(certified: Mapping[str, str]) -> list[Line]:
@@ -191,7 +183,7 @@ def _numerics(certified: Mapping[str, str]) -> list[Line]:
     return [skipped("numerics", words[0], f"computed with {words[1]}: last digits may differ")]
 
 
-def _name(check: CheckPart | Check | None) -> str:
+def _name(check: CheckPart | None) -> str:
     return "" if check is None else f"{check.number} {check.name}"
 
 
@@ -205,3 +197,71 @@ def _is_finite(model: bytes) -> bool:
     except ModelError:
         return False
     return all(bool(np.isfinite(array).all()) for array in arrays.values())
+
+
+# --- an attempt before the certified one ---------------------------------------------------
+# Was it rightly held not to have passed? Its model file was destroyed: that its digest was
+# right is the service's word.
+REFUTED = "a verdict that is no PASS"
+PASSED = "its scores come to PASS, and an attempt is told without a verdict: ask why"
+
+
+def compare_attempt(
+    said: Predicate, given: RecheckFiles, attempt: AttemptPart, data: bytes
+) -> list[Line]:
+    """Return the lines of an attempt that is told, and of the scores that it was judged by."""
+    try:
+        report, lines = _rejudge(said, given, data)
+    except ArtifactError as error:
+        return [compare(ATTEMPT, "a scores file", str(error))]
+    told, again = attempt_line(attempt), f"{attempt.method}: {_found(report)}"
+    others = _other_checks(attempt, report)
+    judge = judge_of(data)
+    if judge != VERIFIER.version and (report.result == "PASS" or told != again or others):
+        # What another version reached is not refuted by what this one reaches.
+        return [*lines, skipped(ATTEMPT, told, another_release(judge))]
+    if report.result == "PASS":
+        # Whatever is told of it: an attempt that passed is not an attempt before an escalation.
+        return [*lines, compare(ATTEMPT, REFUTED, again)]
+    return [*lines, *others, compare(ATTEMPT, told, again)]
+
+
+def compare_untold(
+    said: Predicate, given: RecheckFiles, data: bytes, *, unjudged: bool
+) -> list[Line]:
+    """Return the lines of scores that no attempt is told of.
+
+    unjudged: whether an attempt is told without a verdict. One that passed, and was not
+    certified because the log had something against it, is told so, and its scores are named.
+    """
+    try:
+        report, lines = _rejudge(said, given, data)
+    except ArtifactError as error:
+        return [compare(ATTEMPT, "a scores file", str(error))]
+    judge = judge_of(data)
+    if judge != VERIFIER.version:
+        return [*lines, skipped(ATTEMPT, UNTOLD, another_release(judge))]
+    if report.result == "PASS" and unjudged:
+        return [*lines, skipped(ATTEMPT, UNTOLD, PASSED)]
+    return [*lines, compare(ATTEMPT, UNTOLD, _found(report))]
+
+
+def _rejudge(said: Predicate, given: RecheckFiles, data: bytes) -> tuple[Report, list[Line]]:
+    """Return the verdict on scores, and what differs between what they and said are about."""
+    claim, rows, report = rejudge(data, None)
+    return report, [line for line in tied(said, given, claim, rows) if line.status == "DIFFERS"]
+
+
+def _found(report: Report) -> str:
+    failed = [f"{check.name}: {check.value}" for check in report.checks if not check.passed]
+    return f"{report.result} ({'; '.join(failed)})"
+
+
+def _other_checks(attempt: AttemptPart, report: Report) -> list[Line]:
+    """Return a line for each check that is told otherwise."""
+    pairs = zip_longest(attempt.checks, report.checks)
+    lines = [
+        compare(f"{ATTEMPT}: {(one or again).name}", spelled(one), spelled(again))
+        for one, again in pairs
+    ]
+    return [line for line in lines if line.status == "DIFFERS"]

@@ -26,9 +26,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.catalogue import CHECKS
 from workers.arrays import IntMatrix, Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.judge.base import Check, ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.base import ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.checks import judged
 from workers.judge.ridge.head import decimal_above
 from workers.judge.ridge.integers import exact_product
 from workers.judge.ridge.statistics import (
@@ -39,8 +41,7 @@ from workers.judge.ridge.statistics import (
     digest_of,
 )
 
-NUMBER, NAME = 1, "statistics-freivalds"
-THRESHOLD = "equal to the published digest; rᵀGr + 2rᵀCt + tᵀNt = Σ(q·r + y·t)² mod two primes"
+SPEC = CHECKS["statistics-freivalds"]
 
 # A Mersenne and a pseudo-Mersenne prime 2^61 - k: 2^61 is k modulo it.
 GAPS = (1, 31)
@@ -144,19 +145,18 @@ def check_claimed(
     elif claim.seed is None or len(claim.seed) < MIN_SEED:
         missing = "no seed of 16 bytes or more was drawn after the result was committed"
     if missing is not None or claimed is None or claim.seed is None:
-        check = Check(NUMBER, NAME, f"{missing}", None, THRESHOLD, False)
-        return Judgement(check, undecided=True), None
+        return judged(SPEC, f"{missing}", passed=False, undecided=True), None
     try:
         digest = _commitment(claim, claimed, rows)
         challenge = draw(claim.seed, digest, claim.dimension, claim.classes, claim.rounds)
         if answer_of_rows(rows, challenge, claim.bits) != answer_of_claim(claimed, challenge):
             raise UnusableRowsError("the statistics are not those of the retained rows")
     except UnusableRowsError as reason:
-        return Judgement(Check(NUMBER, NAME, str(reason), None, THRESHOLD, False)), None
+        return judged(SPEC, str(reason), passed=False), None
     chance = decimal_above(error_probability(claim.rounds))
     value = f"{digest}; wrong statistics pass with probability at most {chance}"
-    check = Check(NUMBER, NAME, value, ("0", chance), THRESHOLD, True)
-    return Judgement(check), Recomputed(claimed.gram, claimed.moment, claimed.rows)
+    judgement = judged(SPEC, value, passed=True, interval=("0", chance))
+    return judgement, Recomputed(claimed.gram, claimed.moment, claimed.rows)
 
 
 def malformed(claimed: ClaimedStatistics, dimension: int, classes: int) -> str | None:

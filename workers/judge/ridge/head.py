@@ -18,13 +18,14 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.catalogue import CHECKS
 from workers.arrays import Head, Matrix
-from workers.judge.base import Check, Judgement, RidgeClaim
+from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.checks import judged
 from workers.judge.ridge.integers import Integers, exact_product, to_integers
 from workers.judge.ridge.statistics import Recomputed
 
-NUMBER, NAME = 2, "head-correctly-rounded"
-THRESHOLD = "every entry is the float32 nearest to all numbers within the proven bound"
+SPEC = CHECKS["head-correctly-rounded"]
 GRID = -320  # rounding boundaries, 2^-90 and 2^-256 are multiples of 2^GRID
 MAX_TERMS = 64
 
@@ -49,12 +50,14 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     """Judge the head of `claim` by the statistics recomputed from the retained rows."""
     problem = _malformed(claim, statistics)
     if problem is not None or statistics is None:
-        return Judgement(Check(NUMBER, NAME, f"{problem}", None, THRESHOLD, False))
+        return judged(SPEC, f"{problem}", passed=False)
     proven = prove(claim, statistics)
     head: Head = claim.head.astype(np.float32, copy=False)  # _malformed let nothing else in
     wrong, undecided = judge_entries(head, proven, statistics.gram.diagonal() == 0)
     bound = decimal_above(proven.norm())
     interval = ("0", bound)
+    claimed = decimal_above(Fraction(claim.bound))
+    threshold = f"at most {claimed}; 0 entries that are not the nearest float32"
     if wrong.any():
         value = f"{np.count_nonzero(wrong)} of {wrong.size} entries are not the rounding"
     elif undecided.any():
@@ -62,9 +65,11 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     elif proven.norm() > Fraction(claim.bound):
         value = f"the claimed bound is below the proven {bound}"
     else:
-        return Judgement(Check(NUMBER, NAME, bound, interval, THRESHOLD, True))
-    check = Check(NUMBER, NAME, value, interval, THRESHOLD, False)
-    return Judgement(check, undecided=bool(undecided.any() and not wrong.any()))
+        return judged(SPEC, bound, passed=True, interval=interval, threshold=threshold)
+    unsure = bool(undecided.any() and not wrong.any())
+    return judged(
+        SPEC, value, passed=False, interval=interval, threshold=threshold, undecided=unsure
+    )
 
 
 def prove(claim: RidgeClaim, statistics: Recomputed) -> Proven:

@@ -10,15 +10,16 @@ from math import isqrt
 
 import numpy as np
 
+from lethe.catalogue import CHECKS
 from workers.arrays import Matrix
-from workers.judge.base import Check, Judgement, RidgeClaim
+from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.checks import judged
 from workers.judge.ridge.head import decimal_above, prove_sum
 from workers.judge.ridge.integers import to_integers
 from workers.judge.ridge.residual import residual_norm
 from workers.judge.ridge.statistics import Recomputed
 
-NUMBER, NAME = 2, "head-bound"
-THRESHOLD = "the proven bound is at most the claimed one and tolerance * norm of the head"
+SPEC = CHECKS["head-bound"]
 TINY = Fraction(2) ** -1022  # the least normal float64: for a head of zeros
 
 
@@ -26,16 +27,16 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     """Judge the head (d, c) float64 of `claim` by verified statistics."""
     problem = _malformed(claim, statistics)
     if problem is not None or statistics is None:
-        return Judgement(Check(NUMBER, NAME, f"{problem}", None, THRESHOLD, False))
+        return judged(SPEC, f"{problem}", passed=False)
     head = claim.head.astype(np.float64, copy=False)
     proven = proven_bound(head, claim, statistics)
     allowed = Fraction(claim.tolerance) * max(_norm_below(head), TINY)
-    threshold = f"at most {claim.tolerance:g} * norm of the head = {float(allowed):.3g}"
+    threshold = f"at most {float(allowed):.3g} ({claim.tolerance:g} * norm of the head)"
     value = bound = decimal_above(proven)
     if proven > Fraction(claim.bound):
         value = f"the claimed bound is below the proven {bound}"
     passed = proven <= Fraction(claim.bound) and proven <= allowed
-    return Judgement(Check(NUMBER, NAME, value, ("0", bound), threshold, passed))
+    return judged(SPEC, value, passed=passed, interval=("0", bound), threshold=threshold)
 
 
 def proven_bound(head: Matrix, claim: RidgeClaim, statistics: Recomputed) -> Fraction:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from workers.judge.base import Check, Judgement, MaskedClaim, RidgeClaim
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement, MaskedClaim, RidgeClaim
+from workers.judge.checks import judged
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import (
     Recomputed,
@@ -19,8 +21,7 @@ from workers.judge.ridge.statistics import (
 )
 from workers.judge.ridge.unmask import Bodies, RefutedRoundError, read_bodies, unmasked_sum
 
-NUMBER, NAME = 1, "masked-rounds-summed"
-THRESHOLD = "the statistics before and the unmasked sum make the published digest"
+SPEC = CHECKS["masked-rounds-summed"]
 
 
 def check_masked(claim: RidgeClaim, masked: MaskedClaim) -> tuple[Judgement, Recomputed | None]:
@@ -31,9 +32,9 @@ def check_masked(claim: RidgeClaim, masked: MaskedClaim) -> tuple[Judgement, Rec
         if least_eigenvalue(summed.gram, claim.exponents)[1]:
             raise UnusableRowsError("the statistics after the round are not those of any rows")
     except (RefutedRoundError, UnusableRowsError) as reason:
-        return Judgement(Check(NUMBER, NAME, str(reason), None, THRESHOLD, False)), None
+        return judged(SPEC, str(reason), passed=False), None
     passed = digest == claim.statistics_digest
-    return Judgement(Check(NUMBER, NAME, digest, None, THRESHOLD, passed)), summed
+    return judged(SPEC, digest, passed=passed), summed
 
 
 def resum(claim: RidgeClaim, masked: MaskedClaim) -> Recomputed:

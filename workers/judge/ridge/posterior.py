@@ -18,10 +18,13 @@ from fractions import Fraction
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from lethe.catalogue import CHECKS
 from workers.arrays import IntMatrix, Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.judge.base import Check, ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.base import ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.checks import judged
 from workers.judge.ridge.freivalds import malformed
+from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import (
     Recomputed,
     UnusableRowsError,
@@ -29,11 +32,21 @@ from workers.judge.ridge.statistics import (
     recompute,
 )
 
-NUMBER, NAME = 5, "posterior"
-THRESHOLD = "KL divergence of 0 nats; covariance after is at least the covariance before"
+SPEC = CHECKS["posterior"]
 LARGEST = 2**62  # the difference of two such integers fits int64
 SERIES_BELOW = 1e-3  # |μ| from which μ - log(1 + μ) cancels less than the series truncates
 UNIT = 2.0**-53
+
+
+@FURTHER.check("posterior")
+def check_claimed_posterior(judging: Judging) -> list[Judgement]:
+    """Judge the posterior where the claim brings its statistics."""
+    claim, found = judging.claim, judging.statistics
+    if claim.ridge.statistics is None:
+        return []
+    if (claim.messages is not None or claim.masked is not None) and found is None:
+        return [judged(SPEC, "the messages cannot be summed", passed=False)]
+    return [check_posterior(claim.ridge, claim.rows, found)]
 
 
 def check_posterior(
@@ -47,7 +60,7 @@ def check_posterior(
         raise ValueError("no statistics to compare")
     problem = malformed(claim.statistics, claim.dimension, claim.classes)
     if problem is not None:
-        return failed(problem)
+        return judged(SPEC, problem, passed=False)
     try:
         if verified is None:
             verified = recompute(rows, claim.dimension, claim.classes, claim.bits)
@@ -55,12 +68,12 @@ def check_posterior(
             nats = divergence(claim, claim.statistics, verified)
             widened = _widening(claim, claim.statistics)
     except UnusableRowsError as reason:
-        return failed(str(reason))
+        return judged(SPEC, str(reason), passed=False)
     if nats != 0 or claim.statistics.rows != verified.rows:
         value = f"KL {nats:.6e} nats" if nats else "another number of rows"
-        return Judgement(Check(NUMBER, NAME, value, None, THRESHOLD, False))
+        return judged(SPEC, value, passed=False)
     value = f"KL 0 nats, the statistics being equal; {widened}"
-    return Judgement(Check(NUMBER, NAME, value, ("0", "0"), THRESHOLD, True))
+    return judged(SPEC, value, passed=True, interval=("0", "0"))
 
 
 def divergence(
@@ -180,8 +193,3 @@ def _excess(values: Matrix) -> Matrix:
     series = np.polynomial.polynomial.polyval(small, [(-1) ** k / k for k in range(2, 9)])
     near: Matrix = small * small * series
     return np.where(np.abs(values) < SERIES_BELOW, near, values - np.log1p(values))
-
-
-def failed(reason: str) -> Judgement:
-    """Return a failed check that says why."""
-    return Judgement(Check(NUMBER, NAME, reason, None, THRESHOLD, False))

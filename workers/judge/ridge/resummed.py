@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workers.judge.base import Check, ClaimedStatistics, Judgement, RidgeClaim
+from lethe.catalogue import CHECKS
+from workers.judge.base import ClaimedStatistics, ExactClaim, Judgement
+from workers.judge.checks import judged
 from workers.judge.ridge.freivalds import malformed
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import (
@@ -21,28 +23,23 @@ from workers.judge.ridge.statistics import (
     digest_of,
 )
 
-NUMBER, NAME = 1, "statistics-resummed"
-THRESHOLD = "the sum of the messages is equal to the published digest"
+SPEC = CHECKS["statistics-resummed"]
 
 
-def check_resummed(
-    claim: RidgeClaim, messages: Sequence[ClaimedStatistics], stored_rows: int
-) -> tuple[Judgement, Recomputed | None]:
-    """Return the judgement, and the sum for the checks that build on it.
-
-    stored_rows: rows that lie beside the messages, of which there must be none.
-    """
+def check_resummed(whole: ExactClaim) -> tuple[Judgement, Recomputed | None]:
+    """Return the judgement, and the sum for the checks that build on it."""
+    claim = whole.ridge
     try:
-        if stored_rows:
+        if any(len(block) for block in whole.rows):
             raise UnusableRowsError("there are rows beside the messages")
-        summed = resum(messages, claim.dimension, claim.classes, claim.bits)
+        summed = resum(whole.messages or (), claim.dimension, claim.classes, claim.bits)
         digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)
         if claim.attested == 0 and least_eigenvalue(summed.gram, claim.exponents)[1]:
             raise UnusableRowsError("the sum of the messages is not that of any rows")
     except UnusableRowsError as reason:
-        return Judgement(Check(NUMBER, NAME, str(reason), None, THRESHOLD, False)), None
+        return judged(SPEC, str(reason), passed=False), None
     passed = digest == claim.statistics_digest
-    return Judgement(Check(NUMBER, NAME, digest, None, THRESHOLD, passed)), summed
+    return judged(SPEC, digest, passed=passed), summed
 
 
 def resum(

@@ -1,8 +1,8 @@
-"""Checks 6 and 7: no content moved from a row that went to one that stays.
+"""Checks of contents: none moved from a row that went to one that stays.
 
 The retained set commits to ids, so whoever stores an erased row under the id of somebody
-else, and drops that person's, agrees with checks 1 to 5. The log has a digest of all rows of
-each version. It is recomputed, from the rows that check 1 sums, for the version published
+else, and drops that person's, agrees with all other checks. The log has a digest of all rows
+of each version. It is recomputed, from the rows that check 1 sums, for the version published
 (`rows-after`) and, with the digests of those that went, for the version before
 (`rows-before`): were one byte of a stored row another then, its digest would be neither
 among those that stay nor among those that went.
@@ -19,19 +19,25 @@ from itertools import chain, pairwise
 
 import numpy as np
 
+from lethe.catalogue import CHECKS
 from workers.arrays import Rows
-from workers.judge.base import Check, Judgement
-from workers.judge.digests import PAIRS, check_digests
-from workers.judge.guard import guarded
+from workers.judge.base import Judgement
+from workers.judge.checks import guarded, judged
+from workers.judge.digests import check_digests
+from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
 
-BEFORE = (6, "rows-before", PAIRS["rows-before"])
-AFTER = (7, "rows-after", PAIRS["rows-after"])
+BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]
 UNPUBLISHED = "a version was published without a digest of its rows"
-
-
 CHUNK = 512  # rows written out at a time: less than a megabyte, which stays in cache
 Contents = Mapping[int, list[bytes]]  # rows' digests by the version that they came with
+
+
+@FURTHER.check("rows-before")
+def check_contents(judging: Judging) -> list[Judgement]:
+    """Judge `rows-before` and `rows-after` where the rows are here."""
+    claim = judging.claim
+    return [] if claim.contents is None else check_rows(claim.contents, claim.rows)
 
 
 def check_rows(claim: RowsClaim, rows: Sequence[Rows]) -> list[Judgement]:
@@ -42,8 +48,8 @@ def check_rows(claim: RowsClaim, rows: Sequence[Rows]) -> list[Judgement]:
         return stored(claim.blocks, rows)
 
     return [
-        guarded(*BEFORE, lambda: _check_before(claim, found())),
-        guarded(*AFTER, lambda: _check_after(claim, found())),
+        guarded(BEFORE, lambda: _check_before(claim, found())),
+        guarded(AFTER, lambda: _check_after(claim, found())),
     ]
 
 
@@ -102,7 +108,6 @@ def grown(before: str, added: str) -> str:
 
 
 def _check_before(claim: RowsClaim, found: Contents) -> Judgement:
-    number, name, threshold = BEFORE
     came: dict[int, list[bytes]] = defaultdict(list)
     gone = [(learned, [bytes.fromhex(digest)]) for digest, learned in claim.gone]
     for learned, digests in [*found.items(), *gone]:
@@ -110,22 +115,21 @@ def _check_before(claim: RowsClaim, found: Contents) -> Judgement:
         came[max(learned, claim.since)] += digests
     known = [digest for digest in claim.before if digest is not None]
     if not known or len(known) < len(claim.before):
-        check = Check(number, name, UNPUBLISHED, None, threshold, False)
-        return Judgement(check, undecided=True)
+        return judged(BEFORE, UNPUBLISHED, passed=False, undecided=True)
     digest = digest_of(came.pop(claim.since, []))
-    judged = [check_digests(BEFORE, known[0], digest)]
+    links = [check_digests(BEFORE, known[0], digest)]
     for version, published in enumerate(known[1:], claim.since + 1):
         digest = grown(digest, digest_of(came.pop(version, [])))
-        judged.append(check_digests(BEFORE, published, digest))
+        links.append(check_digests(BEFORE, published, digest))
     if came:
         value = "a row came with a version that is not among those before"
-        return Judgement(Check(number, name, value, None, threshold, False))
-    return next((one for one in judged if not one.check.passed), judged[-1])
+        return judged(BEFORE, value, passed=False)
+    return next((one for one in links if not one.check.passed), links[-1])
 
 
 def _check_after(claim: RowsClaim, found: Contents) -> Judgement:
     if claim.after is None:
-        return Judgement(Check(*AFTER[:2], UNPUBLISHED, None, AFTER[2], False), undecided=True)
+        return judged(AFTER, UNPUBLISHED, passed=False, undecided=True)
     return check_digests(AFTER, claim.after, digest_of([*chain(*found.values())]))
 
 

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lethe.catalogue import CHECKS
 from workers.arrays import Codes, IntMatrix, Labels, Rows
 from workers.blas_threads import threads_for
-from workers.judge.base import Check, Judgement, RidgeClaim
+from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.checks import judged
 
-NUMBER, NAME = 1, "statistics-recomputed"
+SPEC = CHECKS["statistics-recomputed"]
 CHUNK = 2048  # rows multiplied at a time: 12.6 MB of float64 at d = 768
 RAISED = 2**15
-THRESHOLD = "equal to the published digest"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +49,9 @@ def check_statistics(
         recomputed = recompute(rows, claim.dimension, claim.classes, claim.bits)
         digest = digest_of(recomputed, claim.exponents, claim.bits, claim.penalty)
     except UnusableRowsError as reason:
-        check = Check(NUMBER, NAME, str(reason), None, THRESHOLD, False)
-        return Judgement(check), None
+        return judged(SPEC, str(reason), passed=False), None
     passed = digest == claim.statistics_digest
-    return Judgement(Check(NUMBER, NAME, digest, None, THRESHOLD, passed)), recomputed
+    return judged(SPEC, digest, passed=passed), recomputed
 
 
 def recompute(rows: Sequence[Rows], dimension: int, classes: int, bits: int) -> Recomputed:

@@ -1,103 +1,94 @@
-"""The checks of a ridge guarantee in the order of their numbers, and the verdict on them.
+"""The checks of a ridge guarantee in their order, and the verdict on them.
 
-1 statistics (of rows, messages or a round)   2 head (each guarantee has its own)
-3 retained-set    4 purge    5 posterior (where the claim brings its statistics)
-6 rows-before    7 rows-after (where the rows are here)
+First the statistics (of rows, messages or a masked round), then the head (each guarantee has
+its own check), then what the files of this room register, in the catalogue's order.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
-from workers.judge import (
-    purge,
-    retained_set,
-)
+from lethe.catalogue import VERIFIERS, CheckSpec
 from workers.judge.base import ExactClaim, Judgement, Report, RidgeClaim
-from workers.judge.guard import guarded, numbered, report_of
+from workers.judge.checks import guarded, guarded_all, report_of
+from workers.judge.retention import PURGE, RETAINED_SET, check_purge, check_retained_set
 from workers.judge.ridge import (
     freivalds,
+    head,
+    head_bound,
+    head_certified,
     masked,
-    posterior,
     resummed,
-    row_digests,
     statistics,
 )
+from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import Recomputed
+
+Vouched = tuple[Judgement, Recomputed | None]
 
 
 @dataclass(frozen=True, slots=True)
-class HeadCheck:
-    """Check 2 of one guarantee: its name, its threshold, and what runs it."""
+class RidgeVerifier:
+    """Judges the erasure from a ridge head by one guarantee. Shares no code with the methods.
 
-    number: int
-    name: str
-    threshold: str
-    run: Callable[[RidgeClaim, Recomputed | None], Judgement]
+    head, check_head: the check of the head that this guarantee has.
+    """
+
+    id: str
+    head: CheckSpec
+    check_head: Callable[[RidgeClaim, Recomputed | None], Judgement]
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same claim may get another verdict."""
+        return VERIFIERS[self.id]
+
+    def verify(self, claim: ExactClaim) -> Report:
+        """Return the numbered verdict. Never raises for anything a claim may contain."""
+        first, found = _check_statistics(claim)
+        judging = Judging(claim, found)
+
+        def second() -> Judgement:
+            judgement = self.check_head(claim.ridge, found)
+            # Where check 1 could not decide on statistics, nothing here refutes the head.
+            return judgement if found else replace(judgement, undecided=first.undecided)
+
+        def third() -> Judgement:
+            return check_retained_set(claim.retained_set, judging.rows)
+
+        judgements = [
+            first,
+            guarded(self.head, second),
+            guarded(RETAINED_SET, third),
+            guarded(PURGE, lambda: check_purge(claim.purge)),
+        ]
+        for spec, check in FURTHER.functions():
+            judgements += guarded_all(spec, partial(check, judging))
+        return report_of(judgements)
 
 
-def judge(claim: ExactClaim, head: HeadCheck) -> Report:
-    """Return the numbered verdict. Never raises for anything a claim may contain."""
-    found: list[Recomputed] = []
-
-    def recomputed() -> Judgement:
-        judgement, by_rows = statistics.check_statistics(claim.ridge, claim.rows)
-        found.extend([by_rows] if by_rows is not None else [])
-        return judgement
-
-    def tested() -> Judgement:
-        judgement, by_claim = freivalds.check_claimed(claim.ridge, claim.rows)
-        found.extend([by_claim] if by_claim is not None else [])
-        return judgement
-
-    def summed() -> Judgement:
-        stored = sum(len(block) for block in claim.rows)
-        judgement, by_sum = resummed.check_resummed(claim.ridge, claim.messages or (), stored)
-        found.extend([by_sum] if by_sum is not None else [])
-        return judgement
-
-    def unmasked() -> Judgement:
-        assert claim.masked is not None
-        judgement, by_round = masked.check_masked(claim.ridge, claim.masked)
-        found.extend([by_round] if by_round is not None else [])
-        return judgement
-
-    def second() -> Judgement:
-        judgement = head.run(claim.ridge, found[0] if found else None)
-        # Where check 1 could not decide on statistics, nothing here refutes the head.
-        return judgement if found else replace(judgement, undecided=first.undecided)
-
-    def third() -> Judgement:
-        rows = sum(len(block) for block in claim.rows)
-        if claim.masked is not None:
-            rows += found[0].rows if found else 0
-        if claim.messages is not None:
-            rows += sum(message.rows for message in claim.messages)
-        return retained_set.check_retained_set(claim.retained_set, rows)
-
-    def fourth() -> Judgement:
-        return purge.check_purge(claim.purge)
-
-    def fifth() -> Judgement:
-        if (claim.messages is not None or claim.masked is not None) and not found:
-            return posterior.failed("the messages cannot be summed")
-        return posterior.check_posterior(claim.ridge, claim.rows, found[0] if found else None)
-
+def _check_statistics(claim: ExactClaim) -> Vouched:
+    """Return check 1 of this kind of data, and the statistics that it vouches for."""
+    ridge = claim.ridge
+    spec, check = statistics.SPEC, partial(statistics.check_statistics, ridge, claim.rows)
     if claim.masked is not None:
-        first = guarded(masked.NUMBER, masked.NAME, masked.THRESHOLD, unmasked)
+        spec, check = masked.SPEC, partial(masked.check_masked, ridge, claim.masked)
     elif claim.messages is not None:
-        first = guarded(resummed.NUMBER, resummed.NAME, resummed.THRESHOLD, summed)
-    elif claim.ridge.mode == "freivalds":
-        first = guarded(freivalds.NUMBER, freivalds.NAME, freivalds.THRESHOLD, tested)
-    else:
-        first = guarded(statistics.NUMBER, statistics.NAME, statistics.THRESHOLD, recomputed)
-    judgements = [
-        first,
-        guarded(head.number, head.name, head.threshold, second),
-        guarded(retained_set.NUMBER, retained_set.NAME, retained_set.THRESHOLD, third),
-        guarded(purge.NUMBER, purge.NAME, purge.THRESHOLD, fourth),
-    ]
-    if claim.ridge.statistics is not None:
-        judgements.append(guarded(posterior.NUMBER, posterior.NAME, posterior.THRESHOLD, fifth))
-    if claim.contents is not None:
-        judgements += row_digests.check_rows(claim.contents, claim.rows)
-    return report_of(numbered(judgements))
+        spec, check = resummed.SPEC, partial(resummed.check_resummed, claim)
+    elif ridge.mode == "freivalds":
+        spec, check = freivalds.SPEC, partial(freivalds.check_claimed, ridge, claim.rows)
+    found: list[Recomputed | None] = []
+
+    def run() -> Judgement:
+        judgement, vouched = check()
+        found.append(vouched)
+        return judgement
+
+    return guarded(spec, run), found[0] if found else None
+
+
+EXACT = RidgeVerifier("exact", head.SPEC, head.check_head)
+NUMERICALLY_EXACT = RidgeVerifier("numerically-exact", head_bound.SPEC, head_bound.check_head)
+CERTIFIED = RidgeVerifier(
+    "certified-approximate", head_certified.SPEC, head_certified.check_head
+)

@@ -8,30 +8,33 @@ a retrained model would know it too, so a trigger that still works refutes nothi
 from functools import partial
 from math import inf
 
+from lethe.catalogue import CHECKS
 from workers.judge.samples.canary import CanaryClaim, check_canary, hits, success_interval
 from workers.judge.samples.decide import Measurement, unmeasured
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.intervals import Flags, Interval, loss_interval
+from workers.judge.samples.room import CONTROLS, TESTS, Tested
 
-NAME = "canary"
-CONTROL, TRIGGER = "control:canary", "control:canary-trigger"
+SPEC = CHECKS["canary"]
 MISSING = "not measured: no canary"
 NO_ROWS = "not measured: no unseen row is of another class than the target"
 
 
-def canary(claim: EmpiricalClaim) -> list[Measurement]:
+@TESTS.check("canary")
+def canary(tested: Tested) -> list[Measurement]:
     """Return the success rate of the trigger after unlearning, if there is a canary.
 
     Raises RefusedError if it is malformed.
     """
+    claim = tested.claim
     limit, given = claim.policy.canary_limit, claim.canary
     margin = None if limit is None else (-inf, limit)
-    threshold = "no limit in the policy" if limit is None else f"success below {limit:g}"
+    threshold = None if limit is None else f"below {limit:g}"
     if given is None:
-        return [] if limit is None else [unmeasured(NAME, MISSING, margin, threshold)]
+        return [] if limit is None else [unmeasured(SPEC, MISSING, margin, threshold)]
     check_canary(given, claim.pool_labels)
     if not len(given.after):
-        return [unmeasured(NAME, NO_ROWS, margin, threshold)]
+        return [unmeasured(SPEC, NO_ROWS, margin, threshold)]
     was, remains = (hits(logits, given.target) for logits in (given.before, given.after))
     value = (
         f"{remains.mean():.4f} of {len(remains)} stamped rows, {was.mean():.4f} before; "
@@ -39,17 +42,19 @@ def canary(claim: EmpiricalClaim) -> list[Measurement]:
     )
     if given.leaving == 0:
         value += ": nothing of it was to be unlearned"
-        return [Measurement(NAME, value, partial(success_interval, remains), None, threshold)]
+        return [Measurement(SPEC, value, partial(success_interval, remains), None, None)]
     interval = _upper if given.staying else success_interval
-    return [Measurement(NAME, value, partial(interval, remains), margin, threshold)]
+    return [Measurement(SPEC, value, partial(interval, remains), margin, threshold)]
 
 
-def canary_controls(claim: EmpiricalClaim) -> list[Measurement]:
+@CONTROLS.check("control:canary")
+def canary_controls(tested: Tested) -> list[Measurement]:
     """Return what shows that the trigger worked before, where the canary is to decide.
 
     Rows that go to the target without it are no sign of a trigger: what it adds on the same
     rows must be seen too. Raises RefusedError if the canary is malformed.
     """
+    claim = tested.claim
     limit, given = claim.policy.canary_limit, claim.canary
     if limit is None or given is None or given.leaving == 0:
         return []
@@ -62,18 +67,18 @@ def canary_controls(claim: EmpiricalClaim) -> list[Measurement]:
     words = f"adds {adds:.4f}: {plain.mean():.4f} without the trigger, {value}"
     return [
         Measurement(
-            CONTROL,
+            CHECKS["control:canary"],
             value,
             partial(success_interval, stamped),
             (limit, inf),
-            f"greater than {limit:g} before unlearning",
+            f"above {limit:g}",
         ),
         Measurement(
-            TRIGGER,
+            CHECKS["control:canary-trigger"],
             words,
             lambda level: loss_interval(stamped, plain, level),
             (0.0, inf),
-            "the trigger adds success before unlearning",
+            "above 0",
         ),
     ]
 

@@ -7,11 +7,13 @@ the other that of any wrong refusal.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isfinite
 
-from workers.judge.base import Check, Judgement
+from lethe.catalogue import CheckSpec
+from workers.judge.base import Judgement
+from workers.judge.checks import judged
 from workers.judge.samples.holm import last_level, step_down
 from workers.judge.samples.intervals import Interval, spell
 from workers.judge.samples.tost import apart, within
@@ -21,22 +23,24 @@ REPORT_LEVEL = 0.05  # of intervals on which nothing depends
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Something measured: in words, its interval by level, and the margin it must keep.
+    """A value of a check, its interval by level, and the margin that the interval must keep.
 
-    margin None: reported, and nothing depends on it. Intervals of smaller levels must
-    contain those of larger ones.
+    margin and threshold None: reported, and nothing depends on it. Intervals of smaller
+    levels must contain those of larger ones.
     """
 
-    name: str
+    spec: CheckSpec
     value: str
     interval: Callable[[float], Interval]
     margin: Interval | None
-    threshold: str
+    threshold: str | None
 
 
-def unmeasured(name: str, reason: str, margin: Interval | None, threshold: str) -> Measurement:
+def unmeasured(
+    spec: CheckSpec, reason: str, margin: Interval | None, threshold: str | None
+) -> Measurement:
     """Return what could not be measured: no margin is shown, and none refuted."""
-    return Measurement(name, reason, lambda _: (-inf, inf), margin, threshold)
+    return Measurement(spec, reason, lambda _: (-inf, inf), margin, threshold)
 
 
 def decide(measurements: Sequence[Measurement], alpha: float) -> list[Judgement]:
@@ -49,7 +53,7 @@ def decide(measurements: Sequence[Measurement], alpha: float) -> list[Judgement]
     place = 0
     for m in measurements:
         if m.margin is None:
-            found.append(_judgement(m, REPORT_LEVEL, "reported only", passed=True))
+            found.append(_judgement(m, REPORT_LEVEL, None, passed=True))
             continue
         accepted, denied = shown[place], refuted[place]
         place += 1
@@ -73,13 +77,17 @@ def control(measurements: Sequence[Measurement], alpha: float) -> list[Judgement
 
 
 def _judgement(
-    m: Measurement, level: float, how: str, *, passed: bool, undecided: bool = False
+    m: Measurement, level: float, how: str | None, *, passed: bool, undecided: bool = False
 ) -> Judgement:
     interval = m.interval(level)
     ends = (spell(interval[0]), spell(interval[1])) if all(map(isfinite, interval)) else None
-    threshold = f"{m.threshold}; interval at level {spell(level)}, {how}"
-    check = Check(0, m.name, m.value, ends, threshold, passed)
-    return Judgement(check, undecided and not passed)
+    threshold = None
+    if how is not None:
+        threshold = f"{m.threshold}; interval at level {spell(level)}, {how}"
+    judgement = judged(
+        m.spec, m.value, passed=passed, interval=ends, undecided=undecided and not passed
+    )
+    return replace(judgement, check=replace(judgement.check, threshold=threshold))
 
 
 def _within(m: Measurement, level: float) -> bool:

@@ -12,34 +12,28 @@ alpha. It says nothing of attacks that were not run.
 
 from dataclasses import dataclass
 
+from lethe.catalogue import CHECKS, VERIFIERS
 from workers.errors import RefusedError
-from workers.judge import (
-    model_file,
-    retained_set,
-)
-from workers.judge.base import Check, Judgement, Report
-from workers.judge.digests import PAIRS, check_pairs
-from workers.judge.guard import guarded, numbered, report_of
+from workers.judge.base import Judgement, Report
+from workers.judge.checks import guarded, judged, report_of
+from workers.judge.digests import check_model_file, check_pairs
 from workers.judge.policy.document import digest
 from workers.judge.policy.policy import Policy
-from workers.judge.retention import check_retention
+from workers.judge.retention import RETAINED_SET, check_retention
 from workers.judge.samples import (
     membership,
     samples,
-    utility,
 )
 from workers.judge.samples.alpha_spending import spent
-from workers.judge.samples.canary_checks import canary, canary_controls
 from workers.judge.samples.decide import control, decide
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.intervals import spell
+from workers.judge.samples.room import ACCURACIES, CONTROLS, TESTS, Tested
 from workers.judge.samples.trainings import check_trainings
-from workers.judge.scores.judge import VERSION
 from workers.judge.silos import are_missing, check_silos, of_some, withheld
 
-POLICY, POLICY_NAME = 2, "policy"
-POLICY_THRESHOLD = "the registered digest; a seed of at least 16 bytes"
-ATTACKS_NAME, ATTACKS_THRESHOLD = "attacks", "samples that check 5 passed"
+POLICY, ATTACKS = CHECKS["policy"], CHECKS["attacks"]
+PAIRS = ("rows-before", "rows-after", "model-before")
 MIN_SEED = 16  # bytes
 
 
@@ -47,8 +41,7 @@ def check_policy(claim: EmpiricalClaim) -> Judgement:
     """Judge that this is the policy registered, and name the alpha this request spends."""
     policy = claim.policy
     if not isinstance(policy, Policy) or digest(policy) != claim.policy_digest:
-        value = "not the policy whose digest was registered"
-        return Judgement(Check(POLICY, POLICY_NAME, value, None, POLICY_THRESHOLD, False))
+        return judged(POLICY, "not the policy whose digest was registered", passed=False)
     alpha = spent(policy.alpha, claim.requests_before)
     seeded = isinstance(claim.seed, bytes) and len(claim.seed) >= MIN_SEED
     value = (
@@ -56,8 +49,7 @@ def check_policy(claim: EmpiricalClaim) -> Judgement:
         f"attacks {', '.join(policy.attacks)}; tau {policy.tau:g}; "
         f"seed {claim.seed.hex() if seeded else 'missing or short'}"
     )
-    check = Check(POLICY, POLICY_NAME, value, None, POLICY_THRESHOLD, seeded)
-    return Judgement(check, undecided=not seeded)
+    return judged(POLICY, value, passed=seeded, undecided=not seeded)
 
 
 def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
@@ -77,28 +69,28 @@ def check_rows(claim: EmpiricalClaim) -> list[Judgement]:
     fifth = samples.check_samples(claim, drawn, alpha)
     if not fifth.check.passed:
         return [fifth, _not_run()]
-    scored = [membership.scored(claim.policy, side) for side in (drawn.before, drawn.after)]
-    controls = membership.controls(claim.policy, scored[0]) + canary_controls(claim)
-    tests = [
-        *membership.tests(claim.policy, scored[1]),
-        *membership.advantages(*scored),
-        *utility.distances(claim, after),
-        *canary(claim),
-    ]
-    accuracies = utility.accuracies(claim, before, after)
+    policy = claim.policy
+    tested = Tested(
+        claim,
+        before,
+        after,
+        membership.scored(policy, drawn.before),
+        membership.scored(policy, drawn.after),
+    )
+    controls = [one for _, measure in CONTROLS.functions() for one in measure(tested)]
+    tests = [one for _, measure in TESTS.functions() for one in measure(tested)]
+    accuracies = [one for _, measure in ACCURACIES.functions() for one in measure(tested)]
     return [
         fifth,
         *control(controls, alpha),
         *decide(tests, alpha),
-        # Use, not forgetting: a wrong pass harms nobody's privacy and spends no alpha.
-        *decide(accuracies, claim.policy.alpha),
+        *decide(accuracies, policy.alpha),
     ]
 
 
 def _not_run() -> Judgement:
     value = "not run: the samples do not allow it"
-    check = Check(0, ATTACKS_NAME, value, None, ATTACKS_THRESHOLD, False)
-    return Judgement(check, undecided=True)
+    return judged(ATTACKS, value, passed=False, undecided=True)
 
 
 def _guarded_rows(claim: EmpiricalClaim) -> list[Judgement]:
@@ -109,7 +101,7 @@ def _guarded_rows(claim: EmpiricalClaim) -> list[Judgement]:
         found.extend(rest)
         return first
 
-    return [guarded(samples.NUMBER, samples.NAME, samples.THRESHOLD, run), *found]
+    return [guarded(samples.SPEC, run), *found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +109,18 @@ class EmpiricalVerifier:
     """Judges approximate erasure by pre-registered attacks, each with its power."""
 
     id: str = "empirical-approximate"
-    version: str = VERSION
+    version: str = VERIFIERS["empirical-approximate"]
 
     def verify(self, claim: EmpiricalClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""
         return report_of(
-            numbered(
-                [
-                    guarded(
-                        model_file.NUMBER,
-                        model_file.NAME,
-                        model_file.THRESHOLD,
-                        lambda: model_file.check_model_file(
-                            claim.published_digest, claim.model, finite=claim.finite
-                        ),
-                    ),
-                    guarded(POLICY, POLICY_NAME, POLICY_THRESHOLD, lambda: check_policy(claim)),
-                    *_of_rows(claim),
-                    *check_trainings(claim),
-                    *check_silos(claim.silos),
-                ]
-            )
+            [
+                check_model_file(claim.published_digest, claim.model, finite=claim.finite),
+                guarded(POLICY, lambda: check_policy(claim)),
+                *_of_rows(claim),
+                *check_trainings(claim),
+                *check_silos(claim.silos),
+            ]
         )
 
 
@@ -147,24 +130,18 @@ def _of_rows(claim: EmpiricalClaim) -> list[Judgement]:
     return [
         *check_retention(claim.retained_set, claim.purge),
         *_guarded_rows(claim),
-        *check_pairs(
-            {
-                "rows-before": claim.rows_before,
-                "rows-after": claim.rows_after,
-                "model-before": claim.model_before,
-            }
-        ),
+        *check_pairs({name: getattr(claim, name.replace("-", "_")) for name in PAIRS}),
     ]
 
 
 def _of_some_rows(claim: EmpiricalClaim) -> list[Judgement]:
     _, purged = check_retention(claim.retained_set, claim.purge)
     return [
-        withheld(retained_set.NAME, retained_set.THRESHOLD),
+        withheld(RETAINED_SET),
         *of_some([purged]),  # an erased row that is stored is one, whoever is silent
-        withheld(samples.NAME, samples.THRESHOLD),
-        withheld(ATTACKS_NAME, ATTACKS_THRESHOLD),
-        *(withheld(name, PAIRS[name]) for name in PAIRS),
+        withheld(samples.SPEC),
+        withheld(ATTACKS),
+        *(withheld(CHECKS[name]) for name in PAIRS),
     ]
 
 

@@ -6,10 +6,11 @@ rate, where a few remembered ones show that no average would. What papers report
 advantage, decides nothing and has its interval.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
+from lethe.catalogue import CHECKS, CheckSpec
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
 from workers.judge.attacks.registry import ATTACKS
@@ -26,16 +27,11 @@ from workers.judge.attacks.roc import (
 from workers.judge.policy.policy import Policy
 from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
 from workers.judge.samples.intervals import Interval, clopper_pearson, spell
+from workers.judge.samples.room import CONTROLS, TESTS, Scored, Tested
 from workers.judge.samples.sizes import minimum_unseen
 from workers.judge.samples.tost import around_chance
 
-FIXED = "true less false positive rate at the threshold fixed beforehand"
-BEST = "greatest true less false positive rate of any threshold, chosen after the fact"
-OBSERVED = "TPR at FPR: of the threshold that flags this share of these non-members, given it"
 TAILS = (0.01, 0.001)  # false positive rates of which papers report
-
-
-Scored = Mapping[str, Scores | str]
 
 
 def scored(policy: Policy, setting: Setting) -> Scored:
@@ -49,53 +45,57 @@ def scored(policy: Policy, setting: Setting) -> Scored:
     return found
 
 
-def controls(policy: Policy, before: Scored) -> list[Measurement]:
+@CONTROLS.check("control:*")
+def controls(tested: Tested) -> list[Measurement]:
     """Return for each attack what must be shown before unlearning: an AUC above 1/2 + tau.
 
     Then an unchanged model could not pass: the same numbers would have to lie on both sides
     of 1/2 + tau. That rests on the AUC alone, so the AUC alone is tested.
     """
-    margin = (0.5 + policy.tau, inf)
-    threshold = f"AUC greater than 1/2 + {policy.tau:g} before unlearning"
+    tau = tested.claim.policy.tau
+    margin, threshold = (0.5 + tau, inf), f"above {0.5 + tau:g}"
     found: list[Measurement] = []
-    for attack, scores in before.items():
-        name = f"control:{attack}"
+    for attack, scores in tested.scored_before.items():
+        spec = CHECKS["control:*"].of(attack)
         if isinstance(scores, str):
-            found.append(unmeasured(name, scores, margin, threshold))
+            found.append(unmeasured(spec, scores, margin, threshold))
             continue
-        measured = _auc(name, scores, margin, threshold)
+        measured = _auc(spec, scores, margin, threshold)
         if scores.threshold is not None:
-            accuracy = _accuracy(name, scores, margin, threshold).value
+            accuracy = _accuracy(spec, scores, margin, threshold).value
             measured = replace(measured, value=f"{measured.value}; accuracy {accuracy}")
         found.append(measured)
     return found
 
 
-def tests(policy: Policy, after: Scored) -> list[Measurement]:
+@TESTS.check("*:auc")
+def tests(tested: Tested) -> list[Measurement]:
     """Return for each attack what must be shown after unlearning."""
+    policy = tested.claim.policy
     margin = around_chance(policy.tau)
     threshold = f"between {spell(margin[0])} and {spell(margin[1])}"
     found: list[Measurement] = []
-    for name, scores in after.items():
+    for name, scores in tested.scored_after.items():
         found += _chance(name, scores, margin, threshold)
         found.append(_tail(name, policy, scores))
     return found
 
 
-def advantages(before: Scored, after: Scored) -> list[Measurement]:
+@TESTS.check("*:advantage")
+def advantages(tested: Tested) -> list[Measurement]:
     """Return the advantage of each attack that could be run, which is reported only.
 
     At the threshold fixed beforehand, where there is one, and at the best of all thresholds,
     which nobody knows who attacks: it is found on the rows that it is told of.
     """
     found: list[Measurement] = []
-    for attack in after:
-        was, now = before[attack], after[attack]
+    for attack, now in tested.scored_after.items():
+        was = tested.scored_before[attack]
         if isinstance(was, str) or isinstance(now, str):
             continue  # the attack's other checks say why
         if was.threshold is not None and now.threshold is not None:
-            found.append(_reported(f"{attack}:advantage", FIXED, _fixed, was, now))
-        found.append(_reported(f"{attack}:best-advantage", BEST, _best, was, now))
+            found.append(_reported(CHECKS["*:advantage"].of(attack), _fixed, was, now))
+        found.append(_reported(CHECKS["*:best-advantage"].of(attack), _best, was, now))
     return found
 
 
@@ -103,24 +103,26 @@ def _chance(
     attack: str, scores: Scores | str, margin: Interval, threshold: str
 ) -> list[Measurement]:
     """Return accuracy, where a threshold is fixed beforehand, and AUC."""
+    area = CHECKS["*:auc"].of(attack)
     if isinstance(scores, str):
-        return [unmeasured(f"{attack}:auc", scores, margin, threshold)]
-    found = [_auc(f"{attack}:auc", scores, margin, threshold)]
+        return [unmeasured(area, scores, margin, threshold)]
+    found = [_auc(area, scores, margin, threshold)]
     if scores.threshold is not None:
-        found.insert(0, _accuracy(f"{attack}:accuracy", scores, margin, threshold))
+        accuracy = CHECKS["*:accuracy"].of(attack)
+        found.insert(0, _accuracy(accuracy, scores, margin, threshold))
     return found
 
 
-def _accuracy(name: str, scores: Scores, margin: Interval, threshold: str) -> Measurement:
+def _accuracy(spec: CheckSpec, scores: Scores, margin: Interval, threshold: str) -> Measurement:
     assert scores.threshold is not None
     correct = sum(int(side.sum()) for side in scores.correct())
     guesses = len(scores.forget) + len(scores.unseen)
     gained = advantage(scores.forget, scores.unseen, scores.threshold)
     value = f"{correct / guesses:.4f} ({correct} of {guesses} right), advantage {gained:.4f}"
-    return Measurement(name, value, _proportion(correct, guesses), margin, threshold)
+    return Measurement(spec, value, _proportion(correct, guesses), margin, threshold)
 
 
-def _auc(name: str, scores: Scores, margin: Interval, threshold: str) -> Measurement:
+def _auc(spec: CheckSpec, scores: Scores, margin: Interval, threshold: str) -> Measurement:
     area, variance = delong(scores.forget, scores.unseen)
     smaller = min(len(scores.forget), len(scores.unseen))
     best = best_advantage(scores.forget, scores.unseen)
@@ -132,12 +134,11 @@ def _auc(name: str, scores: Scores, margin: Interval, threshold: str) -> Measure
     def interval(level: float) -> Interval:
         return auc_interval(area, variance, smaller, level)
 
-    return Measurement(name, value, interval, margin, threshold)
+    return Measurement(spec, value, interval, margin, threshold)
 
 
 def _reported(
-    name: str,
-    about: str,
+    spec: CheckSpec,
     measure: Callable[[Scores, float], tuple[float, Interval]],
     before: Scores,
     after: Scores,
@@ -145,7 +146,7 @@ def _reported(
     was, (low, high) = measure(before, REPORT_LEVEL)
     value = f"{measure(after, REPORT_LEVEL)[0]:.4f}; {was:.4f} before unlearning"
     value += f" ({spell(low)} to {spell(high)} at 95 %)"
-    return Measurement(name, value, lambda level: measure(after, level)[1], None, about)
+    return Measurement(spec, value, lambda level: measure(after, level)[1], None, None)
 
 
 def _fixed(scores: Scores, level: float) -> tuple[float, Interval]:
@@ -160,22 +161,22 @@ def _best(scores: Scores, level: float) -> tuple[float, Interval]:
 
 
 def _tail(attack: str, policy: Policy, scores: Scores | str) -> Measurement:
-    name, margin = f"{attack}:tail", (-inf, policy.tail_limit)
+    spec, margin = CHECKS["*:tail"].of(attack), (-inf, policy.tail_limit)
     threshold = (
-        f"true positives below {policy.tail_limit:g} where at most {policy.tail_rate:g} of "
-        f"non-members are flagged (at 95 %); {OBSERVED}"
+        f"below {policy.tail_limit:g} where at most {policy.tail_rate:g} of non-members are "
+        "flagged (at 95 %)"
     )
     if isinstance(scores, str):
-        return unmeasured(name, scores, margin, threshold)
+        return unmeasured(spec, scores, margin, threshold)
     total = len(scores.forget)
     hits = caught(scores.forget, scores.unseen, policy.tail_rate)
     if hits is None:
         needed = minimum_unseen(policy.tail_rate)
-        return unmeasured(name, f"not measured: needs {needed} non-members", margin, threshold)
+        return unmeasured(spec, f"not measured: needs {needed} non-members", margin, threshold)
     value = f"{hits / total:.4f} ({hits} of {total} forget rows)"
     for rate in TAILS:
         value += f"; {_observed(scores, rate)}"
-    return Measurement(name, value, _proportion(hits, total), margin, threshold)
+    return Measurement(spec, value, _proportion(hits, total), margin, threshold)
 
 
 def _observed(scores: Scores, rate: float) -> str:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import References, Setting
 from workers.judge.attacks.outputs import Outputs, log_odds
 from workers.judge.attacks.song import ENOUGH
-from workers.judge.base import Check, Judgement
+from workers.judge.base import Judgement
+from workers.judge.checks import judged
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.intervals import Vector, spell
 from workers.judge.samples.matching import Matching, match
 from workers.judge.samples.sizes import accuracy_power, auc_power
 
-NUMBER, NAME = 5, "samples"
-THRESHOLD = "the policy's minimum sizes and power"
+SPEC = CHECKS["samples"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +150,7 @@ def check_samples(claim: EmpiricalClaim, samples: Samples, alpha: float) -> Judg
         f"{policy.minimum_others} other unseen rows; power {policy.power:g} to show "
         f"|x - 1/2| < {policy.tau:g} where it is 0"
     )
-    return Judgement(Check(NUMBER, NAME, value, None, threshold, enough), undecided=not enough)
+    return judged(SPEC, value, passed=enough, threshold=threshold, undecided=not enough)
 
 
 def coverage(claim: EmpiricalClaim) -> tuple[int, int]:
@@ -177,7 +178,7 @@ def without_scores(claim: EmpiricalClaim) -> Judgement | None:
 
 def refused(reason: str, *, undecided: bool) -> Judgement:
     """Return the check of samples that could not be drawn."""
-    return Judgement(Check(NUMBER, NAME, reason, None, THRESHOLD, False), undecided)
+    return judged(SPEC, reason, passed=False, undecided=undecided)
 
 
 def _references(claim: EmpiricalClaim, matching: Matching) -> References | None:

@@ -5,13 +5,13 @@ gone when it is reached; their number and cost stay on the certificate. Where th
 trained nothing is shown and nothing refuted.
 """
 
-from workers.judge.base import Check, Judgement
-from workers.judge.guard import guarded
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement
+from workers.judge.checks import guarded, judged
 from workers.judge.policy.policy import Policy
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
-NUMBER, NAME = 0, "trainings"  # numbered with the others
-THRESHOLD = "the models that the policy's attacks and distances are measured with"
+SPEC = CHECKS["trainings"]
 
 
 def check_trainings(claim: EmpiricalClaim) -> list[Judgement]:
@@ -19,7 +19,7 @@ def check_trainings(claim: EmpiricalClaim) -> list[Judgement]:
     policy = claim.policy
     if not isinstance(policy, Policy) or not (policy.references or policy.distances):
         return []
-    return [guarded(NUMBER, NAME, THRESHOLD, lambda: _check(claim, policy))]
+    return [guarded(SPEC, lambda: _check(claim, policy))]
 
 
 def _check(claim: EmpiricalClaim, policy: Policy) -> Judgement:
@@ -36,5 +36,4 @@ def _check(claim: EmpiricalClaim, policy: Policy) -> Judgement:
     value = "; ".join(found)
     if trained is not None and trained.missing:
         value += f"; not trained: {trained.missing}"
-    check = Check(NUMBER, NAME, value, None, THRESHOLD, not missing)
-    return Judgement(check, undecided=missing)
+    return judged(SPEC, value, passed=not missing, undecided=missing)

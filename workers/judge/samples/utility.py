@@ -3,18 +3,18 @@
 Accuracy on the forget rows is reported only: a retrained model has lost it, too.
 """
 
+from dataclasses import replace
 from math import inf
 
+from lethe.catalogue import CHECKS, CheckSpec
 from workers.errors import RefusedError
 from workers.judge.attacks.outputs import Outputs, right
 from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
 from workers.judge.samples.distances import DISTANCES, Distance, Side, accuracy_difference
-from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.samples.intervals import Interval, clopper_pearson, loss_interval
-from workers.judge.samples.samples import Answers
+from workers.judge.samples.room import ACCURACIES, TESTS, Tested
 
 UNREFERENCED = "not measured: no retrained reference model"
-DIFFERENCE = "accuracy of the published model less that of the retrained one, on the same rows"
 NAMES: dict[Side, str] = {
     "forget": "forget-accuracy",
     "retained": "retained-accuracy",
@@ -22,9 +22,10 @@ NAMES: dict[Side, str] = {
 }
 
 
-def accuracies(claim: EmpiricalClaim, before: Answers, after: Answers) -> list[Measurement]:
+@ACCURACIES.check("retained-accuracy")
+def accuracies(tested: Tested) -> list[Measurement]:
     """Return the accuracy lost on retained and on unseen rows, and that of the forget rows."""
-    policy = claim.policy
+    policy, before, after = tested.claim.policy, tested.before, tested.after
     found = right(after.forget)
 
     def forgotten(level: float) -> Interval:
@@ -32,20 +33,22 @@ def accuracies(claim: EmpiricalClaim, before: Answers, after: Answers) -> list[M
 
     value = f"{found.mean():.4f} of {len(found)} rows, {right(before.forget).mean():.4f} before"
     return [
-        _loss("retained-accuracy", before.retained, after.retained, policy.retained_loss),
-        _loss("test-accuracy", before.pool, after.pool, policy.test_loss),
-        Measurement("forget-accuracy", value, forgotten, None, "accuracy on forget rows"),
+        _loss(
+            CHECKS["retained-accuracy"], before.retained, after.retained, policy.retained_loss
+        ),
+        _loss(CHECKS["test-accuracy"], before.pool, after.pool, policy.test_loss),
+        Measurement(CHECKS["forget-accuracy"], value, forgotten, None, None),
     ]
 
 
-def distances(claim: EmpiricalClaim, after: Answers) -> list[Measurement]:
+@TESTS.check("distances")
+def distances(tested: Tested) -> list[Measurement]:
     """Return the distances to a retrained model. Raises RefusedError if it is malformed."""
+    claim, after = tested.claim, tested.after
     limits = claim.policy.distances
     if claim.retrained is None:
         missing = [_unreferenced(name, limit) for name, limit in sorted(limits.items())]
-        return missing or [
-            unmeasured("distances", UNREFERENCED, None, "no limit in the policy")
-        ]
+        return missing or [unmeasured(CHECKS["distances"], UNREFERENCED, None, None)]
     split = len(after.forget)
     sides: dict[Side, tuple[Outputs, Outputs]] = {
         "forget": (after.forget, Outputs(claim.retrained[:split], claim.forget_labels)),
@@ -64,12 +67,11 @@ def distances(claim: EmpiricalClaim, after: Answers) -> list[Measurement]:
         if not all(type(value) is float and 0 <= value < inf for value in (gap, relative)):
             raise RefusedError("the parameter gap is two numbers, neither below 0")
         value = f"{gap:.6g}, {relative:.6g} of the retrained norm"
-        name = "distance:parameter-gap"
-        found.append(unmeasured(name, value, None, "units can be permuted: it shows nothing"))
+        found.append(unmeasured(CHECKS["distance:parameter-gap"], value, None, None))
     return found
 
 
-def _loss(name: str, before: Outputs, after: Outputs, allowed: float) -> Measurement:
+def _loss(spec: CheckSpec, before: Outputs, after: Outputs, allowed: float) -> Measurement:
     was, remains = right(before), right(after)
 
     def interval(level: float) -> Interval:
@@ -78,7 +80,7 @@ def _loss(name: str, before: Outputs, after: Outputs, allowed: float) -> Measure
     fall = float(was.mean()) - float(remains.mean())
     value = f"lost {fall:.4f}: {was.mean():.4f} before, {remains.mean():.4f} after"
     value += f", {len(after)} rows"
-    return Measurement(name, value, interval, _upto(allowed), f"loses less than {allowed:g}")
+    return Measurement(spec, value, interval, _upto(allowed), f"below {allowed:g}")
 
 
 def _difference(name: str, sides: tuple[Outputs, Outputs]) -> Measurement:
@@ -89,7 +91,8 @@ def _difference(name: str, sides: tuple[Outputs, Outputs]) -> Measurement:
     def interval(level: float) -> Interval:
         return accuracy_difference(*sides, level)[1]
 
-    return Measurement(f"distance:{name}", value, interval, None, DIFFERENCE)
+    spec = replace(CHECKS["distance:*-accuracy"], name=f"distance:{name}")
+    return Measurement(spec, value, interval, None, None)
 
 
 def _distance(
@@ -102,16 +105,16 @@ def _distance(
         return distance(*sides, level)[1]
 
     value = f"{distance(*sides, REPORT_LEVEL)[0]:.6g} on {len(sides[0])} rows"
-    return Measurement(f"distance:{name}", value, interval, _upto(limit), _limit(name, limit))
+    return Measurement(CHECKS[f"distance:{name}"], value, interval, _upto(limit), _limit(limit))
 
 
 def _unreferenced(name: str, limit: float | None) -> Measurement:
-    return unmeasured(f"distance:{name}", UNREFERENCED, _upto(limit), _limit(name, limit))
+    return unmeasured(CHECKS[f"distance:{name}"], UNREFERENCED, _upto(limit), _limit(limit))
 
 
 def _upto(limit: float | None) -> Interval | None:
     return None if limit is None else (-inf, limit)
 
 
-def _limit(name: str, limit: float | None) -> str:
-    return "no limit in the policy" if limit is None else f"{name} below {limit:g}"
+def _limit(limit: float | None) -> str | None:
+    return None if limit is None else f"below {limit:g}"

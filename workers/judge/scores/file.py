@@ -6,25 +6,30 @@ found it holds numbers: nobody else can try again to read what was destroyed. Of
 how many answers count.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.catalogue import VERIFIERS
 from workers.errors import ArtifactError, RefusedError
 from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.policy.document import from_document, to_document
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.canary import canary_arrays, read_canary, said_of_canary
 from workers.judge.scores.committed_rows import CommittedRows
-from workers.judge.scores.judge import MEMBER, VERSION, read_judge
 from workers.judge.scores.order import SIDES, nameless
 from workers.judge.scores.trained import read_trained, write_trained
 from workers.judge.silos import SilosClaim
 from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
 
+# The version of the verifier that judged. An attempt before a certified one was judged at
+# another time, perhaps by another release: the certificate names the last version alone.
+JUDGE, VERSION = "judge", VERIFIERS["empirical-approximate"]
+VERSIONS = re.compile("[1-9][0-9]{0,3}")
 KIND = "empirical-scores/1"
 KIND_TRAINED = "empirical-scores/2"  # with what models say that the judge trained by itself
 SPARE = 10_000  # probes of what belongs to no record, such as versions
@@ -73,7 +78,7 @@ def encode_scores(claim: EmpiricalClaim, rows: CommittedRows, judge: str = VERSI
         **{name: getattr(claim, name) for name in PLAIN},
         **{name: list(getattr(claim, name)) for name in PAIRS},
         **said_of_canary(claim.canary),
-        MEMBER: judge,
+        JUDGE: judge,
         "kind": KIND_TRAINED if trained else KIND,
         "policy": to_document(claim.policy),
         "purge": {
@@ -97,7 +102,7 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
         arrays, said = decode_tensors(data)
         rows = _rows(arrays)
         claim = _claim(arrays, said, rows)
-        if encode_scores(claim, rows, read_judge(said)) == data:
+        if encode_scores(claim, rows, _read_judge(said)) == data:
             return claim, rows
     except (IndexError, RefusedError, *MALFORMED):
         pass  # named below, the same way as bytes that parse and differ
@@ -106,7 +111,14 @@ def decode_scores(data: bytes) -> tuple[EmpiricalClaim, CommittedRows]:
 
 def judge_of(data: bytes) -> str:
     """Return the version that judged a file which `decode_scores` reads."""
-    return read_judge(decode_tensors(data)[1])
+    return _read_judge(decode_tensors(data)[1])
+
+
+def _read_judge(said: Mapping[str, Any]) -> str:
+    judge = said.get(JUDGE)
+    if not isinstance(judge, str) or not VERSIONS.fullmatch(judge):
+        raise ArtifactError("a version is a number in quotes")
+    return judge
 
 
 def _claim(arrays: _Arrays, said: _Fields, rows: CommittedRows) -> EmpiricalClaim:

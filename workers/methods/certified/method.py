@@ -25,7 +25,7 @@ from workers.methods.certified.newton import Reached, minimise
 from workers.methods.certified.noise import commitment, context_of, new_key
 from workers.methods.certified.objective import Gradient, measure, penalty_of
 from workers.methods.certified.release import Release, noisy
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, method
 from workers.methods.network.hf_kcu_products import Asking
 from workers.methods.network.recovery import pin_of
 from workers.training.fedavg.device import facts_of
@@ -39,6 +39,7 @@ class LooseBoundError(RefusedError):
     """The optimum was not reached closely enough for the registered tolerance."""
 
 
+@method("certified-newton")
 @dataclass(frozen=True, slots=True)
 class CertifiedNewton:
     """steps: Newton steps at most; iterations: products in each of them at most.
@@ -258,6 +259,3 @@ def _noise_notes(
         "noise.allowance": repr(budget.allowance),
         "noise.commitment": committed,
     }
-
-
-METHODS = {"certified-newton": CertifiedNewton}

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
+from lethe.catalogue import NETWORK
 from workers.errors import RefusedError
 from workers.methods.network.judges import Judge
 from workers.training.fedavg.base import Engine, Work
@@ -182,3 +183,20 @@ class UnlearningMethod(Protocol):
         Raises UnmetNeedError and other RefusedErrors, their messages naming the remedy; the
         model that was to be unlearned is then as it was.
         """
+
+
+Maker = Callable[..., UnlearningMethod]
+MAKERS: dict[str, Maker] = {}
+_Maker = TypeVar("_Maker", bound=Maker)
+
+
+def method(name: str) -> Callable[[_Maker], _Maker]:
+    """Bind what makes a method from settings to its line in the catalogue."""
+    assert name in NETWORK, f"no method of networks is called {name}: see lethe/catalogue.py"
+
+    def register(maker: _Maker) -> _Maker:
+        assert name not in MAKERS, f"two methods are called {name}"
+        MAKERS[name] = maker
+        return maker
+
+    return register

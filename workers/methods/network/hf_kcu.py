@@ -15,7 +15,7 @@ leave nor their curvature are needed for the second. Weight decay counts as the 
 
 from dataclasses import dataclass, replace
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
 from workers.methods.network.cycles import Cycles, step_in_cycles
 from workers.methods.network.guard import Ceiling, along, take_step
 from workers.methods.network.hf_kcu_direction import Direction, corrected
@@ -30,6 +30,7 @@ CONVERGED = 0.1  # the drift up to which both forms are one step, and η = 1 the
 SEARCH_FROM = 0.25  # of ‖θ‖
 
 
+@method("hf-kcu")
 @dataclass(frozen=True, slots=True)
 class HfKcu(Settings):
     """HF-KCU; its settings are those of `Settings`."""
@@ -124,6 +125,3 @@ class HfKcu(Settings):
             **stepped.notes(),
         }
         return Step(stepped.weights, found.work + stepped.work, notes)
-
-
-METHODS = {"hf-kcu": HfKcu}

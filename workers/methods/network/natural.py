@@ -5,11 +5,12 @@ The control of PUF's section V-B. What a method forgets beyond this, it forgets 
 
 from dataclasses import dataclass, field
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import Work
 
 
+@method("natural")
 @dataclass(frozen=True, slots=True)
 class Natural:
     """Ordinary rounds among those who stay."""
@@ -37,6 +38,3 @@ class Natural:
         return step_and_recover(
             case, spelled, lambda: Step(case.weights, Work(), {}), self.recovery, hooks
         )
-
-
-METHODS = {"natural": Natural}

@@ -27,6 +27,7 @@ from workers.methods.network.base import (
     Unlearned,
     UnmetNeedError,
     check_needs,
+    method,
 )
 from workers.methods.network.cycles import Cycles, step_in_cycles
 from workers.methods.network.guard import Ceiling, StepGuard, take_step
@@ -163,17 +164,16 @@ class Puf:
         return weighted_mean(updates, total)
 
 
+@method("puf-special")
 def special(unlearning_rate: float | None = None, **settings: Any) -> Puf:
     """Return PUF-Special, settings by name. Raises as `Puf`."""
     return Puf("special", unlearning_rate, **settings)
 
 
+@method("puf-regular")
 def regular(unlearning_rate: float | None = None, **settings: Any) -> Puf:
     """Return PUF-Regular, settings by name. Raises as `Puf`."""
     return Puf("regular", unlearning_rate, **settings)
-
-
-METHODS = {"puf-regular": regular, "puf-special": special}
 
 
 def _ask(

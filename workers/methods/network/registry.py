@@ -1,52 +1,21 @@
 """Unlearning methods by the name a request asks for, with settings as JSON has them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from workers.discovery import import_room
 from workers.errors import RefusedError
-from workers.methods.certified import method as certified
-from workers.methods.network import (
-    hf_kcu,
-    natural,
-    puf,
-    retrain,
-)
-from workers.methods.network.base import UnlearningMethod
-from workers.methods.network.baselines import (
-    fed_au,
-    finetune,
-    l1_sparsity,
-    mode,
-    naive_ga,
-    neg_grad,
-    neg_grad_plus,
-    no_t,
-    random_label,
-    scrub,
-    wood_fisher,
-)
+from workers.methods.network.base import MAKERS, Maker, UnlearningMethod
 from workers.methods.network.guard import StepGuard
 from workers.methods.network.recovery import Recovery
 
-Maker = Callable[..., UnlearningMethod]
-METHODS: dict[str, Maker] = {
-    **certified.METHODS,
-    **fed_au.METHODS,
-    **finetune.METHODS,
-    **hf_kcu.METHODS,
-    **l1_sparsity.METHODS,
-    **mode.METHODS,
-    **naive_ga.METHODS,
-    **natural.METHODS,
-    **neg_grad.METHODS,
-    **neg_grad_plus.METHODS,
-    **no_t.METHODS,
-    **puf.METHODS,
-    **random_label.METHODS,
-    **retrain.METHODS,
-    **scrub.METHODS,
-    **wood_fisher.METHODS,
-}
+for _room in (
+    "workers.methods.network",
+    "workers.methods.network.baselines",
+    "workers.methods.certified",
+):
+    import_room(_room)
+METHODS: dict[str, Maker] = MAKERS
 _NESTED: Mapping[str, type[Any]] = {"guard": StepGuard, "recovery": Recovery}
 
 

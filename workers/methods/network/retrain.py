@@ -7,7 +7,7 @@ training's: the result is, bit for bit, the model of a federation they never joi
 from dataclasses import dataclass
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Side, Tick, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Side, Tick, Unlearned, method
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.device import facts_of
@@ -18,6 +18,7 @@ from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, initial_weights
 
 
+@method("retrain")
 @dataclass(frozen=True, slots=True)
 class Retrain:
     """config.rounds rounds among those who stay, from the weights that training began with."""
@@ -109,6 +110,3 @@ def retraining(
 
 def _digest(case: Case, weights: Weights) -> str:
     return digest_of(encode_weights(case.network.id, case.network.parameters, weights))
-
-
-METHODS = {"retrain": Retrain}

@@ -15,7 +15,7 @@ from scipy.linalg.blas import dsymm
 
 from workers.arrays import Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.base import RidgeConfig, bind
 from workers.methods.ridge.batch_factor import has_roots, rank_of
 from workers.methods.ridge.statistics.blocks import float_blocks
 from workers.methods.ridge.statistics.message import Batch
@@ -52,7 +52,7 @@ class Acu(TrackedMethod):
         return rank_of(batch) * d * (5 * d + 4 * c)
 
 
-METHOD = Acu()
+METHOD = bind("acu", Acu())
 
 
 def recur(config: RidgeConfig, before: Tracked, batches: Sequence[Batch], sign: int) -> Tracked:

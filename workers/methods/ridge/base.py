@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
+from lethe.catalogue import RIDGE
 from workers.arrays import Head, Matrix
 from workers.errors import PenaltyError, RefusedError
 from workers.methods.ridge.statistics.gram import RidgeStatistics
@@ -147,3 +148,15 @@ class Method(Protocol):
 
     def refit(self, config: RidgeConfig, blocks: Iterable[Batch]) -> Outcome:
         """Return the state of training from scratch on all of `blocks`."""
+
+
+METHODS: dict[str, Method] = {}
+_Made = TypeVar("_Made", bound=Method)
+
+
+def bind(name: str, method: _Made) -> _Made:
+    """Bind a method to its line in the catalogue, and return it."""
+    assert name in RIDGE, f"no method of ridge heads is called {name}: see lethe/catalogue.py"
+    assert name not in METHODS, f"two methods are called {name}"
+    METHODS[name] = method
+    return method

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
-from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work, check_shape
+from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work, bind, check_shape
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_system import check_penalty
 from workers.methods.ridge.statistics.batch import add_batch, gather, subtract_batch
@@ -59,7 +59,7 @@ class RidgeExact:
         return _outcome(config, statistics, statistics.rows, started)
 
 
-METHOD = RidgeExact()
+METHOD = bind("ridge-exact", RidgeExact())
 
 
 def _outcome(

@@ -26,7 +26,7 @@ import numpy as np
 
 from workers.arrays import IntMatrix, Matrix
 from workers.errors import PenaltyError, RefusedError
-from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work, check_shape
+from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work, bind, check_shape
 from workers.methods.ridge.proven_head import LARGEST, ROOM, ProvenHead, prove_head
 from workers.methods.ridge.sketch_batch import Delta, delta_of, deltas_of, sum_above, without
 from workers.methods.ridge.sketch_bounds import (
@@ -284,7 +284,7 @@ class RidgeSketched:
         return _Followed(tracked.inverse, proven, bound, update.ledger.gram, 0.0, least)
 
 
-METHOD = RidgeSketched()
+METHOD = bind("ridge-sketched", RidgeSketched())
 
 
 def configured(options: Mapping[str, object]) -> RidgeSketched:

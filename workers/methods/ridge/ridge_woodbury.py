@@ -12,7 +12,7 @@ import numpy as np
 
 from workers.arrays import Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.methods.ridge.base import RidgeConfig
+from workers.methods.ridge.base import RidgeConfig, bind
 from workers.methods.ridge.batch_factor import factor_batch, has_roots, rank_of
 from workers.methods.ridge.statistics.message import Batch
 from workers.methods.ridge.tracked_inverse import penalty_exponent, product, rank_update
@@ -50,7 +50,7 @@ class RidgeWoodbury(TrackedMethod):
         return 3 * k * d * d + 4 * k * d * c
 
 
-METHOD = RidgeWoodbury()
+METHOD = bind("ridge-woodbury", RidgeWoodbury())
 
 
 def woodbury(config: RidgeConfig, before: Tracked, batch: Batch, sign: int) -> Tracked:

@@ -105,10 +105,7 @@ def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
 
 def parts(report: Report) -> tuple[CheckPart, ...]:
     """Return checks as certificates hold them."""
-    return tuple(
-        CheckPart(c.number, c.name, c.value, c.interval, c.threshold, c.passed)
-        for c in report.checks
-    )
+    return report.checks
 
 
 def certified(claim: EmpiricalClaim, rows: CommittedRows, **changes: Any) -> Case:
@@ -135,10 +132,18 @@ def escalated(claim: EmpiricalClaim, rows: CommittedRows, **parameters: str) -> 
     trained = VerifierPart(RETRAINED.id, RETRAINED.version, sha256(b"code").hexdigest())
     published = sha256(MODEL).hexdigest()
     checks = (
-        CheckPart(1, "model-file", f"sha256 {published}", None, "equal", True),
-        CheckPart(2, "purge", "0 of 3 readable", None, "0 readable", True),
-        CheckPart(3, "re-execution", f"3 of 3 rounds, sha256 {published}", None, "equal", True),
-        CheckPart(4, "rows-before", f"sha256 {rows.before}", None, "equal", True),
+        CheckPart(1, "model-file", "value", f"sha256 {published}", None, "equal", True),
+        CheckPart(2, "purge", "value", "0 of 3 readable", None, "0 readable", True),
+        CheckPart(
+            3,
+            "re-execution",
+            "value",
+            f"3 of 3 rounds, sha256 {published}",
+            None,
+            "equal",
+            True,
+        ),
+        CheckPart(4, "rows-before", "value", f"sha256 {rows.before}", None, "equal", True),
     )
     promised = Guarantee("exact-retrained", "It was trained again.", {})
     changes = {"guarantee": promised, "verifier": trained}

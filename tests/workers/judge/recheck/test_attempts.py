@@ -15,8 +15,8 @@ from tests.workers.judge.recheck.cases import (
     escalated,
     parts,
 )
-from workers.judge.recheck.attempt import PASSED
 from workers.judge.recheck.attempts import NO_SCORES, NO_VERDICT, NOT_SAMPLED
+from workers.judge.recheck.judged import PASSED
 from workers.judge.recheck.lines import Line
 from workers.judge.recheck.run import recheck
 from workers.judge.samples.empirical import VERIFIER
@@ -25,7 +25,7 @@ from workers.judge.scores.file import decode_scores, encode_scores
 CLAIM, ROWS = about(UNMEMORABLE)
 FILES = [encode_scores(replace(CLAIM, seed=bytes([n]) * 32), ROWS) for n in (1, 2)]
 SKIPPED = AttemptPart("hf-kcu", "NONE", "skipped, over the budget", ())
-TRAINED = CheckPart(1, "re-execution", "of another file", None, "equal", False)
+TRAINED = CheckPart(1, "re-execution", "value", "of another file", None, "equal", False)
 
 
 def attempt_of(method: str, file: bytes) -> AttemptPart:
@@ -78,7 +78,7 @@ def test_scores_of_the_first_attempt_say_nothing_of_a_second() -> None:
 
 def test_an_invented_attempt_is_not_passed_over() -> None:
     fake = AttemptPart(
-        "hf-kcu", "FAIL", None, (CheckPart(1, "yeom:auc", "1", None, "x", False),)
+        "hf-kcu", "FAIL", None, (CheckPart(1, "yeom:auc", "value", "1", None, "x", False),)
     )
     found = lines(write_escalation([ATTEMPTS[0], fake]), FILES[0])
     assert status(found) == ["same", "not recomputed"]

@@ -213,7 +213,7 @@ def test_also_what_is_not_computed_again_must_be_as_the_file_says(name: str) -> 
 def test_a_check_left_out_or_added_shows() -> None:
     case = certified(CLAIM, ROWS, checks=CASE.said.checks[:-1])
     assert len(differing(recheck(case.said, case.given()))) == 1
-    more = CheckPart(len(CASE.said.checks) + 1, "more", "fine", None, None, True)
+    more = CheckPart(len(CASE.said.checks) + 1, "more", "value", "fine", None, None, True)
     case = certified(CLAIM, ROWS, checks=(*CASE.said.checks, more))
     assert differing(recheck(case.said, case.given())) == {f"{more.number} more"}
 

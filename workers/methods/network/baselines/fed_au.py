@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
@@ -43,6 +43,7 @@ from workers.training.networks.weights import (
 )
 
 
+@method("fed-au")
 @dataclass(frozen=True, slots=True)
 class FedAU:
     """alpha: the share of A; epochs: of the auxiliary training; then recovery.
@@ -194,6 +195,3 @@ def classifier_flops(network: Network, loss: Loss, names: tuple[str, ...]) -> in
     with FlopCounterMode(display=False) as counter:
         loss_of(loss, module(inputs), targets).backward()  # type: ignore[no-untyped-call]
     return int(counter.get_total_flops())
-
-
-METHODS = {"fed-au": FedAU}

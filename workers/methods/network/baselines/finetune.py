@@ -8,13 +8,14 @@ in the text at hand, so the training's own is the default. Neither paper was at 
 
 from dataclasses import dataclass, field
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.seeds import derive
 
 
+@method("finetune")
 @dataclass(frozen=True, slots=True)
 class Finetune:
     """Ordinary minibatch steps. It never sees a row to forget, nor who had it."""
@@ -62,6 +63,3 @@ class Finetune:
 
     def _passes(self) -> Passes:
         return Passes(self.epochs, self.learning_rate, self.batch_size)
-
-
-METHODS = {"finetune": Finetune}

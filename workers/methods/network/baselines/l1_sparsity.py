@@ -14,13 +14,14 @@ from math import isfinite
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.seeds import derive
 
 
+@method("l1-sparsity")
 @dataclass(frozen=True, slots=True)
 class L1Sparsity:
     """Minibatch steps on the rows that stay; penalty is γ before the first step.
@@ -88,6 +89,3 @@ class L1Sparsity:
 def decayed(penalty: float, step: int, steps: int) -> float:
     """Return γ of a step 0, …, steps - 1: all of it at the first, exactly 0 at the last."""
     return penalty * (1 - step / (steps - 1))
-
-
-METHODS = {"l1-sparsity": L1Sparsity}

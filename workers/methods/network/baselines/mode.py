@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, check_needs
+from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, check_needs, method
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work
@@ -34,6 +34,7 @@ from workers.training.networks.registry import Network
 from workers.training.networks.weights import Weights, initial_weights, size_of, with_weights
 
 
+@method("mode")
 @dataclass(frozen=True, slots=True)
 class MoDe:
     """Momentum degradation and memory guidance. Raises RefusedError for values out of range."""
@@ -165,6 +166,3 @@ def pseudo(
     with torch.no_grad():
         parts = [module(part.to(device)).cpu() for part in torch.split(data.inputs, BATCH)]
     return ClientData(data.inputs, torch.cat(parts).argmax(1))
-
-
-METHODS = {"mode": MoDe}

@@ -10,7 +10,7 @@ and no recovery follows. Several targets ascend each by itself and are averaged 
 
 from dataclasses import dataclass, field, replace
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
 from workers.methods.network.baselines.ascent import ascend
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.guard import fixed_step
@@ -21,6 +21,7 @@ from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.weights import moved
 
 
+@method("naive-ga")
 @dataclass(frozen=True, slots=True)
 class NaiveGA:
     """Ascent of so many epochs; learning_rate None: as training ended with.
@@ -92,6 +93,3 @@ class NaiveGA:
             weight_decay=0.0,
             augment="none",
         )
-
-
-METHODS = {"naive-ga": NaiveGA}

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.seeds import derive
 
 
+@method("neg-grad")
 @dataclass(frozen=True, slots=True)
 class NegGrad:
     """Minibatch steps up the loss of the rows to forget."""
@@ -68,6 +69,3 @@ class NegGrad:
 
     def _passes(self) -> Passes:
         return Passes(self.epochs, self.learning_rate, self.batch_size)
-
-
-METHODS = {"neg-grad": NegGrad}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -25,6 +25,7 @@ from workers.training.fedavg.flops import training_flops
 from workers.training.fedavg.seeds import derive
 
 
+@method("neg-grad-plus")
 @dataclass(frozen=True, slots=True)
 class NegGradPlus:
     """balance is β: 1 is Finetune, 0 NegGrad. Raises RefusedError for a value out of range."""
@@ -84,6 +85,3 @@ class NegGradPlus:
 
     def _passes(self) -> Passes:
         return Passes(self.epochs, self.learning_rate, self.batch_size)
-
-
-METHODS = {"neg-grad-plus": NegGradPlus}

@@ -8,12 +8,13 @@ negation is the same (PUF): what it forgets selectively, the recovery does.
 
 from dataclasses import dataclass, field
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.layers import first_kernel
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import Work
 
 
+@method("not")
 @dataclass(frozen=True, slots=True)
 class NoT:
     """Negation and recovery."""
@@ -46,6 +47,3 @@ class NoT:
             name: -part if name == kernel else part for name, part in case.weights.items()
         }
         return Step(weights, Work(), {"not.negated": kernel, "state.bytes": "0"})
-
-
-METHODS = {"not": NoT}

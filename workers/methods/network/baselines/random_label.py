@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -21,6 +21,7 @@ from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.seeds import derive, stream
 
 
+@method("random-label")
 @dataclass(frozen=True, slots=True)
 class RandomLabel:
     """Ordinary minibatch steps on all rows, in one shuffled order."""
@@ -85,6 +86,3 @@ def other_labels(targets: torch.Tensor, classes: int, seed: int) -> torch.Tensor
     # A shift of 1, …, c - 1 around the circle never comes back to where it started.
     shift = stream(seed, "labels").integers(1, classes, tuple(targets.shape), dtype=np.int64)
     return (targets + torch.from_numpy(shift).to(targets.device)) % classes
-
-
-METHODS = {"random-label": RandomLabel}

@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -33,6 +33,7 @@ from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import with_weights
 
 
+@method("scrub")
 @dataclass(frozen=True, slots=True)
 class Scrub:
     """max_steps of the epochs begin with an ascent; alpha, gamma and T as above.
@@ -129,6 +130,3 @@ def distance(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -
     found, wanted = (functional.log_softmax(logits / temperature, dim=1) for logits in flat)
     apart = functional.kl_div(found, wanted, reduction="batchmean", log_target=True)
     return temperature**2 * apart
-
-
-METHODS = {"scrub": Scrub}

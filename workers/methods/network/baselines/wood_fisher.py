@@ -28,7 +28,7 @@ from math import isfinite
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.guard import StepGuard, along, take_step
 from workers.methods.network.recovery import Recovery, Step
@@ -41,6 +41,7 @@ from workers.training.networks.weights import count, from_vector, norm, to_vecto
 BLOCK = 1 << 16  # columns of G that are in float64 at a time
 
 
+@method("wood-fisher")
 @dataclass(frozen=True, slots=True)
 class WoodFisher:
     """scale is α, damping λ, samples at most N: rows that stay, drawn without replacement.
@@ -190,6 +191,3 @@ def fisher_inverse_times(
         for start in blocks
     ]
     return torch.cat(parts) / damping
-
-
-METHODS = {"wood-fisher": WoodFisher}

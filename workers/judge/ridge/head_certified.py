@@ -1,4 +1,4 @@
-"""The verifier of the guarantee `certified-approximate`: check 2 is head-certified.
+"""The head of a model that follows sketches, by a proven distance to the solution.
 
 The objective ‖XW - Y‖² + λ‖W‖² is 2λ-strongly convex, so for any W, whatever made it,
 
@@ -11,29 +11,28 @@ bound by that over λ. What is claimed must not be less than what comes out, and
 out must keep the budget of the registration: nobody may choose it after the fact.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
 import numpy as np
 
+from lethe.catalogue import CHECKS
 from workers.arrays import Matrix
-from workers.judge.base import Check, ExactClaim, Judgement, Report, RidgeClaim
+from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.checks import judged
 from workers.judge.ridge.head import decimal_above
 from workers.judge.ridge.head_bound import proven_bound
 from workers.judge.ridge.integers import to_integers
 from workers.judge.ridge.statistics import Recomputed
-from workers.judge.ridge.verdict import HeadCheck, judge
 
-NUMBER, NAME = 2, "head-certified"
-THRESHOLD = "the proven bound is at most the claimed one and budget * norm of the head"
+SPEC = CHECKS["head-certified"]
 
 
 def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     """Judge the head (d, c) float64 of `claim` by verified statistics."""
     problem = _malformed(claim, statistics)
     if problem is not None or statistics is None:
-        return Judgement(Check(NUMBER, NAME, f"{problem}", None, THRESHOLD, False))
+        return judged(SPEC, f"{problem}", passed=False)
     head = claim.head.astype(np.float64, copy=False)
     square = square_of_norm(head)
     proven = proven_bound(head, claim, statistics)
@@ -48,7 +47,7 @@ def check_head(claim: RidgeClaim, statistics: Recomputed | None) -> Judgement:
     elif not kept:
         value = f"the proven {bound} exceeds the registered budget"
     passed = kept and proven <= Fraction(claim.bound)
-    return Judgement(Check(NUMBER, NAME, value, ("0", bound), threshold, passed))
+    return judged(SPEC, value, passed=passed, interval=("0", bound), threshold=threshold)
 
 
 def square_of_norm(head: Matrix) -> Fraction:
@@ -85,21 +84,3 @@ def _malformed(claim: RidgeClaim, statistics: Recomputed | None) -> str | None:
     if not (0 < claim.tolerance < 1):
         return "the budget is not between 0 and 1"
     return None
-
-
-HEAD = HeadCheck(NUMBER, NAME, THRESHOLD, check_head)
-
-
-@dataclass(frozen=True, slots=True)
-class CertifiedApproximateVerifier:
-    """Judges erasure from a head that follows sketches, by a proven distance to W*."""
-
-    id: str = "certified-approximate"
-    version: str = "1"
-
-    def verify(self, claim: ExactClaim) -> Report:
-        """Return the numbered verdict on `claim`."""
-        return judge(claim, HEAD)
-
-
-VERIFIER = CertifiedApproximateVerifier()

@@ -1,0 +1,55 @@
+"""The catalogue as Markdown: what certificates and the log name. docs/catalogue.md is this."""
+
+from collections.abc import Iterator
+
+from lethe.catalogue import ATTACKS, CHECKS, EVENTS, METHODS, VERIFIERS, Event
+
+HEAD = """# Catalogue
+
+What requests, certificates and the log name. `lethe certificate catalogue` prints this page;
+its source is `lethe/catalogue.py`."""
+
+
+def catalogue_lines() -> Iterator[str]:
+    """Yield the page line by line."""
+    yield from HEAD.splitlines()
+    yield from ("", "## Methods", "")
+    yield from _table("method", "model", "what it does")
+    for method in METHODS.values():
+        yield _row(f"`{method.name}`", method.model, method.meaning)
+    yield from ("", "## Verifiers", "")
+    yield from _table("guarantee class", "version")
+    for name, version in VERIFIERS.items():
+        yield _row(f"`{name}`", version)
+    yield from ("", "## Checks", "")
+    yield f"`*` is the name of an attack: {', '.join(f'`{name}`' for name in ATTACKS)}."
+    yield "In `distance:*-accuracy` it is `forget`, `retained` or `test`."
+    yield from ("", *_table("check", "what its value is", "threshold", "what must be the case"))
+    for check in CHECKS.values():
+        yield _row(
+            f"`{check.name}`",
+            check.quantity,
+            check.threshold or "none: reported only",
+            check.wording,
+        )
+    yield from ("", "## Log events", "")
+    yield "The payload about a request is committed to and not shown; that about a model is"
+    yield "SHA-256 digests by name."
+    yield from ("", *_table("event", "about", "what happened", "payload"))
+    for event in EVENTS.values():
+        yield _row(f"`{event.name}`", event.about, event.meaning, _fields(event))
+
+
+def _table(*names: str) -> Iterator[str]:
+    yield _row(*names)
+    yield f"|{'---|' * len(names)}"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _fields(event: Event) -> str:
+    if event.about == "model":
+        return ", ".join(f"`{name}`" for name in event.payload)
+    return ", ".join(f"`{name}` ({kind.__name__})" for name, kind in event.payload.items())

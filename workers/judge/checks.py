@@ -1,0 +1,108 @@
+"""Judgements by the checks of the catalogue: made, kept from stopping the judge, summed up."""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from lethe.catalogue import CHECKS, CheckSpec
+from lethe.certificates.statement import CheckPart
+from workers.discovery import import_room
+from workers.errors import ModelError
+from workers.judge.base import Judgement, Report, Result
+
+# What evaluating a claim of odd types or sizes raises. A claim is written by the judged,
+# so it must not be able to stop the judge: the check has failed, and says so.
+ODD_INPUT = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    ModelError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
+
+def judged(
+    spec: CheckSpec,
+    value: str,
+    *,
+    passed: bool,
+    interval: tuple[str, str] | None = None,
+    threshold: str | None = None,
+    undecided: bool = False,
+) -> Judgement:
+    """Return the judgement of a check, unnumbered; threshold: the catalogue's with numbers."""
+    limit = spec.threshold if threshold is None else threshold
+    check = CheckPart(0, spec.name, spec.quantity, value, interval, limit, passed)
+    return Judgement(check, undecided)
+
+
+def guarded(spec: CheckSpec, run: Callable[[], Judgement]) -> Judgement:
+    """Return what `run` returns, or a failed check if the claim cannot be evaluated."""
+    return guarded_all(spec, lambda: [run()])[0]
+
+
+def guarded_all(spec: CheckSpec, run: Callable[[], Sequence[Judgement]]) -> Sequence[Judgement]:
+    """Return what `run` returns, or one failed check if the claim cannot be evaluated."""
+    try:
+        return run()
+    except ODD_INPUT as error:
+        # The type only: a message may quote what the claim contained.
+        value = f"the claim cannot be evaluated: {type(error).__name__}"
+        return [judged(spec, value, passed=False)]
+
+
+def numbered(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """Return the judgements with their checks numbered 1, 2, 3 as certificates demand."""
+    return [
+        replace(judgement, check=replace(judgement.check, number=number))
+        for number, judgement in enumerate(judgements, 1)
+    ]
+
+
+def report_of(judgements: Sequence[Judgement]) -> Report:
+    """Return the report: refuted is FAIL, undecided INCONCLUSIVE, and only all passed PASS.
+
+    The checks are numbered in this order.
+    """
+    return Report(result_of(judgements), tuple(j.check for j in numbered(judgements)))
+
+
+def result_of(judgements: Sequence[Judgement]) -> Result:
+    """Return what the judgements come to."""
+    failed = [judgement for judgement in judgements if not judgement.check.passed]
+    if not failed:
+        return "PASS"
+    return "INCONCLUSIVE" if all(j.undecided for j in failed) else "FAIL"
+
+
+Function = TypeVar("Function")
+
+
+class CheckRoom(Generic[Function]):
+    """The functions that the files of a package register, each for a check by its name."""
+
+    def __init__(self, package: str) -> None:
+        """Begin empty; package: the full name of the one that is imported by `functions`."""
+        self._package = package
+        self._found: dict[str, Function] = {}
+
+    def check(self, name: str) -> Callable[[Function], Function]:
+        """Register the function below for the check of this name, which must be catalogued."""
+        assert name in CHECKS, f"no check is called {name}: add it to lethe/catalogue.py"
+
+        def register(function: Function) -> Function:
+            assert name not in self._found, f"two functions are registered for {name}"
+            self._found[name] = function
+            return function
+
+        return register
+
+    def functions(self) -> list[tuple[CheckSpec, Function]]:
+        """Return all with their checks, in the catalogue's order, which certificates have."""
+        import_room(self._package)
+        return [
+            (spec, self._found[name]) for name, spec in CHECKS.items() if name in self._found
+        ]

@@ -1,0 +1,30 @@
+"""Where the files of this room register the checks that follow statistics and head."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workers.judge.base import ExactClaim, Judgement
+from workers.judge.checks import CheckRoom
+from workers.judge.ridge.statistics import Recomputed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judging:
+    """A claim, and the statistics that check 1 vouches for, None where it vouches for none."""
+
+    claim: ExactClaim
+    statistics: Recomputed | None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are: those stored here, and those behind what clients sent."""
+        rows = sum(len(block) for block in self.claim.rows)
+        if self.claim.masked is not None:
+            rows += self.statistics.rows if self.statistics else 0
+        if self.claim.messages is not None:
+            rows += sum(message.rows for message in self.claim.messages)
+        return rows
+
+
+# Judgements of one claim: none where it has nothing for the check to look at.
+FURTHER: CheckRoom[Callable[[Judging], Sequence[Judgement]]] = CheckRoom("workers.judge.ridge")
