@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 from sqlmodel import Session
 
+from app.backup.archive import ARTIFACTS, BackupError, write_backup
+from app.backup.reapply import Reapplied, log_quarantines, reapply
+from app.backup.restore import restore as restore_backup
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.reconcile.journal_gaps import Gap, Voucher
 from app.reconcile.model_events import require_signed
-from app.service.backup import ARTIFACTS, BackupError, write_backup
-from app.service.reapply import Reapplied, log_quarantines, reapply
-from app.service.restore import restore as restore_backup
-from app.service.vouched import Gap, Voucher
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from sqlmodel import Session
 
+from app.backup.reapply import Reapplied, log_quarantines, reapply_all, unlogged
 from app.cli.backup import print_reapplied
 from app.ledger.recover import recover as recover_log
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
@@ -15,7 +16,7 @@ from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, FsckReport
 from app.reconcile.fsck import fsck as check_log
 from app.reconcile.fsck_journal import fsck_journal
 from app.reconcile.fsck_vault import fsck_vault
-from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
+from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.errors import MasterKeyError

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from sqlmodel import Session
 
 from app.ledger.startup import require_schema
-from app.purge.findings import Findings
-from app.purge.needles import Needles
+from app.purge.needles import Findings, Needles
 from app.purge.raw import database_files, search_files, search_redis, search_server
 from app.purge.tables import search_sealed, search_tables, search_tombstones
 from app.settings import Settings

@@ -10,13 +10,12 @@ from sqlalchemy import LargeBinary, type_coerce
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from app.purge.findings import Findings
-from app.purge.needles import Needles
+from app.purge.needles import Findings, Needles
 from app.service.requests import CLOSED
-from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import MasterKey
+from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.errors import LetheError
 from models import (
     Artifact,

@@ -8,9 +8,9 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
-from app.service.journaled import LEARNED, added_back, of_models, read_beside, unjournaled
-from app.service.scope import ADD_BACK, tags_digest
+from app.reconcile.journal import LEARNED, added_back, of_models, read_beside, unjournaled
 from app.vault.journal import Erased, ErasureJournal, JournalError
+from app.vault.model_key import ADD_BACK, tags_digest
 from lethe.log.entries import MODEL_EVENT
 from models import LogEntry, Tombstone
 from models.session import reading

@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app.ledger.peaks import Peaks
 from app.ledger.pinned import stored_digest
 from app.reconcile.findings import FsckReport
+from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
@@ -21,7 +22,6 @@ from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Reco
 
 FETCH = 1000  # rows in memory at once
 REGISTERED, VERSION = "model.registered", "model.version"
-CLOSED = ("certified", "failed", "refused", "withdrawn")
 
 
 def check_models(session: Session, report: FsckReport) -> None:

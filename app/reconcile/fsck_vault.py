@@ -9,9 +9,9 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
-from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import MasterKey
+from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
 from models import (

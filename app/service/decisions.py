@@ -11,10 +11,10 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
+from app.problems import ConflictError
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services
 from app.service.ladder import last_attempt
-from app.service.problems import ConflictError
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, view

@@ -15,7 +15,8 @@ from app.ledger import storage
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import require_extends
 from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
-from app.service import audit
+from app.problems import NotReadyError
+from app.service import public_log
 from app.service.context import Services
 from app.vault.master import MasterKey
 from lethe.errors import LetheError
@@ -29,12 +30,6 @@ TRY_S = 1.0  # SQLite's lock and the guard's are tried for so long
 LAG_S = 15.0  # entries without a checkpoint: three sweeps, each of which would sign one
 FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # what was found is good for so long
 REFUSED = "messages-refused"
-
-
-class NotReadyError(LetheError):
-    """Something the service needs does not answer."""
-
-    slug, title, status = "not-ready", "Not ready", 503
 
 
 def ready(services: Services) -> dict[str, str]:
@@ -52,7 +47,7 @@ def ready(services: Services) -> dict[str, str]:
     checks: dict[str, tuple[float, Callable[[Services], object]]] = {
         "database": (FRESH_S, _database),
         "lock": (FRESH_S, lambda s: storage.require_lock_moves(s.engine, _patience(s))),
-        "log": (FRESH_S, audit.check_published),
+        "log": (FRESH_S, public_log.check_published),
         "checkpoint": (FRESH_S, _checkpoint),
         "guard": (FRESH_S, _guard),
         "keys": (0.0, _keys),  # files of some bytes: a removed one is named at once

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from sqlmodel import Session, col, or_, select
 
+from app.problems import BadCursorError, NotFoundError, UnknownModelError
 from app.schemas.base import Page
 from app.schemas.requests import RequestSummary
 from app.service.context import Services
-from app.service.problems import BadCursorError, NotFoundError, UnknownModelError
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from models import Certificate, ErasureRequest, Model
 

@@ -7,6 +7,13 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.problems import (
+    ConflictError,
+    IdempotencyMismatchError,
+    ModelNotReadyError,
+    NotFoundError,
+    UnknownModelError,
+)
 from app.schemas.base import Page
 from app.schemas.models import (
     ContributionView,
@@ -17,28 +24,14 @@ from app.schemas.models import (
 )
 from app.service.context import Services
 from app.service.methods import is_network
-from app.service.problems import (
-    ConflictError,
-    IdempotencyMismatchError,
-    ModelNotReadyError,
-    NotFoundError,
-    UnknownModelError,
-)
-from app.service.scope import (
-    ADD_BACK,
-    chunks,
-    has_tombstone,
-    is_add_back,
-    may_return,
-    open_tombstone_key,
-    record_tag,
-    tags_digest,
-)
+from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
-from app.service.upload import CheckedUpload
+from app.uploads.owned import CheckedUpload
+from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import Contribution, Job, Model, ModelVersion, Record, RequesterKey
+from models.session import chunks
 
 # What a sum over one row is: its Gram matrix gives the row back, up to its sign.
 SINGLE = (

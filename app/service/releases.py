@@ -11,14 +11,14 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
-from app.service.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.service.queue import PARKED
 from app.service.registry import SINGLE
 from app.service.signatures import current_key
-from app.service.upload import CheckedUpload
+from app.uploads.owned import CheckedUpload
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import (

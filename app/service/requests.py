@@ -11,6 +11,15 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
+from app.problems import (
+    IdempotencyMismatchError,
+    MethodUnavailableError,
+    ModelNotReadyError,
+    NotFoundError,
+    NotWithdrawableError,
+    ScopeChangedError,
+    UnknownModelError,
+)
 from app.reconcile.judgement import is_unproven
 from app.reconcile.model_events import request_events
 from app.schemas.base import format_time
@@ -26,15 +35,6 @@ from app.service.context import Services
 from app.service.deadlines import due_at
 from app.service.ladder import attempt_view
 from app.service.methods import SKETCHED, offered
-from app.service.problems import (
-    IdempotencyMismatchError,
-    MethodUnavailableError,
-    ModelNotReadyError,
-    NotFoundError,
-    NotWithdrawableError,
-    ScopeChangedError,
-    UnknownModelError,
-)
 from app.service.progress import progress_of
 from app.service.queue import PARKED, head_of_queue
 from app.service.scope import check_scope, claim, narrow
@@ -79,7 +79,7 @@ def submit(
     checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
 
     Raises:
-        LetheError: From `app.service.problems` or `lethe.signing.errors`; nothing is stored.
+        LetheError: From `app.problems` or `lethe.signing.errors`; nothing is stored.
     """
     reached("request.checked")
     digest = hashlib.sha256(body).hexdigest()

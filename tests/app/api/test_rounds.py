@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.service import round_messages
+from app.rounds import messages
 from lethe.signing.keys import generate_key
 from tests.installation import Installation
 from tests.small import MODEL
@@ -40,7 +40,7 @@ def opened(masked: Masked) -> tuple[str, list[Joining]]:
 
 
 def test_both_sides_sign_in_the_same_domain() -> None:
-    assert round_messages.DOMAIN == signing.DOMAIN
+    assert messages.DOMAIN == signing.DOMAIN
 
 
 def test_a_round_is_shown_to_operators_and_to_its_members(masked: Masked) -> None:

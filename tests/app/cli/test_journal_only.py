@@ -16,8 +16,8 @@ from app import steps
 from app.cli.backup import backup, restore
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
+from app.purge.retention import end_retention
 from app.service.context import open_services
-from app.service.retention import end_retention
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import Erased, ErasureJournal
