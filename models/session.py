@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -88,6 +88,16 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
     )
+
+
+@contextmanager
+def opened_engine(url: str) -> Iterator[Engine]:
+    """The engine for `url`, closed at the end of the block. Raises as `make_engine`."""
+    engine = make_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def reading(engine: Engine) -> Engine:

@@ -51,8 +51,9 @@ def entries(
     limit: Limit = 100,
 ) -> Page[EntryView]:
     """Query the audit history; each entry comes with its inclusion proof."""
-    wanted = public_log.EntryFilter(ref, event, kind, since, until)
-    return public_log.entries(services, wanted, after, limit)
+    return public_log.entries(
+        services, after, limit, ref=ref, event=event, kind=kind, since=since, until=until
+    )
 
 
 @router.get("/proof/inclusion", operation_id="proveInclusion")

@@ -32,9 +32,9 @@ from app.schemas.models import (
 from app.schemas.networks import NewNetwork
 from app.service import registration, registry
 from app.service.context import Services
-from app.service.listing import parse_number
 from app.service.methods import PIXELS, SKETCHED, is_network
-from app.service.progress import training_progress
+from app.service.paging import parse_number
+from app.service.queue import training_progress
 from app.uploads.owned import CheckedUpload
 from app.uploads.rows import parse_inputs, parse_upload
 from app.uploads.statistics import parse_message

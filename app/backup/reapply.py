@@ -15,7 +15,8 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
-from app.reconcile.journal import ENDS, EXECUTED, committed, of_models, stored_erased
+from app.reconcile.journal import ENDS, committed, of_models, stored_erased
+from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
 from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlmodel import Session, col, func, select
 
-from app.reconcile.judgement import VERIFIED
+from app.reconcile.judgement import DECIDED, ESCALATED, RECEIVED, VERIFIED
 from lethe.certificates.audit_counts import (
     AUDIT,
     COUNT,
@@ -22,9 +22,9 @@ from lethe.log.spelling import parse_decimal
 from models import ErasureRequest, LogEntry, RequestEvent
 
 # Say the method of what follows; of events that do not, the one before them stays.
-NAMING = ("request.received", "request.escalated")
+NAMING = (RECEIVED, ESCALATED)
 # After it a model is made anew or by the same method again, and the log does not say which.
-DECIDED, RETRAIN = "request.decided", "retrain"
+RETRAIN = "retrain"
 OLDER = "the certificate cites another audit than the newest of its method and code"
 OTHERWISE = "the log has other audits of this method than the certificate says"
 

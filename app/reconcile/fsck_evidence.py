@@ -3,8 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
+from app.reconcile.findings import is_stored
+from app.reconcile.judgement import CERTIFIED
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Predicate
 from models import (
@@ -16,7 +18,6 @@ from models import (
     Verification,
 )
 
-CERTIFIED = "request.certified"
 COLUMNS = "a certificate's columns say otherwise than what was signed"
 EVIDENCE = "the evidence that a certificate names is not stored"
 SCORED = "the scores that a certificate names are not stored"
@@ -39,7 +40,7 @@ def evidence_problem(session: Session, row: Certificate, said: Predicate) -> str
         return COLUMNS
     for part in () if ended else said.evidence:
         scores = part.name in (SCORES, ESCALATION_SCORES)
-        if not _is_stored(session, part.digest, "scores" if scores else "evidence"):
+        if not is_stored(session, part.digest, "scores" if scores else "evidence"):
             return SCORED if scores else EVIDENCE
     return _verification_problem(session, request, said)
 
@@ -56,15 +57,6 @@ def _at(session: Session, row: Certificate) -> bool:
     return not events or (row.issued_at, row.log_index) in [
         (at, payload.get("certificate")) for at, payload in events
     ]
-
-
-def _is_stored(session: Session, digest: str, kind: str) -> bool:
-    query = select(Artifact.id).where(
-        Artifact.digest == digest,
-        Artifact.kind == kind,
-        col(Artifact.wrapped_key).is_not(None),
-    )
-    return session.exec(query).first() is not None
 
 
 def _verification_problem(

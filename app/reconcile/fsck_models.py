@@ -33,8 +33,9 @@ def check_models(session: Session, report: FsckReport) -> None:
         .where(col(Model.id).is_(None))
         .group_by(col(LogEntry.ref))
     )
-    for index in session.exec(unknown):
-        report.add("model", "the log has a model that the database lacks", index)
+    report.add_all(
+        "model", "the log has a model that the database lacks", session.exec(unknown)
+    )
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         _check_registration(session, model, report)
         _check_versions(session, model, report)
@@ -154,8 +155,9 @@ def _check_claims(session: Session, report: FsckReport) -> None:
         .distinct()
         .order_by(col(ErasureRequest.log_index))
     )
-    for index in session.exec(query):
-        report.add("record", "records wait for a request that will not erase them", index)
+    report.add_all(
+        "record", "records wait for a request that will not erase them", session.exec(query)
+    )
 
 
 def _versions(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:

@@ -13,7 +13,7 @@ from app.reconcile.escalation import escalation_problem, scores_problem
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck_audits import citation_problem
 from app.reconcile.fsck_evidence import evidence_problem
-from app.reconcile.judgement import Event, contradiction
+from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import check_envelope
@@ -23,7 +23,6 @@ from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, par
 from lethe.log.spelling import parse_base64
 from models import Certificate, ErasureRequest, LogEntry, RequestEvent
 
-RECEIVED, CERTIFIED = "request.received", "request.certified"
 FETCH = 500  # rows in memory at once
 
 
@@ -52,8 +51,11 @@ def check_openings(session: Session, report: FsckReport) -> None:
         .where(LogEntry.kind == ERASURE_EVENT, col(RequestEvent.log_index).is_(None))
         .order_by(col(LogEntry.index))
     )
-    for index in session.exec(unopened):
-        report.add("opening", "the request exists but its event's opening is missing", index)
+    report.add_all(
+        "opening",
+        "the request exists but its event's opening is missing",
+        session.exec(unopened),
+    )
 
 
 def _opening_problem(
@@ -86,23 +88,24 @@ def check_requests(session: Session, report: FsckReport) -> None:
         )
         .where(col(RequestEvent.log_index).is_(None))
     )
-    for index in session.exec(unlogged):
-        report.add("request", "a request does not point at the entry that received it", index)
+    report.add_all(
+        "request",
+        "a request does not point at the entry that received it",
+        session.exec(unlogged),
+    )
     bare = (
         select(ErasureRequest.log_index)
         .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id), isouter=True)
         .where(ErasureRequest.state == "certified", col(Certificate.id).is_(None))
     )
-    for index in session.exec(bare):
-        report.add("certificate", "a certified request has no certificate", index)
+    report.add_all("certificate", "a certified request has no certificate", session.exec(bare))
     twice = (
         select(func.max(col(LogEntry.index)))
         .where(LogEntry.kind == ERASURE_EVENT, LogEntry.event == CERTIFIED)
         .group_by(col(LogEntry.ref))
         .having(func.count() > 1)
     )
-    for index in session.exec(twice):
-        report.add("certificate", "a request was certified more than once", index)
+    report.add_all("certificate", "a request was certified more than once", session.exec(twice))
 
 
 def check_certificates(
@@ -126,8 +129,11 @@ def check_certificates(
         .where(LogEntry.kind == HASHEDREKORD, col(Certificate.id).is_(None))
         .order_by(col(LogEntry.index))
     )
-    for index in session.exec(orphans):
-        report.add("certificate", "the log holds a certificate that the database lacks", index)
+    report.add_all(
+        "certificate",
+        "the log holds a certificate that the database lacks",
+        session.exec(orphans),
+    )
 
 
 def _certificate_problem(

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.ledger import storage
+from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
 from app.vault.journal import Erased, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
@@ -28,7 +29,7 @@ ENDS = tuple(f"request.{end}" for end in CLOSED)
 log = logging.getLogger(__name__)
 
 Stones = list[tuple[bytes, str | None]]  # tag and id of the request that a tombstone names
-EXECUTED, LEARNED = "request.executed", "contribution.learned"
+LEARNED = "contribution.learned"
 
 
 def committed(
@@ -148,7 +149,7 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
             log.warning(
                 "the erasure journal lacks %d tombstones of the database: a restore would "
                 "bring these records back. Restore the newest copy of %s; without one, `lethe "
-                "restore --journal-only` adds those that the log vouches for",
+                "restore --journal-only` adds those that the log confirms",
                 missing,
                 journal.path.name,
             )

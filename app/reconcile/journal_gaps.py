@@ -1,4 +1,4 @@
-"""Tombstones that the erasure journal lacks: which of them does the log vouch for?
+"""Tombstones that the erasure journal lacks, and which of them the log confirms.
 
 Whoever writes the database alone can plant a tombstone of which they kept a copy, of a record
 that came back since. In the journal it would erase that record from every later restore. So a
@@ -22,7 +22,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
 from app.reconcile.journal import added_back, read_beside, unjournaled
-from app.reconcile.judgement import EXECUTED, VERIFIED, Event, opened
+from app.reconcile.judgement import EXECUTED, RECEIVED, VERIFIED, Event, opened
 from app.reconcile.model_events import KIND, REF, REQUEST, signed_leaves
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import LINE, ErasureJournal, Line
@@ -37,7 +37,7 @@ from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, Model, Record
 from models.session import chunks
 
-RECEIVED, VERSION = "request.received", "model.version"
+VERSION = "model.version"
 EVIDENCE, DRAFT = "evidence", "draft"  # in payloads: hex SHA-256; and the kinds of artifacts
 
 NO_REQUEST = "they name no request"
@@ -53,8 +53,8 @@ BACK = "erased records were added back since, and the training set is not the lo
 class Gap:
     """Tags of tombstones of `model` that the journal lacks and that name one request.
 
-    ref: the request's public reference; None if they name none. why: what keeps the log from
-    vouching for them; None if it does.
+    ref: the request's public reference; None if they name none. why: why the log does
+    not confirm them; None if it does.
     """
 
     model: str
@@ -64,8 +64,8 @@ class Gap:
 
 
 @dataclass(slots=True)
-class _Said:
-    """What the signed log says.
+class _SignedLog:
+    """What is needed of the signed log.
 
     requests: the entries of each, by its ref. back: by model, the index of the last entry that
     added erased records back. retained: by model, the root (hex) of its last version's records.
@@ -78,12 +78,12 @@ class _Said:
     retained: dict[str, str] = field(default_factory=dict)
 
 
-class _NotVouchedError(Exception):
-    """The log does not vouch; the text says why."""
+class _UnconfirmedError(Exception):
+    """The log does not confirm a request's erasures; the text says why."""
 
 
-class Voucher:
-    """Looks for tombstones that `journal` lacks; reads the log at each look."""
+class GapFinder:
+    """Finds tombstones that `journal` lacks; reads the log at each call."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Voucher:
         self._ledger, self._artifacts = ledger, artifacts
         self._master, self._journal = master, journal
 
-    def gaps(self, session: Session) -> list[Gap]:
-        """Return what the journal lacks, by model and request.
+    def find(self, session: Session) -> list[Gap]:
+        """Return the tombstones that the journal lacks, by model and request.
 
         Raises:
             JournalError: The journal is missing or damaged.
@@ -106,7 +106,7 @@ class Voucher:
         if not missing:
             return []
         requests = _requests(session, (by for _, stones in missing for _, by in stones))
-        said = self._read({request.ref for request in requests.values()})
+        log = self._read({request.ref for request in requests.values()})
         found = []
         for model, stones in missing:
             named: dict[str | None, set[bytes]] = defaultdict(set)
@@ -114,21 +114,21 @@ class Voucher:
                 named[request_id].add(tag)
             for request_id, tags in named.items():
                 request = None if request_id is None else requests.get(request_id)
-                found += self._judge(session, model, request, tags, said)
+                found += self._judge(session, model, request, tags, log)
         return sorted(found, key=lambda gap: (gap.model, gap.why or "", gap.ref or ""))
 
-    def complete(self, session: Session, shown: Sequence[Gap]) -> tuple[int, int]:
-        """Add what was shown and is vouched for now; return how many (lines, tombstones).
+    def fill(self, session: Session, shown: Sequence[Gap]) -> tuple[int, int]:
+        """Add those shown that the log confirms now; return how many (lines, tombstones).
 
         `session` holds the log's lock: nothing is erased and nothing comes back meanwhile.
 
         Raises:
-            JournalError, ForkedError, LogDamagedError, GuardError: As `gaps`.
+            JournalError, ForkedError, LogDamagedError, GuardError: As `find`.
             OSError: The disk is full or failing.
         """
         agreed = {(gap.model, gap.ref, tag) for gap in shown if not gap.why for tag in gap.tags}
         lines = []
-        for gap in self.gaps(session):
+        for gap in self.find(session):
             if gap.why is not None or gap.ref is None:
                 continue
             tags = sorted(tag for tag in gap.tags if (gap.model, gap.ref, tag) in agreed)
@@ -139,21 +139,21 @@ class Voucher:
             self._journal.append(lines)
         return len(lines), sum(len(line.erased) for line in lines)
 
-    def _read(self, refs: set[str]) -> _Said:
+    def _read(self, refs: set[str]) -> _SignedLog:
         wanted = {ref.encode() for ref in refs}
-        said = _Said()
+        log = _SignedLog()
         for index, data in signed_leaves(
             self._ledger, lambda data: KIND in data or (REQUEST in data and data[REF] in wanted)
         ):
             leaf = parse_leaf(data)
             assert leaf.ref is not None
             if leaf.kind != MODEL_EVENT:
-                said.requests[leaf.ref].append((index, leaf))
+                log.requests[leaf.ref].append((index, leaf))
             elif added_back(data) is not None:
-                said.back[leaf.ref] = index
+                log.back[leaf.ref] = index
             elif leaf.event == VERSION:
-                said.retained[leaf.ref] = leaf.digests.get("retained", "")
-        return said
+                log.retained[leaf.ref] = leaf.digests.get("retained", "")
+        return log
 
     def _judge(
         self,
@@ -161,28 +161,29 @@ class Voucher:
         model: Model,
         request: ErasureRequest | None,
         tags: set[bytes],
-        said: _Said,
+        log: _SignedLog,
     ) -> list[Gap]:
         if request is None:
             return [Gap(model.ref, None, frozenset(tags), NO_REQUEST)]
-        sorted_out = _Sorted(model.ref, request.ref)
-        leaves = said.requests[request.ref]
         try:
-            executed, records = self._erased(session, model, request, leaves)
-        except _NotVouchedError as error:
-            return sorted_out.gaps(tags, str(error))
+            executed, records = self._erased(session, model, request, log.requests[request.ref])
+        except _UnconfirmedError as error:
+            return [Gap(model.ref, request.ref, frozenset(tags), str(error))]
         key = open_tombstone_key(self._master, model)
-        unnamed = tags - {record_tag(key, record) for record in records}
-        rest = tags - unnamed
-        found = sorted_out.gaps(unnamed, NOT_NAMED)
         query = select(Record.record, Record.salt).where(Record.model_id == model.id)
         stored = list(session.exec(query))
-        there = rest & {record_tag(key, record) for record, _ in stored}
-        found += sorted_out.gaps(there, STORED)
-        back = executed < said.back.get(model.ref, -1) and not _is_the_logs(
-            stored, said.retained.get(model.ref)
+        named = tags & {record_tag(key, record) for record in records}
+        there = named & {record_tag(key, record) for record, _ in stored}
+        returned = executed < log.back.get(model.ref, -1) and not _is_logged(
+            stored, log.retained.get(model.ref)
         )
-        return found + sorted_out.gaps(rest - there, BACK if back else None)
+        parts: dict[str | None, set[bytes]] = {NOT_NAMED: tags - named, STORED: there}
+        parts[BACK if returned else None] = named - there
+        return [
+            Gap(model.ref, request.ref, frozenset(part), why)
+            for why, part in parts.items()
+            if part
+        ]
 
     def _erased(
         self,
@@ -194,9 +195,9 @@ class Voucher:
         """Return where the log has a request's first execution, and which records it erased."""
         executed = [index for index, leaf in leaves if leaf.event == EXECUTED]
         if not executed:
-            raise _NotVouchedError(NOT_EXECUTED)
+            raise _UnconfirmedError(NOT_EXECUTED)
         if not request.event_key:  # the end of its retention
-            raise _NotVouchedError(NOT_KEPT)
+            raise _UnconfirmedError(NOT_KEPT)
         try:
             events = opened(session, request, leaves)
             about = {one.payload.get("model") for one in events if one.event == RECEIVED}
@@ -205,21 +206,12 @@ class Voucher:
             for artifact_id, kind in files:
                 records |= _names(kind, self._artifacts.get(session, artifact_id))
         except LetheError:
-            raise _NotVouchedError(NOT_OPENED) from None
+            raise _UnconfirmedError(NOT_OPENED) from None
         if about != {model.ref}:
-            raise _NotVouchedError(NOT_EXECUTED)
+            raise _UnconfirmedError(NOT_EXECUTED)
         if not files:
-            raise _NotVouchedError(NOT_KEPT)
+            raise _UnconfirmedError(NOT_KEPT)
         return min(executed), records
-
-
-@dataclass(frozen=True, slots=True)
-class _Sorted:
-    model: str
-    ref: str
-
-    def gaps(self, tags: set[bytes], why: str | None) -> list[Gap]:
-        return [Gap(self.model, self.ref, frozenset(tags), why)] if tags else []
 
 
 def _requests(session: Session, named: Iterable[str | None]) -> dict[str, ErasureRequest]:
@@ -256,7 +248,7 @@ def _names(kind: str, data: bytes) -> set[str]:
     return {one.record for one in removal.records}
 
 
-def _is_the_logs(stored: Sequence[tuple[str, bytes]], root: str | None) -> bool:
+def _is_logged(stored: Sequence[tuple[str, bytes]], root: str | None) -> bool:
     """Return whether the stored records are those over which the last version was made."""
     try:
         commitments = sorted(record_commitment(bytes(salt), record) for record, salt in stored)

@@ -1,4 +1,4 @@
-"""What the log must say of a request before a certificate of it, to who signs and to fsck.
+"""What the log must say of a request before it is certified, for the signer and for fsck.
 
 Tables name the evidence, the verdict and the stage of a job. Whoever can write them can name
 another's. The log's entries commit to what was judged when it was judged.
@@ -15,9 +15,10 @@ from app.ledger.journal import opening
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
 
-VERIFIED, EXECUTED = "request.verified", "request.executed"
+RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
+ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
 # What may come between a judgement and its certificate: the wait for a key or a disk.
-WAITS = ("request.needs-decision", "request.decided")
+WAITS = ("request.needs-decision", DECIDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from app.schemas.base import Page
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS, NewRound, RoundView
 from app.service.context import Services
+from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.registry import find
 from app.service.requests import close
@@ -219,12 +220,9 @@ def find_view(session: Session, round_id: str) -> RoundView:
 
 def page(session: Session, after: str | None, limit: int) -> Page[RoundView]:
     """Return rounds in the order of their ids."""
-    query = select(Round).order_by(Round.id).limit(limit + 1)
-    if after is not None:
-        query = query.where(col(Round.id) > after)
-    rows = list(session.exec(query))
-    more = rows[limit - 1].id if len(rows) > limit else None
-    return Page(items=[view(session, row) for row in rows[:limit]], next=more)
+    return page_of(
+        session, select(Round), Round.id, after, limit, lambda row: view(session, row)
+    )
 
 
 def view(session: Session, row: Round) -> RoundView:

@@ -1,7 +1,6 @@
 """The log as anybody may read it: checkpoint, tiles, history and proofs."""
 
 import base64
-from dataclasses import dataclass
 
 from sqlmodel import Session, col, select
 
@@ -9,7 +8,7 @@ from app.problems import NotFoundError
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
 from app.service.context import Services
-from app.service.listing import parse_number
+from app.service.paging import parse_number
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.proofs import consistency_proof, inclusion_proof
 from lethe.log.tiles import encode_bundle, parse_tile_path, tile_bytes, tile_width
@@ -57,21 +56,20 @@ def tile(services: Services, path: str) -> bytes:
         return encode_bundle(list(session.exec(query)))
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFilter:
-    """What a query of the history may be narrowed by; None means any. Days are inclusive."""
-
-    ref: str | None = None
-    event: str | None = None
-    kind: str | None = None
-    since: str | None = None
-    until: str | None = None
-
-
 def entries(
-    services: Services, wanted: EntryFilter, after: str | None, limit: int
+    services: Services,
+    after: str | None,
+    limit: int,
+    *,
+    ref: str | None = None,
+    event: str | None = None,
+    kind: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Page[EntryView]:
     """Return published entries in log order, each with its inclusion proof.
+
+    since, until: days, both inclusive.
 
     Raises:
         BadCursorError: The cursor is not a log index.
@@ -89,9 +87,9 @@ def entries(
         if last is not None:
             query = query.where(col(LogEntry.index) > last)
         for column, value in (
-            (LogEntry.ref, wanted.ref),
-            (LogEntry.event, wanted.event),
-            (LogEntry.kind, wanted.kind),
+            (LogEntry.ref, ref),
+            (LogEntry.event, event),
+            (LogEntry.kind, kind),
         ):
             if value is None:
                 continue
@@ -101,10 +99,10 @@ def entries(
                 raise NotFoundError(
                     "the log has no entry of this ref, event or kind: check how it is written"
                 )
-        if wanted.since is not None:
-            query = query.where(col(LogEntry.day) >= wanted.since)
-        if wanted.until is not None:
-            query = query.where(col(LogEntry.day) <= wanted.until)
+        if since is not None:
+            query = query.where(col(LogEntry.day) >= since)
+        if until is not None:
+            query = query.where(col(LogEntry.day) <= until)
         rows = list(session.exec(query))
         read = services.ledger.reader(session)
         items = [

@@ -15,6 +15,7 @@ from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
+from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.registry import SINGLE
 from app.service.signatures import current_key
@@ -178,12 +179,8 @@ def shred_answer(services: Services, session: Session, release: Release) -> None
 
 def page(session: Session, after: str | None, limit: int) -> Page[ReleaseSummary]:
     """Return the questions that are not done, by id."""
-    query = select(Release).where(Release.state != "done").order_by(Release.id).limit(limit + 1)
-    if after is not None:
-        query = query.where(col(Release.id) > after)
-    rows = list(session.exec(query))
-    more = rows[limit - 1].id if len(rows) > limit else None
-    return Page(items=[_summary(session, row) for row in rows[:limit]], next=more)
+    query = select(Release).where(Release.state != "done")
+    return page_of(session, query, Release.id, after, limit, lambda row: _summary(session, row))
 
 
 def set_going(tx: Transaction, release: Release) -> tuple[str, str] | None:

@@ -35,8 +35,7 @@ from app.service.context import Services
 from app.service.deadlines import due_at
 from app.service.ladder import attempt_view
 from app.service.methods import SKETCHED, offered
-from app.service.progress import progress_of
-from app.service.queue import PARKED, head_of_queue
+from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.scope import check_scope, claim, narrow
 from app.service.signatures import current_key
 from app.steps import reached

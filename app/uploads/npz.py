@@ -1,4 +1,4 @@
-"""Reading .npz bodies that nobody vouches for: sizes first, no pickles, no surprises.
+"""Reading .npz bodies of unknown senders: sizes first, no pickles.
 
 This room is the only part of `app` that imports numpy. A body
 is read in three steps, each of which bounds the next: how many members the archive has, what
