@@ -44,7 +44,7 @@ def stop(audit_id: str, services: ServicesDep) -> AuditView:
 @router.get("/{audit_id}/report", operation_id="getReport", dependencies=[OperatorOrAuditor])
 def get_report(audit_id: str, request: Request, services: ServicesDep) -> Response:
     """Download the signed report; `lethe audit verify` checks it offline."""
-    return immutable(request, audits.report(services, audit_id), JSON)
+    return immutable(request, views.report(services, audit_id), JSON)
 
 
 @router.get(

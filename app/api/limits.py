@@ -1,4 +1,13 @@
-"""A body that is too large, too slow or one too many is refused before it is in memory."""
+"""Refuses bodies that are too large, too slow or too many before they are in memory.
+
+Two rooms bound the bytes that one process holds, so that strangers cannot use up what known
+senders need: a body counts against the room of strangers until its sender has proved who they
+are, by a signature or a bearer token. What is taken is given back when the request was
+answered.
+
+A target with an encoded control character is refused too: PostgreSQL cannot store or compare a
+NUL, and a name with two renderings, or none, is no name.
+"""
 
 import re
 import time

@@ -1,7 +1,7 @@
 """OpenAPI with every answer of every operation: statuses, content types and problems' names.
 
-FastAPI knows what a route returns. What it raises stands here, by the problems' classes; what
-dependencies and middleware raise is added by what the route depends on.
+FastAPI knows what a route returns. `RAISED` lists the problems it raises; those of dependencies
+and middleware are added according to what the route depends on.
 """
 
 from collections.abc import Iterator

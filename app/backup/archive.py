@@ -95,20 +95,20 @@ def write_backup(
     sync_directory(directory / ARTIFACTS)
     if keys is not None:
         _copy_keys(settings.keys_dir, keys)
-    made = Backup(
+    backup = Backup(
         settings.origin, size, format_base64(root), count, len(names), utcnow().isoformat()
     )
-    said = {
-        "at": made.at,
+    manifest = {
+        "at": backup.at,
         "files": {name: _digest(directory / name) for name in names},
-        "origin": made.origin,
-        "root": made.root,
-        "rows": made.rows,
+        "origin": backup.origin,
+        "root": backup.root,
+        "rows": backup.rows,
         "schema": HEAD,
-        "size": made.size,
+        "size": backup.size,
     }
-    write_durably(directory / MANIFEST, canonical.encode(said) + b"\n", replace=False)
-    return made
+    write_durably(directory / MANIFEST, canonical.encode(manifest) + b"\n", replace=False)
+    return backup
 
 
 def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
@@ -118,12 +118,17 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
         BackupError: It has no manifest, is of another schema, or a file is not as written.
     """
     try:
-        said: dict[str, Any] = json.loads((directory / MANIFEST).read_bytes())
-        files = {str(name): str(digest) for name, digest in said["files"].items()}
-        made = Backup(
-            said["origin"], said["size"], said["root"], said["rows"], len(files), said["at"]
+        manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_bytes())
+        files = {str(name): str(digest) for name, digest in manifest["files"].items()}
+        backup = Backup(
+            manifest["origin"],
+            manifest["size"],
+            manifest["root"],
+            manifest["rows"],
+            len(files),
+            manifest["at"],
         )
-        schema = said["schema"]
+        schema = manifest["schema"]
     except FileNotFoundError:
         raise BackupError(
             f"{directory} has no {MANIFEST}: it is no backup, or one that was not finished"
@@ -143,7 +148,7 @@ def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
             raise BackupError(
                 f"{name} is missing or not the file that was backed up: use another backup"
             )
-    return made, files
+    return backup, files
 
 
 def _copy_keys(source: Path, keys: Path) -> None:

@@ -1,9 +1,9 @@
-"""Erasing again, in a restored database, what was erased after its backup.
+"""Erases again, in a restored database, what was erased after its backup.
 
-The erasure journal says what; it lies beside the keys. Records are removed and their tags kept,
-destroyed keys are destroyed again, and a model that lost something is quarantined: a worker
-would need the rows that stay, and where one ciphertext holds an erased row too, it goes as a
-whole. What was lost with it is counted, and may be contributed again.
+The erasure journal, which lies beside the keys, lists it. Records are removed and their tags
+kept, destroyed keys are destroyed again, and a model that lost records is quarantined. If one
+ciphertext also holds an erased row, all of it is destroyed, with retained rows that a worker
+would need. These are counted, and may be contributed again.
 """
 
 from collections.abc import Collection, Sequence
@@ -76,13 +76,13 @@ def reapply(
     """
     erased, done = committed(session, journal.read(), leaves, complete=complete), Reapplied()
     for model, tags in of_models(session, erased):
-        gone = [row for row, _ in stored_erased(session, master, model, tags)]
-        subjects = {row.subject_id for row in gone}
-        done.records += len(gone)
+        rows = [row for row, _ in stored_erased(session, master, model, tags)]
+        subjects = {row.subject_id for row in rows}
+        done.records += len(rows)
         key = open_tombstone_key(master, model)
-        whose = {record_tag(key, row.record): row.subject_id for row in gone}
-        _remove(session, [row.id for row in gone])
-        _keep_tags(session, model, tags, whose)
+        owners = {record_tag(key, row.record): row.subject_id for row in rows}
+        _remove(session, [row.id for row in rows])
+        _keep_tags(session, model, tags, owners)
         if subjects:
             done.lost += _clear(session, subjects)
             _quarantine(model, done)
@@ -161,9 +161,9 @@ def unlogged(engine: Engine) -> list[str]:
         query = select(Model).where(Model.state == "quarantined", Model.failure == WHY)
         for model in session.exec(query).all():
             last = select(func.max(LogEntry.index)).where(LogEntry.ref == model.ref)
-            said = session.exec(last.where(LogEntry.event == "model.quarantined")).one()
-            made = session.exec(last.where(LogEntry.event == "model.version")).one()
-            if (-1 if said is None else said) < (0 if made is None else made):
+            quarantined = session.exec(last.where(LogEntry.event == "model.quarantined")).one()
+            version = session.exec(last.where(LogEntry.event == "model.version")).one()
+            if quarantined is None or quarantined < (version or 0):
                 found.append(model.ref)
         return found
 
@@ -174,7 +174,7 @@ def _remove(session: Session, ids: list[int | None]) -> None:
 
 
 def _keep_tags(
-    session: Session, model: Model, tags: dict[bytes, Line], whose: dict[bytes, int]
+    session: Session, model: Model, tags: dict[bytes, Line], owners: dict[bytes, int]
 ) -> None:
     held = set(session.exec(select(Tombstone.tag).where(Tombstone.model_id == model.id)))
     refs = {ref: None for line in tags.values() for ref in line.requests}
@@ -186,7 +186,7 @@ def _keep_tags(
         {
             "model_id": model.id,
             "tag": tag,
-            "subject_id": whose.get(tag),
+            "subject_id": owners.get(tag),
             # None where the request came after the backup too.
             "request_id": next((known[ref] for ref in line.requests if ref in known), None),
         }

@@ -104,12 +104,12 @@ def _encode(value: Any) -> Any:
 def _decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    ((kind, said),) = value.items()
+    ((kind, text),) = value.items()
     if kind == "b":
-        return parse_base64(said)
+        return parse_base64(text)
     if kind == "t":
-        return datetime.fromisoformat(said)
-    return said
+        return datetime.fromisoformat(text)
+    return text
 
 
 def _line(value: Any) -> bytes:

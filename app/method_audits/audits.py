@@ -1,4 +1,4 @@
-"""Audits of unlearning algorithms: start, stop, download what they found."""
+"""Method audits: start, stop, download the report and the numbers."""
 
 import hashlib
 import secrets
@@ -130,16 +130,16 @@ def stop(services: Services, audit_id: str) -> AuditView:
 
 
 def record_end(
-    services: Services, tx: Transaction, audit: Audit, model: Model, event: str, **said: str
+    services: Services, tx: Transaction, audit: Audit, model: Model, event: str, **further: str
 ) -> bool:
     """Log the end of an audit that runs by the log; False where it does not, and log nothing.
 
-    A row can be changed to run again, or to be another audit's. said: further digests.
+    A row can be changed to run again, or to be another audit's. further: more digests.
     """
     one = views.logged(services, audit, model.ref)
     if one is None or one.state != RUNNING:
         return False
-    digests = {"audit": one.digest, "config": one.config, **said}
+    digests = {"audit": one.digest, "config": one.config, **further}
     record_model_event(tx, model.ref, event, digests)
     return True
 
@@ -150,20 +150,14 @@ def nudge(services: Services, audit_id: str, times: int) -> None:
         services.dispatcher.nudge(audit_id, TASK)
 
 
-def report(services: Services, audit_id: str) -> bytes:
-    """Return a signed report. Raises NotFoundError, NoReportError, AuditMissingError."""
-    with services.reading() as session:
-        return views.report(services, session, audit_id)
-
-
 def statistics(services: Services, audit_id: str) -> bytes:
     """Return the numbers of a reported audit's pairs.
 
     Raises NumbersGoneError once one of its targets may have been erased, NumbersChangedError
     where they are not those that were signed; else as `report`.
     """
+    file = views.report(services, audit_id)
     with services.reading() as session:
-        file = views.report(services, session, audit_id)
         pairs = pairs_of(session, audit_id)
     if any(pair.before is None for pair in pairs):
         raise NumbersGoneError(

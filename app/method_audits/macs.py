@@ -44,8 +44,8 @@ def pair_mac(
     key: bytes, common: Mapping[str, Any], pair: int, recorded: Mapping[str, Any]
 ) -> str:
     """Return HMAC-SHA256 in hex of a pair's number and what was `RECORDED` of it."""
-    said = {**common, "pair": pair, **{name: recorded[name] for name in RECORDED}}
-    return hmac.new(key, canonical.encode(said), hashlib.sha256).hexdigest()
+    document = {**common, "pair": pair, **{name: recorded[name] for name in RECORDED}}
+    return hmac.new(key, canonical.encode(document), hashlib.sha256).hexdigest()
 
 
 def is_authentic(

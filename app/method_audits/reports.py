@@ -43,8 +43,8 @@ def read_report(file: bytes) -> AuditStatement:
 
 def logged_report(services: Services, session: Session, one: Logged) -> AuditStatement:
     """Return the report that the log names of an audit. Raises ReportMissingError."""
-    said = read_report(stored_report(services, session, one.report))
-    about = said.predicate
+    report = read_report(stored_report(services, session, one.report))
+    about = report.predicate
     if audit_digest(about.audit_id, about.started_at) != one.digest:
         raise ReportMissingError(OF_ANOTHER)
-    return said
+    return report

@@ -1,8 +1,8 @@
-"""Audits as they are shown: what the log and the signed reports say, not what rows say.
+"""Views of method audits: state and result come from the log and the signed reports.
 
-A row tells how far an audit is. Whoever writes it may say that a leak was stopped, or delete
-it: so state and result are the log's, a row that says otherwise has a `problem`, and an audit
-without a row is shown as `missing`, under the digest that the log has instead of its id.
+A row holds the progress of an audit. Whoever can write it could hide a leak or delete the
+audit. So a row that disagrees with the log has a `problem`, and an audit without a row is shown
+as `missing`, under the digest in the log instead of its id.
 """
 
 import time
@@ -43,9 +43,9 @@ class Known:
 def page(services: Services, after: str | None, limit: int) -> Page[AuditView]:
     """Return audits by id."""
     with services.reading() as session:
-        known = [one for one in _known(services, session) if after is None or one.id > after]
-        shown = [_view(services, session, one) for one in known[:limit]]
-    more = known[limit - 1].id if len(known) > limit else None
+        audits = [one for one in _known(services, session) if after is None or one.id > after]
+        shown = [_view(services, session, one) for one in audits[:limit]]
+    more = audits[limit - 1].id if len(audits) > limit else None
     return Page(items=shown, next=more)
 
 
@@ -55,15 +55,16 @@ def get(services: Services, audit_id: str) -> AuditView:
         return _view(services, session, _find(services, session, audit_id))
 
 
-def report(services: Services, session: Session, audit_id: str) -> bytes:
+def report(services: Services, audit_id: str) -> bytes:
     """Return a signed report. Raises NotFoundError, NoReportError or AuditMissingError."""
-    one = _find(services, session, audit_id)
-    if one.logged is None or one.logged.state != "reported":
-        raise NoReportError("the audit has no report yet", state=_state(one))
-    try:
-        return stored_report(services, session, one.logged.report)
-    except ReportMissingError as why:
-        raise AuditMissingError(f"{why}: restore it from a backup") from None
+    with services.reading() as session:
+        one = _find(services, session, audit_id)
+        if one.logged is None or one.logged.state != "reported":
+            raise NoReportError("the audit has no report yet", state=_state(one))
+        try:
+            return stored_report(services, session, one.logged.report)
+        except ReportMissingError as why:
+            raise AuditMissingError(f"{why}: restore it from a backup") from None
 
 
 def logged(services: Services, audit: Audit, ref: str) -> Logged | None:
@@ -83,12 +84,12 @@ def _known(services: Services, session: Session) -> list[Known]:
         for digest, one in logged_audits(model_events(services.ledger, ref), size).items()
     }
     query = select(Audit, Model.ref).join(Model, col(Model.id) == col(Audit.model_id))
-    known = [
+    audits = [
         Known(row.id, ref, row, every.pop((ref, digest_of_row(row)), None))
         for row, ref in session.exec(query)
     ]
-    known += [Known(one.digest, ref, None, one) for (ref, _), one in every.items()]
-    return sorted(known, key=lambda one: one.id)
+    audits += [Known(one.digest, ref, None, one) for (ref, _), one in every.items()]
+    return sorted(audits, key=lambda one: one.id)
 
 
 def _find(services: Services, session: Session, audit_id: str) -> Known:
@@ -116,17 +117,17 @@ def _view(services: Services, session: Session, one: Known) -> AuditView:
             shown["config"] = one.row.config
     if one.logged is not None and one.logged.state == "reported":
         try:
-            said = logged_report(services, session, one.logged).predicate
+            report = logged_report(services, session, one.logged).predicate
         except ReportMissingError as why:
             problem = str(why)
         else:
             shown |= {
-                "config": dict(said.configuration),
-                "method": said.method.id,
-                "result": said.result,
-                "found": in_short(said),
-                "started_at": said.started_at,
-                "reported_at": said.reported_at,
+                "config": dict(report.configuration),
+                "method": report.method.id,
+                "result": report.result,
+                "found": in_short(report),
+                "started_at": report.started_at,
+                "reported_at": report.reported_at,
             }
         shown["report_digest"] = one.logged.report
     return AuditView.model_validate(

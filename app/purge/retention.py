@@ -1,7 +1,7 @@
-"""The end of what is kept of a request that ended: its scope, openings, evidence and scores.
+"""Ends the retention of closed requests (scope, openings, evidence, scores) and revoked keys.
 
-What stays says that there was a request, when, under which law, and how it ended: the row
-without a scope, the log's entries, which nobody can open any more, and the certificate.
+The row without a scope, the certificate, and the log's entries, which nobody can open any more,
+remain: they say that there was a request, when, under which law, and how it ended.
 """
 
 from datetime import datetime, timedelta

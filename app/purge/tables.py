@@ -54,8 +54,8 @@ def search_tables(session: Session, needles: Needles, found: Findings) -> None:
             kind = column.type
             # As it is stored: one row that does not open must not end the search.
             value = type_coerce(column, LargeBinary()) if isinstance(kind, Sealed) else column
-            asked = [value] if owner is None else [value, owner]
-            query = columns(*asked).where(column.is_not(None))
+            columns_read = [value] if owner is None else [value, owner]
+            query = columns(*columns_read).where(column.is_not(None))
             tags = needles.tags(kind.purpose) if isinstance(kind, Tagged) else set[str]()
             for row in session.connection().execute(query.execution_options(yield_per=FETCH)):
                 held = row[0]

@@ -1,4 +1,4 @@
-"""Rows of audits against the log: each audit has its row, and each row says what it says."""
+"""Compares the rows of method audits with the log: each audit has its row, and they agree."""
 
 import hashlib
 from collections.abc import Iterator

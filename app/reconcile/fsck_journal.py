@@ -43,11 +43,11 @@ def fsck_journal(engine: Engine, journal: ErasureJournal, report: FsckReport) ->
             )
         for model, tags in of_models(session, counted):
             held = select(Tombstone.tag).where(Tombstone.model_id == model.id)
-            if gone := tags.keys() - {bytes(tag) for tag in session.exec(held)}:
+            if missing := tags.keys() - {bytes(tag) for tag in session.exec(held)}:
                 report.add(
                     CHECK,
-                    f"{len(gone)} records of model {model.ref} that the erasure journal has as "
-                    "erased have no tombstone: run `lethe restore --journal-only`",
+                    f"{len(missing)} records of model {model.ref} that the erasure journal has "
+                    "as erased have no tombstone: run `lethe restore --journal-only`",
                 )
         _check_added_back(session, counted, report)
 

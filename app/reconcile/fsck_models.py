@@ -57,10 +57,10 @@ def _check_registration(session: Session, model: Model, report: FsckReport) -> N
         return
     index, data = last
     try:
-        said = parse_leaf(data).digests.get("config")
+        digest = parse_leaf(data).digests.get("config")
     except EntryError:
         return  # `check_tree` has named it
-    if said != stored_digest(model):
+    if digest != stored_digest(model):
         detail = "the configuration of a model is not the one that it was registered with"
         report.add("model", detail, index)
 
@@ -78,13 +78,14 @@ def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
         if row is None:
             report.add("version", "the log has a version that the database lacks", index)
             continue
-        said = {
+        columns = {
             "head": row.head_digest,
             "statistics": row.statistics_digest,
             "retained": bytes(row.retained_root).hex(),
         }
-        if row.log_index != index or said != {name: leaf.digests.get(name) for name in said}:
-            report.add("version", "the tables say otherwise of a version than the log", index)
+        logged_digests = {name: leaf.digests.get(name) for name in columns}
+        if row.log_index != index or columns != logged_digests:
+            report.add("version", "the tables and the log disagree on a version", index)
         else:
             _check_head(session, model, row, report)
         session.expunge(row)

@@ -68,8 +68,8 @@ def _opening_problem(
         if (entry.kind, entry.event, entry.ref) != (ERASURE_EVENT, event.event, request.ref):
             return "the stored event is not the one in the log"
         assert entry.commitment is not None
-        said = opening(request.ref, event.event, event.at, event.payload)
-        check_commitment(request.event_key, said, entry.commitment)
+        document = opening(request.ref, event.event, event.at, event.payload)
+        check_commitment(request.event_key, document, entry.commitment)
     except LetheError as error:
         return f"the commitment does not open: {error.detail}"
     return None
@@ -152,17 +152,19 @@ def _certificate_problem(
         payload = check_envelope(row.envelope, expected, row.issuer_keyid)
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
-        said = parse_statement(payload).predicate
+        certificate = parse_statement(payload).predicate
         return (
-            _judgement_problem(session, row, said)
-            or citation_problem(session, row.log_index, said)
-            or evidence_problem(session, row, said)
+            _judgement_problem(session, row, certificate)
+            or citation_problem(session, row.log_index, certificate)
+            or evidence_problem(session, row, certificate)
         )
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"
 
 
-def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> str | None:
+def _judgement_problem(
+    session: Session, row: Certificate, certificate: Predicate
+) -> str | None:
     """Return why the request's events before a certificate do not allow it.
 
     They are believed here as they are stored: `check_openings` compares each with its leaf.
@@ -170,9 +172,9 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
     request = session.get(ErasureRequest, row.request_id)
     if request is None or not request.event_key:  # the end of retention: nothing opens
         return None
-    if said.request_ref != request.ref:
+    if certificate.request_ref != request.ref:
         return "the certificate is of another request than its row says"
-    if said.result != "PASS":
+    if certificate.result != "PASS":
         return "the certificate's own result is no PASS"
     query = (
         select(RequestEvent)
@@ -183,11 +185,11 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
         .order_by(col(RequestEvent.log_index))
     )
     events = [Event(one.log_index, one.event, one.payload) for one in session.exec(query)]
-    claim = said.guarantee.class_
+    claim = certificate.guarantee.class_
     return (
-        contradiction(events, said.retained_set.removal_proof, claim)
-        or escalation_problem(events, said.method.id, said.method.parameters)
-        or scores_problem(events, claim, said.evidence)
+        contradiction(events, certificate.retained_set.removal_proof, claim)
+        or escalation_problem(events, certificate.method.id, certificate.method.parameters)
+        or scores_problem(events, claim, certificate.evidence)
     )
 
 

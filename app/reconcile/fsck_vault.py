@@ -94,10 +94,10 @@ def _problems(session: Session, model_id: int, key: bytes, records: list[str]) -
         Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
     )
     buried = {tags[bytes(tag)] for tag in session.exec(stones)}
-    there = select(Record.record).where(
+    query = select(Record.record).where(
         Record.model_id == model_id, col(Record.record).in_(records)
     )
-    stored = set(session.exec(there))
+    stored = set(session.exec(query))
     found = set()
     if stored & buried:
         found.add(STORED)

@@ -47,12 +47,12 @@ def committed(
     may lack that entry. Then only a line is left out of which a request was closed and never
     executed, or at whose index the log has something else.
     """
-    said = {(leaf.ref, leaf.event) for leaf in leaves}
+    logged = {(leaf.ref, leaf.event) for leaf in leaves}
     for chunk in chunks(sorted(erased.requests)):
         query = select(LogEntry.ref, LogEntry.event).where(col(LogEntry.ref).in_(chunk))
-        said.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
-    executed = {ref for ref, event in said if event == EXECUTED}
-    never = {ref for ref, event in said if event in ENDS} - executed
+        logged.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
+    executed = {ref for ref, event in logged if event == EXECUTED}
+    never = {ref for ref, event in logged if event in ENDS} - executed
     back = _added_back(session, erased)
     size = storage.read_size(session)
 

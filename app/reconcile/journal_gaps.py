@@ -173,12 +173,12 @@ class GapFinder:
         query = select(Record.record, Record.salt).where(Record.model_id == model.id)
         stored = list(session.exec(query))
         named = tags & {record_tag(key, record) for record in records}
-        there = named & {record_tag(key, record) for record, _ in stored}
+        stored_again = named & {record_tag(key, record) for record, _ in stored}
         returned = executed < log.back.get(model.ref, -1) and not _is_logged(
             stored, log.retained.get(model.ref)
         )
-        parts: dict[str | None, set[bytes]] = {NOT_NAMED: tags - named, STORED: there}
-        parts[BACK if returned else None] = named - there
+        parts: dict[str | None, set[bytes]] = {NOT_NAMED: tags - named, STORED: stored_again}
+        parts[BACK if returned else None] = named - stored_again
         return [
             Gap(model.ref, request.ref, frozenset(part), why)
             for why, part in parts.items()

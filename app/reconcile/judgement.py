@@ -48,8 +48,8 @@ def opened(
         event = stored.get(index)
         if event is None or leaf.event is None or leaf.commitment is None:
             raise CommitmentError("the opening of an event is missing")
-        said = opening(request.ref, leaf.event, event.at, event.payload)
-        check_commitment(bytes(request.event_key), said, leaf.commitment)
+        document = opening(request.ref, leaf.event, event.at, event.payload)
+        check_commitment(bytes(request.event_key), document, leaf.commitment)
         found.append(Event(index, leaf.event, event.payload))
     return found
 
@@ -87,8 +87,8 @@ def _judged_twice(events: Sequence[Event]) -> bool:
 
     A worker that dies before it has recorded one has logged none, so there never are honestly.
     """
-    said = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
-    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(said))
+    verdicts = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
+    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(verdicts))
 
 
 def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What the log says of a model or of an open request, from leaves that hash to what was signed.
+"""Log entries of a model or of an open request, from leaves that hash to the signed root.
 
 The columns beside a leaf are for queries of history. Whoever can write the database can change
 them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read

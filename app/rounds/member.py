@@ -1,4 +1,4 @@
-"""A member's side of a masked round: what it is told, and what it sends."""
+"""A member's side of a masked round: what the service shows it, and what it sends."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -18,11 +18,11 @@ from app.problems import (
 from app.rounds.messages import StepMessage, decoded, read_message
 from app.rounds.steps import (
     advance_round,
-    asked_of,
     expected,
     is_open,
     members,
     message_id,
+    requested_releases,
     senders,
 )
 from app.schemas.requests import Scope
@@ -113,7 +113,7 @@ def _work(services: Services, session: Session, row: Round, member: RoundMember)
             for peer in senders(rows, "share")
             if peer.keyid != member.keyid
         }
-        shown["release"] = asked_of(session, row, member.client)
+        shown["release"] = requested_releases(session, row, member.client)
         shown["held"] = _held(session, row, member)
     if taking_part and row.state == "confirm":
         shown["statements"] = [peer.statement for peer in senders(rows, "masked")]
@@ -234,8 +234,8 @@ def _check(
 
 def _check_statement(body: Masked, stated: Body) -> None:
     assert isinstance(stated, Statement)
-    said = (stated.added, stated.released, stated.input)
-    if said != (len(body.adds), len(body.releases), _digest_text(decoded(body.vector))):
+    counts = (stated.added, stated.released, stated.input)
+    if counts != (len(body.adds), len(body.releases), _digest_text(decoded(body.vector))):
         raise RoundMismatchError("the statement is not about the input that it came with")
 
 
@@ -270,7 +270,7 @@ def _check_records(
     adds = [item.record for item in body.adds]
     if len({*adds, *body.releases}) != len(adds) + len(body.releases):
         raise RoundReleaseError("a record is named twice: add or release it once")
-    if sorted(body.releases) != asked_of(session, row, member.client):
+    if sorted(body.releases) != requested_releases(session, row, member.client):
         raise RoundReleaseError("release exactly the records that the round asks for")
     subjects = {item.subject for item in body.adds}
     if any(_erases_owner(session, request_id, member, subjects) for request_id in row.requests):

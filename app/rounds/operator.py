@@ -1,4 +1,4 @@
-"""Masked rounds: an operator opens one, which freezes what it is about."""
+"""An operator's side of a masked round: open, show, list, abort."""
 
 import uuid
 from datetime import timedelta

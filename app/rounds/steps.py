@@ -1,7 +1,7 @@
 """The steps of a masked round: who has sent, when a step ends, and how a round fails.
 
-A member that has not sent when a step ends is given up: it takes no part in what follows.
-Whoever is left must be at least the threshold, or the round fails and nothing has changed.
+A member that has not sent when a step ends takes no part in later steps. If fewer members than
+the threshold remain, the round fails and changes nothing.
 """
 
 import uuid
@@ -49,8 +49,8 @@ def expected(rows: list[RoundMember], step: Step) -> list[RoundMember]:
     return rows if position == 0 else senders(rows, STEPS[position - 1])
 
 
-def asked_of(session: Session, row: Round, client: str) -> list[str]:
-    """Return the records that a round asks a client to release, sorted."""
+def requested_releases(session: Session, row: Round, client: str) -> list[str]:
+    """Return the records that a client is to release in a round, sorted."""
     released = [record for records in row.requests.values() for record in records]
     found: list[str] = []
     for chunk in chunks(released):
@@ -75,29 +75,11 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
             _fail(services, tx, row, CHANGED)
             return None
         step: Step = row.state  # type: ignore[assignment]
-        there, sent = expected(rows, step), senders(rows, step)
-        if len(sent) < len(there) and tx.now < row.step_until:
+        waited_for, sent = expected(rows, step), senders(rows, step)
+        if len(sent) < len(waited_for) and tx.now < row.step_until:
             return None
-        if len(sent) < row.threshold:
-            _fail(
-                services,
-                tx,
-                row,
-                f"survivors-too-few: {len(sent)} members remain at step {step} and "
-                f"{row.threshold} are needed; open a new round",
-            )
-            return None
-        if step == "masked" and not _releases_whole(tx.session, row, sent):
-            _fail(
-                services,
-                tx,
-                row,
-                "release-incomplete: a member dropped out that holds some of the records of a "
-                "request whose others were released; open a new round",
-            )
-            return None
-        if step == "masked" and (few := _too_few(row, sent)) is not None:
-            _fail(services, tx, row, few)
+        if (reason := _failure(tx.session, row, step, sent)) is not None:
+            _fail(services, tx, row, reason)
             return None
         if step == "masked":
             _warn(row, sent)
@@ -108,6 +90,23 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
         row.step_until = tx.now + timedelta(seconds=row.step_seconds)
         tx.session.flush()
     return None
+
+
+def _failure(session: Session, row: Round, step: Step, sent: list[RoundMember]) -> str | None:
+    """Return why a round cannot go on from a step, None if it can."""
+    if len(sent) < row.threshold:
+        return (
+            f"survivors-too-few: {len(sent)} members remain at step {step} and "
+            f"{row.threshold} are needed; open a new round"
+        )
+    if step != "masked":
+        return None
+    if not _releases_whole(session, row, sent):
+        return (
+            "release-incomplete: a member dropped out that holds some of the records of a "
+            "request whose others were released; open a new round"
+        )
+    return _too_few(row, sent)
 
 
 def _too_few(row: Round, sent: list[RoundMember]) -> str | None:

@@ -1,7 +1,6 @@
 """Whether this process can take a request, part by part.
 
-Asked each second by whoever balances the load: what costs something is asked less
-often.
+A load balancer asks each second, so the costly checks are repeated less often.
 """
 
 import logging
@@ -57,7 +56,7 @@ def ready(services: Services) -> dict[str, str]:
     }
     found = {name: _found(services, name, *check) for name, check in checks.items()}
     failed = {name: why for name, why in found.items() if why is not None}
-    _tell(services, failed)
+    _log_changes(services, failed)
     if failed:
         raise NotReadyError(
             "the service cannot take requests: see its log", failed=", ".join(failed)
@@ -82,15 +81,15 @@ def _found(
     return None if why is None else str(why)
 
 
-def _tell(services: Services, failed: dict[str, str]) -> None:
+def _log_changes(services: Services, failed: dict[str, str]) -> None:
     """Log once why a part is not ready, and once that it is again."""
-    _, before = services.seen.get("told", (0.0, frozenset()))
+    _, before = services.seen.get("reported", (0.0, frozenset()))
     assert isinstance(before, frozenset)
     for name in failed.keys() - before:
         log.error("not ready: %s: %s", name, failed[name])
     for name in before - failed.keys():
         log.warning("ready again: %s", name)
-    services.seen["told"] = (time.monotonic(), frozenset(failed))
+    services.seen["reported"] = (time.monotonic(), frozenset(failed))
 
 
 def _patience(services: Services) -> float:

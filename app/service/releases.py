@@ -1,7 +1,8 @@
 """Releases: what must come from a client before some of its records can be erased.
 
-Where the rows stay with a client, only it knows the statistics of a few of them. It is asked
-each time it looks, until it answers or an operator decides to remove its whole block.
+If rows stay with a client, only the client knows the statistics of some of them. Each poll of
+the client returns the open releases, until it answers or an operator decides to remove its
+whole block.
 """
 
 import hashlib
@@ -122,7 +123,7 @@ def answer(
 def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     """Decide, as the named operator, to remove a silent client's whole block.
 
-    More goes than was asked for; nothing that was asked for stays. Requests for other records
+    This erases the requested records and all others of the block. Requests for other records
     of the block are executed with it. The log keeps that it was decided, and commits to who
     decided it.
 

@@ -1,4 +1,4 @@
-"""From a scope to the records it means, and who may erase them."""
+"""Resolves a scope to records, and checks who may erase them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
