@@ -19,10 +19,12 @@ from app.api import (
     releases,
     requests,
     rounds,
+    scores,
 )
-from app.api.limits import BodyLimit, PlainTargets
+from app.api.limits import BodyLimit
 from app.api.parsing import Parsing
-from app.service import keys as keys_service
+from app.api.targets import PlainTargets
+from app.service import tokens
 from app.service.context import Services, open_services
 from app.settings import Settings
 
@@ -48,13 +50,14 @@ def create_app(services: Services | None = None) -> FastAPI:
 
     def known(header: str) -> bool:
         with opened.reading() as session:
-            return keys_service.is_known_token(session, header)
+            return tokens.is_known(session, header)
 
     app.add_middleware(BodyLimit, settings=opened.settings, known=known)
     app.add_middleware(PlainTargets)
     problems.install(app)
     routes = (
         requests,
+        scores,
         releases,
         rounds,
         keys,

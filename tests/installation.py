@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import update
 from sqlmodel import Session
-from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
 from app.cli.token import mint
@@ -71,19 +70,11 @@ def make_token(services: Services, scope: str = "operator") -> str:
     return token
 
 
-_routes: list[BaseRoute] = []
-
-
 @contextmanager
 def install(settings: Settings) -> Iterator[Installation]:
     """Open an installation whose log was begun."""
     dispatcher = InlineDispatcher()
     services = replace(open_services(settings), dispatcher=dispatcher)
-    app = create_app(services)
-    # FastAPI compiles an application's routes at its first call, in 0.2 s. They hold nothing of
-    # an installation (`app.state` does), so all applications of a test process share them.
-    _routes[:] = _routes or app.router.routes
-    app.router.routes[:] = _routes
-    with TestClient(app) as http:
+    with TestClient(create_app(services)) as http:
         caller = Caller(http, make_token(services))
         yield Installation(settings, services, dispatcher, caller)

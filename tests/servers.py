@@ -37,15 +37,18 @@ class NoServerError(Exception):
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """Yield the URL of a PostgreSQL server's maintenance database."""
+def postgres_server(*, durable: bool = False) -> Iterator[str]:
+    """Yield the URL of a PostgreSQL server's maintenance database.
+
+    durable: its data lie on the disk and each commit is synced, as benchmarks need it.
+    """
     if url := os.environ.get("LETHE_TEST_POSTGRES_URL"):
         yield url
         return
     # Not all in memory: a container's /dev/shm runs no binaries.
     with (
         _directory("lethe-pg-") as root,
-        _directory("lethe-pg-data-", in_memory(MEMORY_NEEDED)) as memory,
+        _directory("lethe-pg-data-", None if durable else in_memory(MEMORY_NEEDED)) as memory,
     ):
         user = _unprivileged_user()
         binaries = _reachable(_postgres_binaries(), root, user)
@@ -58,12 +61,15 @@ def postgres_server() -> Iterator[str]:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(root),
-            "fsync": "off",
-            "full_page_writes": "off",
-            "max_connections": "60",
-            "shared_buffers": "32MB",
-            "max_wal_size": "64MB",
+            "max_connections": "200" if durable else "60",
         }
+        if not durable:
+            settings |= {
+                "fsync": "off",
+                "full_page_writes": "off",
+                "shared_buffers": "32MB",
+                "max_wal_size": "64MB",
+            }
         arguments = [f"-c{name}={value}" for name, value in settings.items()]
         command = [binaries / "postgres", "-D", data, *arguments]
         ready: Command = [binaries / "pg_isready", "-q", "-h", root, "-U", "postgres"]
@@ -78,7 +84,7 @@ def redis_server() -> Iterator[str]:
         yield url
         return
     with _directory("lethe-redis-") as root:
-        binary, port = _redis_binary(), _free_port()
+        binary, port = _redis_binary(), free_port()
         options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         command: Command = [binary, "--port", str(port), "--dir", root, *options]
         with _server(command, root, root / "redis.log", None, lambda: _answers_ping(port)):
@@ -217,7 +223,7 @@ def _succeeds(command: Command) -> bool:
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

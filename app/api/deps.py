@@ -4,21 +4,24 @@ No dependency holds a database connection for as long as its route runs: a route
 for the log's lock would keep it, and 40 of them would keep every connection from the writer.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request, Security
-from fastapi.openapi.models import APIKey, APIKeyIn, HTTPBase, SecurityBase
-from fastapi.security.base import SecurityBase as Dependency
+from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
-from app.problems import IdempotencyKeyError
-from app.service import keys
+from app.api.schemes import BEARER, SIGNATURE
+from app.service import tokens
 from app.service.context import Services
-from app.service.signatures import Role, current_key
+from app.service.signatures import KnownKey, Role, check_role, current_key
+from lethe.errors import LetheError
+from lethe.signing.errors import KeyUnknownError, SignatureInvalidError
 from lethe.signing.http import SignedBy, check_body, verify_head
+from lethe.signing.keys import Algorithm, PublicKey
 from models import BearerToken
 
 MAX_IDEMPOTENCY_KEY = 254  # characters; the column that stores it has room for the mark
@@ -26,37 +29,10 @@ UNCOVERED = "\u00ac"  # marks a key that the signature does not cover
 MAX_NUMBER = 2**63 - 1  # the largest that either database compares with
 
 
-class Scheme(Dependency):
-    """A dependency that checks nothing: it has OpenAPI name the scheme at its operations."""
+class IdempotencyKeyError(LetheError):
+    """An Idempotency-Key that cannot be remembered."""
 
-    def __init__(self, name: str, model: SecurityBase) -> None:
-        self.scheme_name = name
-        self.model = model
-
-    async def __call__(self) -> None:
-        """Do nothing."""
-
-
-BEARER = Scheme(
-    "bearer",
-    HTTPBase(scheme="bearer", description="A token of `lethe token new`: operator or auditor."),
-)
-SIGNATURE = Scheme(
-    "httpSignature",
-    # OpenAPI has no type for RFC 9421, and no authentication scheme is registered for it.
-    APIKey.model_validate(
-        {
-            "in": APIKeyIn.header,
-            "name": "Signature",
-            "description": (
-                "RFC 9421, with `Signature-Input` and, of a body, `Content-Digest` (RFC 9530): "
-                "tag lethe-erasure, keyid, nonce, created and expires, over @method, "
-                "@target-uri, content-type, content-digest and, if sent, idempotency-key. "
-                "The nonce is spent once the signature verifies."
-            ),
-        }
-    ),
-)
+    slug, title, status = "idempotency-key-invalid", "Idempotency-Key refused", 400
 
 
 def get_services(request: Request) -> Services:
@@ -77,7 +53,7 @@ def bearer(*scopes: str) -> Callable[..., BearerToken]:
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> BearerToken:
         with services.reading() as session:
-            return keys.authorise(session, authorization, scopes)
+            return tokens.authorise(session, authorization, scopes)
 
     return check
 
@@ -88,9 +64,13 @@ OperatorOrAuditor = Depends(bearer("operator", "auditor"))
 
 @dataclass(frozen=True, slots=True)
 class SignedCall:
-    """A request whose signature verified and whose nonce is spent."""
+    """A request whose signature verified. key_mac: of the key's row that it was verified by.
+
+    Its nonce is spent, but where its route says that it spends it together with its effect.
+    """
 
     by: SignedBy
+    key_mac: str
     body: bytes
     idempotency_key: str | None
 
@@ -108,32 +88,81 @@ def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
         spent first, or a call that is refused now could be sent again by whoever saw it.
         """
         idempotency_key = _idempotency_key(request)
-        signed = await run_in_threadpool(_verify, request, services, role)
-        request.state.account.prove()
-        body = await request.body()
-        check_body(request.headers, body)
-        return SignedCall(signed, body, _scoped(idempotency_key, signed.covered))
+        signed, key = await _verify(request, services, role)
+        await run_in_threadpool(_spend, services, signed, role)
+        return await _read(request, signed, key, idempotency_key)
 
     return check
 
 
-def _verify(request: Request, services: Services, role: Role) -> SignedBy:
-    with services.reading() as session:
-        signed = verify_head(
+async def signed_submission(
+    request: Request, services: ServicesDep, _: Annotated[None, Security(SIGNATURE)]
+) -> AsyncIterator[SignedCall]:
+    """Verify the signature of a call whose nonce is spent in the transaction of its effect.
+
+    If it is refused, its nonce is spent here at the latest: whoever saw it cannot send it
+    again. Where the service itself failed, its sender may.
+    """
+    idempotency_key = _idempotency_key(request)
+    signed, key = await _verify(request, services, "requester")
+    with services.nonces.in_use(signed):
+        try:
+            yield await _read(request, signed, key, idempotency_key)
+        except (LetheError, RequestValidationError, ClientDisconnect) as error:
+            if not isinstance(error, LetheError) or error.status < 500:
+                await run_in_threadpool(services.nonces.note, signed)
+            raise
+
+
+async def _read(
+    request: Request, signed: SignedBy, key: KnownKey, idempotency_key: str | None
+) -> SignedCall:
+    request.state.account.prove()
+    body = await request.body()
+    check_body(request.headers, body)
+    return SignedCall(signed, key.mac, body, _scoped(idempotency_key, signed.covered))
+
+
+async def _verify(
+    request: Request, services: Services, role: Role
+) -> tuple[SignedBy, KnownKey]:
+    """Verify the head by a key in memory, or else, in a thread, by the key's row."""
+    used: list[KnownKey] = []
+
+    def verify(resolve: Callable[[str], KnownKey]) -> SignedBy:
+        def note(keyid: str) -> tuple[PublicKey, Algorithm]:
+            used[:] = [resolve(keyid)]
+            return used[0].public, used[0].algorithm
+
+        return verify_head(
             request.method,
             target_uri(request, services.settings.public_url),
             request.headers,
-            lambda keyid: keys.resolve(session, keyid),
+            note,
             now=datetime.now(UTC),
             has_body=_announces_body(request),
         )
+
+    def verify_by_row() -> SignedBy:
+        with services.reading() as session:
+            return verify(lambda keyid: services.keys.read(session, keyid))
+
+    try:
+        signed = verify(services.keys.known)
+    except (KeyUnknownError, SignatureInvalidError):  # not read yet, or another one since
+        signed = await run_in_threadpool(verify_by_row)
+    check_role(used[0].role, role)
+    return signed, used[0]
+
+
+def _spend(services: Services, signed: SignedBy, role: Role) -> None:
     services.nonces.spend(signed)
     with services.reading() as session:
         current_key(session, signed, role)
-    return signed
 
 
 SignedByRequester = Annotated[SignedCall, Depends(signed_by("requester"))]
+Submitted = Annotated[SignedCall, Depends(signed_submission)]
 SignedByClient = Annotated[SignedCall, Depends(signed_by("client"))]
 
 

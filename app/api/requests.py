@@ -1,5 +1,6 @@
 """/v1/requests: submit, follow, withdraw, list, and the certificate at the end."""
 
+import hashlib
 from datetime import datetime
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from app.api.deps import (
     OperatorOrAuditor,
     ServicesDep,
     SignedByRequester,
+    Submitted,
 )
 from app.api.immutable import immutable, unkept
 from app.api.strict import StrictRoute
@@ -26,7 +28,8 @@ from app.schemas.requests import (
     RequestView,
     State,
 )
-from app.service import certificates, decisions, listing, requests
+from app.service import acceptance, certificates, decisions, listing, requests
+from app.service.admission import Submission
 from lethe.catalogue import Method
 from models import BearerToken
 
@@ -47,14 +50,21 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
         }
     },
 )
-def submit(signed: SignedByRequester, services: ServicesDep, response: Response) -> Accepted:
+async def submit(signed: Submitted, services: ServicesDep, response: Response) -> Accepted:
     """Accept a signed erasure request; the answer carries the log's receipt."""
     try:
         # Parsed only now: what an unsigned body says is nobody's business.
         wanted = NewRequest.model_validate_json(signed.body)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
-    accepted = requests.submit(services, signed.by, signed.body, wanted, signed.idempotency_key)
+    submission = Submission(
+        signed.by,
+        signed.key_mac,
+        wanted,
+        hashlib.sha256(signed.body).hexdigest(),
+        signed.idempotency_key,
+    )
+    accepted = await acceptance.submit(services, submission)
     response.headers["location"] = f"/v1/requests/{accepted.id}"
     return accepted
 

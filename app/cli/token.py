@@ -13,7 +13,7 @@ from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import BearerToken
-from models.session import opened_engine
+from models.session import make_engine
 from models.types import utcnow
 
 SCOPES = ("operator", "auditor")
@@ -110,9 +110,12 @@ def _living(session: Session, name: str) -> BearerToken | None:
 @contextmanager
 def _session() -> Iterator[Session]:
     settings = Settings()
-    with opened_engine(settings.resolved_database_url) as engine:
+    engine = make_engine(settings.resolved_database_url)
+    try:
         require_schema(engine)
         open_ledger(settings, engine)  # whose key authenticates the rows
         with Session(engine) as session:
             yield session
             session.commit()
+    finally:
+        engine.dispose()

@@ -6,19 +6,23 @@ the number of callers and the latency of each stays that of about two commits.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from lethe.errors import LetheError
 
-MAX_BATCH = 256  # effects in one transaction; bounds how long others wait for the lock
+MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the lock
 
 T = TypeVar("T")
-_Item = tuple[Callable[[Transaction], Any], "Future[Any]"]
+I = TypeVar("I")  # noqa: E741
+# What runs items that arrived together: a result or an error for each, in their order.
+Handler = Callable[[Transaction, Sequence[I]], Sequence[T | Exception]]
+_Item = tuple[Handler[Any, Any], Any, "Future[Any]"]
 _Outcome = tuple["Future[Any]", Any, BaseException | None]
 
 
@@ -31,7 +35,7 @@ class CommitterClosedError(LetheError):
 
 
 class GroupCommitter:
-    """A thread that runs effects of many callers in few transactions, in order of arrival."""
+    """A thread that runs what many callers submit in few transactions, in order of arrival."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -51,13 +55,24 @@ class GroupCommitter:
         Raises:
             CommitterClosedError: `close` was called.
         """
+        return self.enqueue(_each, effect).result()
+
+    def enqueue(self, handler: Handler[I, T], item: I) -> "Future[T]":
+        """Have `handler` run `item` with others that wait for the same handler.
+
+        The future has the result once it is durable and published, or the error that the
+        handler returned for this item. A handler that raises is undone and fails all its items.
+
+        Raises:
+            CommitterClosedError: `close` was called.
+        """
         future: Future[T] = Future()
         with self._changed:
             if self._closed:
                 raise CommitterClosedError("the service is shutting down: send again later")
-            self._waiting.append((effect, future))
+            self._waiting.append((handler, item, future))
             self._changed.notify()
-        return future.result()
+        return future
 
     def close(self) -> None:
         """Finish what was submitted and stop. Submitting afterwards is an error."""
@@ -75,7 +90,7 @@ class GroupCommitter:
             except UnpublishedError as error:  # committed: a refusal stays a refusal
                 stored = error
             except BaseException as error:  # raised again in each caller
-                outcomes = [(future, None, error) for _, future in batch]
+                outcomes = [(future, None, error) for _, _, future in batch]
             for future, result, refused in outcomes:
                 if refused is None and stored is None:
                     future.set_result(result)
@@ -83,21 +98,45 @@ class GroupCommitter:
                     future.set_exception(refused or stored)
 
     def _next_batch(self) -> list[_Item]:
-        """Wait for work; an empty batch means that there is none and never will be."""
+        """Wait for work; an empty batch means that there is none and never will be.
+
+        Whoever gave up waiting by then gets nothing done; after that it is too late to cancel.
+        """
         with self._changed:
-            while not self._waiting and not self._closed:
-                self._changed.wait()
-            count = min(len(self._waiting), MAX_BATCH)
-            return [self._waiting.popleft() for _ in range(count)]
+            while True:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                count = min(len(self._waiting), MAX_BATCH)
+                taken = [self._waiting.popleft() for _ in range(count)]
+                batch = [one for one in taken if one[2].set_running_or_notify_cancel()]
+                if batch or not taken:
+                    return batch
 
 
 def _run_batch(batch: list[_Item], outcomes: list[_Outcome], tx: Transaction) -> None:
-    """Run each effect in its own savepoint; nobody is told before the commit."""
-    for effect, future in batch:
+    """Run neighbours of one handler together, each run in its own savepoint."""
+    for handler, run in groupby(batch, key=lambda item: item[0]):
+        items = list(run)
+        futures = [future for _, _, future in items]
         try:
             with tx.savepoint():
-                result = effect(tx)
-        except Exception as error:  # it belongs to this caller alone
-            outcomes.append((future, None, error))
-        else:
-            outcomes.append((future, result, None))
+                results = handler(tx, [item for _, item, _ in items])
+        except Exception as error:  # it belongs to these callers alone
+            results = [error] * len(items)
+        for future, result in zip(futures, results, strict=True):
+            failed = result if isinstance(result, Exception) else None
+            outcomes.append((future, result, failed))
+
+
+def _each(
+    tx: Transaction, effects: Sequence[Callable[[Transaction], T]]
+) -> Sequence[T | Exception]:
+    """Run each effect in its own savepoint."""
+    found: list[T | Exception] = []
+    for effect in effects:
+        try:
+            with tx.savepoint():
+                found.append(effect(tx))
+        except Exception as error:
+            found.append(error)
+    return found

@@ -37,18 +37,28 @@ def record_request_event(
     Raises:
         EntryError: `payload` is not JSON.
     """
+    row = append_request_event(tx, request, event, payload)
+    tx.session.flush()  # the request first: the event's row refers to it
+    tx.session.add(row)
+    return row.log_index
+
+
+def append_request_event(
+    tx: Transaction, request: ErasureRequest, event: str, payload: dict[str, Any]
+) -> RequestEvent:
+    """Append an event of `request` to the log; return its opening, which the caller stores.
+
+    Raises:
+        EntryError: `payload` is not JSON.
+    """
     check_event("request", event, payload)
     commitment = commit_event(
         bytes(request.event_key), opening(request.ref, event, tx.now, payload)
     )
     index = tx.append(event_leaf(event, request.ref, commitment, tx.now.date()))
-    tx.session.flush()  # the request first: the event's row refers to it
-    tx.session.add(
-        RequestEvent(
-            log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload
-        )
+    return RequestEvent(
+        log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload
     )
-    return index
 
 
 def record_model_event(

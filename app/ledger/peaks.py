@@ -34,6 +34,14 @@ class Peaks:
             yield level, index, digest
         self._peaks.append((level, digest))
 
+    def nodes(self) -> dict[tuple[int, int], bytes]:
+        """Return the complete subtrees that make up the tree, by (level, index)."""
+        found, start = {}, 0
+        for level, value in self._peaks:
+            found[level, start >> level] = value
+            start += 1 << level
+        return found
+
     def copy(self) -> "Peaks":
         """Return the same tree, to go on from without changing this one."""
         other = Peaks()

@@ -32,6 +32,37 @@ class EntryReceipt:
     checkpoint: str
 
 
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The entries of one transaction. nodes: what proves them, {(level, index): hash}.
+
+    These are the complete subtrees of the tree before, and all that the entries completed: an
+    inclusion proof of one of them reads no other node.
+    """
+
+    start: int
+    leaves: tuple[bytes, ...]
+    nodes: dict[tuple[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Entries of one transaction, and the checkpoint over exactly them and all before."""
+
+    appended: Appended
+    note: str
+
+    def receipt(self, index: int) -> EntryReceipt | None:
+        """Return the receipt of entry `index`, None if it is not one of these."""
+        known = self.appended
+        size = known.start + len(known.leaves)
+        if not known.start <= index < size:
+            return None
+        proof = inclusion_proof(index, size, lambda level, at: known.nodes[level, at])
+        leaf = known.leaves[index - known.start]
+        return EntryReceipt(index, size, leaf, tuple(proof), self.note)
+
+
 def read_receipt(session: Session, index: int) -> EntryReceipt:
     """Return the receipt of entry `index`.
 

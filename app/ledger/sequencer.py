@@ -15,6 +15,7 @@ write the database, and has no key, has nothing signed.
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -28,7 +29,13 @@ from sqlmodel import Session
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
-from app.ledger.receipt import EntryReceipt, UnpublishedError, read_receipt
+from app.ledger.receipt import (
+    Appended,
+    EntryReceipt,
+    Published,
+    UnpublishedError,
+    read_receipt,
+)
 from app.ledger.storage import NodeTable
 from app.ledger.tail import REMEDY, Tail, read_tail
 from app.steps import reached
@@ -36,12 +43,14 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
 from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
-from lethe.log.tree import EMPTY_ROOT, NodeReader, leaf_hash, tree_root
+from lethe.log.tree import EMPTY_ROOT, NodeReader, tree_root
 from models import LogCheckpoint, LogEntry
 from models.clock import clock
 from models.session import WAIT_S, reading
 
 log = logging.getLogger(__name__)
+
+RECENT = 16  # transactions whose receipts are kept in memory: those who wait are answered
 
 T = TypeVar("T")
 
@@ -79,6 +88,11 @@ class Transaction:
         self._tail, self._key = tail, key
         self._entries: list[LogEntry] = []
 
+    @property
+    def next_index(self) -> int:
+        """The index of the entry that is appended next."""
+        return self._tail.peaks.size + len(self._entries)
+
     def append(self, leaf: bytes) -> int:
         """Append an entry and return its log index.
 
@@ -88,7 +102,7 @@ class Transaction:
         Raises:
             EntryError: Not an entry of a kind this log holds.
         """
-        index = self._tail.peaks.size + len(self._entries)
+        index = self.next_index
         self._entries.append(self._key.row(index, leaf, self.now.date()))
         return index
 
@@ -103,26 +117,27 @@ class Transaction:
             del self._entries[mark:]
             raise
 
-    def write_entries(self) -> bool:
-        """Write the appended entries and the nodes they complete; False if there are none.
+    def write_entries(self) -> Appended | None:
+        """Write the appended entries and the nodes they complete; None if there are none.
 
         Raises:
             ForkedError: Rows are in their place that no append wrote.
         """
         if not self._entries:
-            return False
+            return None
         self.session.flush()
-        peaks = self._tail.peaks
+        before, start = self._tail.peaks.nodes(), self._tail.peaks.size
         try:
             storage.insert_entries(self.session, self._entries)
-            nodes = [node for e in self._entries for node in peaks.append(leaf_hash(e.leaf))]
+            nodes = [node for entry in self._entries for node in self._tail.append(entry.leaf)]
             storage.insert_nodes(self.session, nodes)
         except IntegrityError:
             raise ForkedError(
                 f"rows that no append wrote lie at or above entry {self._entries[0].index}: "
                 f"{REMEDY}"
             ) from None
-        return True
+        known = before | {(level, at): value for level, at, value in nodes}
+        return Appended(start, tuple(entry.leaf for entry in self._entries), known)
 
 
 class Ledger:
@@ -144,6 +159,7 @@ class Ledger:
         self.guard = guard
         self.entry_key = entry_key
         self._signer = signer
+        self._recent: deque[Published] = deque(maxlen=RECENT)
         # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
         self._lock = threading.Lock()
         self._holder: int | None = None
@@ -189,13 +205,17 @@ class Ledger:
                 tx = Transaction(session, tail, self._required_key())
                 result = effect(tx)
                 appended = tx.write_entries()
-                if appended:
+                if appended is not None:
                     reached("ledger.appended")
                 session.commit()
-            if appended:
+            if appended is not None:
                 reached("ledger.committed")
-            if checkpoint and (appended or pending):
-                self._publish_stored()
+            if checkpoint and (appended is not None or pending):
+                row = self._publish_stored(tail)
+                # Another may have appended and published in between: then the smallest
+                # checkpoint over these entries is for the database to say.
+                if appended is not None and row.size == tail.peaks.size:
+                    self._recent.append(Published(appended, row.note))
         return result
 
     def beside(self, effect: Callable[[], T]) -> T:
@@ -289,6 +309,13 @@ class Ledger:
         with self._reading() as session:
             return self._require_latest(session)
 
+    def recent_receipt(self, index: int) -> EntryReceipt | None:
+        """Return the receipt of an entry that this process published just now, from memory."""
+        for one in tuple(self._recent):
+            if (found := one.receipt(index)) is not None:
+                return found
+        return None
+
     def receipt(self, index: int) -> EntryReceipt:
         """Return the receipt of entry `index`: always the same one.
 
@@ -356,6 +383,17 @@ class Ledger:
                 )
         return latest, tail
 
+    def _unchanged(
+        self, session: Session, known: Tail | None
+    ) -> tuple[LogCheckpoint, Tail] | None:
+        """Return `known` with the published checkpoint if nobody went on from it since."""
+        if known is None or storage.read_size(session) != known.peaks.size:
+            return None
+        latest = self._require_latest(session)
+        if latest.size > known.signed.size or self.guard.read() != known.signed:
+            return None
+        return latest, known
+
     def _required_key(self) -> EntryKey:
         assert self.entry_key is not None, "a ledger without it is for looking only"
         return self.entry_key
@@ -376,10 +414,10 @@ class Ledger:
                 "restore it from the backup of the keys directory that belongs to this database"
             )
 
-    def _publish_stored(self) -> None:
+    def _publish_stored(self, tail: Tail) -> LogCheckpoint:
         """Publish what was committed. Raises UnpublishedError, and logs why, if it cannot."""
         try:
-            self._publish()
+            return self._publish(tail)
         except Exception as error:
             why = error.detail if isinstance(error, LetheError) else type(error).__name__
             log.error("stored, but no checkpoint over it could be published: %s", why)
@@ -388,9 +426,14 @@ class Ledger:
                 "with the same Idempotency-Key to get it"
             ) from error
 
-    def _publish(self) -> LogCheckpoint:
+    def _publish(self, known: Tail | None = None) -> LogCheckpoint:
+        """Sign a checkpoint over all durable entries, unless there is one.
+
+        known: the log as this thread left it. If nobody appended or signed since, it is what
+        is signed: what the database says now of these entries is not asked.
+        """
         with self._writing() as session:
-            latest, tail = self._verified(session)
+            latest, tail = self._unchanged(session, known) or self._verified(session)
             if latest.size == tail.peaks.size:
                 return latest
             checkpoint = Checkpoint(self.origin, tail.peaks.size, tail.peaks.root())

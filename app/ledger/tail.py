@@ -28,12 +28,19 @@ REMEDY = (
 class Tail:
     """The verified tree of a whole log, in the transaction that read it.
 
-    `peaks` is the tree of all entries; appending to it is for who writes them.
+    `signed` is what the guard held. `peaks` is the tree of all entries.
     """
 
-    def __init__(self, base: Peaks, peaks: Peaks, hashes: Sequence[bytes]) -> None:
-        self._base, self._hashes = base, hashes
-        self.peaks = peaks
+    def __init__(
+        self, signed: Checkpoint, base: Peaks, peaks: Peaks, hashes: Sequence[bytes]
+    ) -> None:
+        self.signed, self.peaks = signed, peaks
+        self._base, self._hashes = base, list(hashes)
+
+    def append(self, leaf: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Add an entry and yield the nodes (level, index, hash) that it completes."""
+        self._hashes.append(leaf_hash(leaf))
+        yield from self.peaks.append(self._hashes[-1])
 
     def root_at(self, size: int) -> bytes:
         """Return the root at `size`, between what was signed and the whole log.
@@ -82,7 +89,7 @@ def read_tail(
                 raise ForkedError(
                     f"node {at} of level {level} is not that of the {size} entries: {REMEDY}"
                 )
-    return Tail(base, peaks, hashes)
+    return Tail(signed, base, peaks, hashes)
 
 
 def _authentic(session: Session, start: int, end: int, key: EntryKey) -> Iterator[LogEntry]:

@@ -1,4 +1,4 @@
-"""What the log must say of a request before it is certified, for the signer and for fsck.
+"""What the log must say of a request before a certificate of it, to who signs and to fsck.
 
 Tables name the evidence, the verdict and the stage of a job. Whoever can write them can name
 another's. The log's entries commit to what was judged when it was judged.
@@ -15,10 +15,9 @@ from app.ledger.journal import opening
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
 
-RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
-ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
+VERIFIED, EXECUTED = "request.verified", "request.executed"
 # What may come between a judgement and its certificate: the wait for a key or a disk.
-WAITS = ("request.needs-decision", DECIDED)
+WAITS = ("request.needs-decision", "request.decided")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ def opened(
         event = stored.get(index)
         if event is None or leaf.event is None or leaf.commitment is None:
             raise CommitmentError("the opening of an event is missing")
-        document = opening(request.ref, leaf.event, event.at, event.payload)
-        check_commitment(bytes(request.event_key), document, leaf.commitment)
+        said = opening(request.ref, leaf.event, event.at, event.payload)
+        check_commitment(bytes(request.event_key), said, leaf.commitment)
         found.append(Event(index, leaf.event, event.payload))
     return found
 
@@ -87,8 +86,8 @@ def _judged_twice(events: Sequence[Event]) -> bool:
 
     A worker that dies before it has recorded one has logged none, so there never are honestly.
     """
-    verdicts = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
-    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(verdicts))
+    said = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
+    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(said))
 
 
 def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:

@@ -13,8 +13,8 @@ from app.dispatch import Dispatcher, make_celery
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import UnreachableDatabaseError, load_ledger
-from app.reconcile.journal import require_applied
-from app.service.signatures import NonceBook
+from app.service.reapply import require_applied
+from app.service.signatures import KeyRing, NonceBook
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
@@ -43,6 +43,7 @@ class Services:
     dispatcher: Dispatcher
     committer: GroupCommitter
     nonces: NonceBook
+    keys: KeyRing
     # What /readyz found and when, by part: see `app.service.health`.
     seen: dict[str, tuple[float, object]] = field(default_factory=dict)
 
@@ -92,6 +93,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
         dispatcher=Dispatcher(make_celery(settings)),
         committer=GroupCommitter(ledger),
         nonces=NonceBook(ledger),
+        keys=KeyRing(),
     )
 
 

@@ -1,9 +1,5 @@
-"""Erasure requests: accept, show, withdraw, list."""
+"""Erasure requests that were accepted: show, withdraw, close."""
 
-import base64
-import hashlib
-import secrets
-import uuid
 from datetime import datetime
 
 from sqlalchemy import update
@@ -11,34 +7,22 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
-from app.problems import (
-    IdempotencyMismatchError,
-    MethodUnavailableError,
-    ModelNotReadyError,
-    NotFoundError,
-    NotWithdrawableError,
-    ScopeChangedError,
-    UnknownModelError,
-)
 from app.reconcile.judgement import is_unproven
 from app.reconcile.model_events import request_events
-from app.schemas.base import format_time
 from app.schemas.requests import (
-    Accepted,
     HistoryItem,
-    NewRequest,
-    Receipt,
     RequestView,
     Scope,
 )
 from app.service.context import Services
-from app.service.deadlines import due_at
 from app.service.ladder import attempt_view
-from app.service.methods import SKETCHED, offered
-from app.service.queue import PARKED, head_of_queue, progress_of
-from app.service.scope import check_scope, claim, narrow
+from app.service.problems import (
+    NotFoundError,
+    NotWithdrawableError,
+)
+from app.service.progress import progress_of
+from app.service.queue import PARKED
 from app.service.signatures import current_key
-from app.steps import reached
 from lethe.signing.http import SignedBy
 from models import (
     Certificate,
@@ -47,227 +31,11 @@ from models import (
     Model,
     Record,
     Release,
-    RequesterKey,
     RequestEvent,
 )
 
 UNPROVEN = "a request of it was executed, and ended without a verification that it passed"
-ALONE = (
-    "This request erases a single record, and the model is updated for it alone. Whoever has "
-    "the model from before and from after can compute the record from the difference. The "
-    "operator can have requests wait for one another, or you can name several records in one."
-)
-NARROWED = (
-    "The key is bound to a client or subject, and the request to what of it is the key's: "
-    "see its scope."
-)
-CHECKS = 3  # before a request is told that what it names keeps changing
 CLOSED = ("certified", "refused", "withdrawn")  # a failed request still waits for someone
-
-
-def submit(
-    services: Services,
-    signed: SignedBy,
-    body: bytes,
-    wanted: NewRequest,
-    idempotency_key: str | None,
-) -> Accepted:
-    """Make a request durable and return its receipt.
-
-    When this returns, the log entry, the request and its job are on disk together and the
-    checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
-
-    Raises:
-        LetheError: From `app.problems` or `lethe.signing.errors`; nothing is stored.
-    """
-    reached("request.checked")
-    digest = hashlib.sha256(body).hexdigest()
-    for tried in range(1, CHECKS + 1):
-        _check(services, signed, wanted, idempotency_key, digest)
-        try:
-            request_id, job_id = _commit(services, signed, wanted, idempotency_key, digest)
-            break
-        except ScopeChangedError:  # another was quicker: now it can be said what became of it
-            if tried == CHECKS:
-                raise
-    reached("request.committed")
-    if job_id is not None:
-        services.dispatcher.nudge(job_id)
-    reached("request.dispatched")
-    return _accepted(services, request_id, wanted.scope, is_new=job_id is not None)
-
-
-def _check(
-    services: Services,
-    signed: SignedBy,
-    wanted: NewRequest,
-    idempotency_key: str | None,
-    digest: str,
-) -> None:
-    """Refuse, with the reason, what cannot be accepted; from a snapshot, so nobody waits.
-
-    Ten thousand ids that nobody holds cost a second: not under the lock of the log.
-    """
-    with services.reading() as session:
-        key = current_key(session, signed, "requester")
-        if _first_answer(session, signed.keyid, idempotency_key, digest) is not None:
-            return
-        model, _ = _choose(session, wanted)
-        scope = narrow(wanted.scope, key)
-        most = services.settings.max_scope_records
-        check_scope(session, services.master, model, key, scope, most)
-
-
-def _commit(
-    services: Services,
-    signed: SignedBy,
-    wanted: NewRequest,
-    idempotency_key: str | None,
-    digest: str,
-) -> tuple[str, str | None]:
-    """Store a request, or find the one that it repeats; return its id and a new one's job."""
-
-    def effect(tx: Transaction) -> tuple[str, str | None]:
-        key = current_key(tx.session, signed, "requester")
-        earlier = _first_answer(tx.session, signed.keyid, idempotency_key, digest)
-        if earlier is not None:
-            return earlier.id, None
-        request = _create(services, tx, key, wanted, idempotency_key, digest)
-        job = Job(
-            id=str(uuid.uuid4()),
-            model_id=request.model_id,
-            kind="erase",
-            request_id=request.id,
-            stage="execute",
-            created_at=tx.now,
-        )
-        tx.session.add(job)
-        if services.settings.batch_min_requests > 1:
-            # This one may be what those at the head of the queue have waited for.
-            tx.session.flush()
-            head = head_of_queue(tx.session, request.model_id)
-            assert head is not None
-            return request.id, head.id
-        return request.id, job.id
-
-    return services.committer.submit(effect)
-
-
-def _accepted(services: Services, request_id: str, asked: Scope, *, is_new: bool) -> Accepted:
-    with services.reading() as session:
-        request = session.get_one(ErasureRequest, request_id)
-        warnings = _warnings(services, session, request, asked)
-    receipt = services.ledger.receipt(request.log_index)
-    return Accepted(
-        id=request.id,
-        ref=request.ref,
-        # A worker may have begun by now; a new request is answered as it was accepted.
-        state="received" if is_new else request.state,
-        due_at=request.due_at,
-        receipt=Receipt(
-            log_index=receipt.log_index,
-            tree_size=receipt.tree_size,
-            leaf=base64.b64encode(receipt.leaf).decode(),
-            hashes=[base64.b64encode(value).decode() for value in receipt.hashes],
-            checkpoint=receipt.checkpoint,
-        ),
-        warnings=warnings,
-    )
-
-
-def _warnings(
-    services: Services, session: Session, request: ErasureRequest, asked: Scope
-) -> list[str]:
-    """Return what the requester should know; the same for each answer to a request."""
-    received = session.get(RequestEvent, request.log_index)
-    single = received is not None and received.payload["records"] == 1
-    warnings = [ALONE] if single and services.settings.batch_min_requests == 1 else []
-    if request.scope != asked.model_dump(exclude_none=True):
-        warnings.append(NARROWED)
-    return warnings
-
-
-def _first_answer(
-    session: Session, keyid: str, idempotency_key: str | None, digest: str
-) -> ErasureRequest | None:
-    if idempotency_key is None:
-        return None
-    earlier = session.exec(
-        select(ErasureRequest).where(
-            ErasureRequest.keyid == keyid,
-            ErasureRequest.idempotency_key == idempotency_key,
-        )
-    ).first()
-    if earlier is not None and earlier.body_digest != digest:
-        raise IdempotencyMismatchError(
-            "this Idempotency-Key came with another body before: use a new key"
-        )
-    return earlier
-
-
-def _create(
-    services: Services,
-    tx: Transaction,
-    key: RequesterKey,
-    wanted: NewRequest,
-    idempotency_key: str | None,
-    digest: str,
-) -> ErasureRequest:
-    session = tx.session
-    model, method = _choose(session, wanted)
-    assert model.id is not None
-    scope = narrow(wanted.scope, key)
-    request = ErasureRequest(
-        id=str(uuid.uuid4()),
-        ref=str(uuid.uuid4()),
-        model_id=model.id,
-        keyid=key.keyid,
-        method=method,
-        scope=scope.model_dump(exclude_none=True),
-        regulation=wanted.regulation,
-        event_key=secrets.token_bytes(32),
-        log_index=-1,
-        idempotency_key=idempotency_key,
-        body_digest=digest,
-        received_at=tx.now,
-        due_at=due_at(tx.now, wanted.regulation),
-    )
-    session.add(request)
-    session.flush()
-    claimed = claim(session, model, key, scope, request.id)
-    request.log_index = record_request_event(
-        tx,
-        request,
-        "request.received",
-        {
-            "model": model.ref,
-            "method": method,
-            "scope": request.scope,
-            "records": claimed,
-            "keyid": key.keyid,
-            "regulation": wanted.regulation,
-            "due_at": format_time(request.due_at),
-            "body": digest,
-        },
-    )
-    return request
-
-
-def _choose(session: Session, wanted: NewRequest) -> tuple[Model, str]:
-    """Return the model that a request names and the method it is unlearned with."""
-    model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
-    if model is None:
-        raise UnknownModelError("no model has this reference: GET /v1/models lists them")
-    method = wanted.method or model.method
-    if method not in (choice := offered(model.config)):
-        raise MethodUnavailableError(f"this model offers: {', '.join(choice)}")
-    sketches = model.config["data"] == "statistics" and SKETCHED in (model.method, method)
-    if sketches and model.method != method:
-        # Its clients may send sketches, from which no exact method can go on.
-        raise MethodUnavailableError(f"this model offers: {model.method}")
-    if model.state != "ready":
-        raise ModelNotReadyError("the model has no fitted version yet: try again later")
-    return model, method
 
 
 def view(services: Services, request_id: str) -> RequestView:

@@ -1,20 +1,22 @@
-"""Resolves a scope to records, and checks who may erase them."""
+"""From a scope to the records it means, and who may erase them."""
 
+import hashlib
+import hmac
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, func, insert, update
 from sqlmodel import Session, col, select
 
-from app.problems import (
+from app.schemas.requests import Level, Scope
+from app.service.problems import (
     AlreadyErasedError,
     ContributionPendingError,
     ScopeChangedError,
     ScopeTooLargeError,
     UnknownRecordError,
 )
-from app.schemas.requests import Level, Scope
 from app.vault.master import MasterKey
-from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
 from lethe.log.entries import parse_leaf
 from lethe.signing.errors import KeyNotEntitledError
 from models import (
@@ -27,7 +29,19 @@ from models import (
     Subject,
     Tombstone,
 )
-from models.session import chunks
+
+ADD_BACK = "addBack"  # digest in the log's entry of a contribution that brings records back
+CHUNK = 500  # SQLite's oldest limit on bound variables is 999
+
+
+def record_tag(tombstone_key: bytes, record: str) -> bytes:
+    """Return what is kept of an erased record's id: HMAC-SHA256 under the model's key."""
+    return hmac.new(tombstone_key, record.encode(), hashlib.sha256).digest()
+
+
+def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
+    """Unseal the key that tags a model's erased records."""
+    return master.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
 
 
 def has_tombstone(
@@ -89,6 +103,11 @@ def _stones(
     return [(stone, tags[bytes(stone.tag)]) for stone in session.exec(query)]
 
 
+def tags_digest(tags: Collection[bytes]) -> str:
+    """Return the hex SHA-256 of the tags in ascending order, one after the other."""
+    return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
+
+
 def is_add_back(session: Session, contribution: Contribution) -> bool:
     """Return whether a contribution was signed to bring erased records back, as logged."""
     entry = session.get_one(LogEntry, contribution.log_index)
@@ -114,13 +133,20 @@ def narrow(scope: Scope, key: RequesterKey) -> Scope:
     return Scope(level=level, client=client, subject=subject)
 
 
+def check_size(named: Sequence[str], limit: int) -> None:
+    """Raise ScopeTooLargeError if a scope names more records one by one than `limit`."""
+    if len(named) > limit:
+        raise ScopeTooLargeError(
+            f"a request may name {limit} records: split it, or name the client"
+        )
+
+
 def check_scope(
     session: Session,
     master: MasterKey,
     model: Model,
     key: RequesterKey,
     scope: Scope,
-    limit: int,
 ) -> None:
     """Return if a key may erase what `scope` means, and all of it can be claimed.
 
@@ -133,10 +159,8 @@ def check_scope(
         model: The model whose training set is meant.
         key: The signer; a key bound to a client or subject reaches only its own records.
         scope: As `narrow` returned it.
-        limit: Most records that a scope may name one by one.
 
     Raises:
-        ScopeTooLargeError: More records are named than `limit`.
         AlreadyErasedError: A named record, or all of a client's or subject's, are erased or
             claimed by an earlier request.
         ContributionPendingError: They may be among rows that are still being learned.
@@ -144,10 +168,6 @@ def check_scope(
         KeyNotEntitledError: A named record is not the key's, erased, or not there.
     """
     named = scope.records or []
-    if len(named) > limit:
-        raise ScopeTooLargeError(
-            f"a request may name {limit} records: split it, or name the client"
-        )
     found, held = 0, 0
     claimant: str | None = None
     for conditions in _parts(model.id, scope, key):
@@ -181,9 +201,13 @@ def claim(
         done = session.connection().execute(statement.values(claimed_by=request_id))
         claimed += done.rowcount
     if claimed < len(scope.records or [1]):
-        raise ScopeChangedError("what the scope names changed just now: send the request again")
-    session.expire_all()
+        raise changed()
     return claimed
+
+
+def changed() -> ScopeChangedError:
+    """Return what says that not all of a scope can be claimed; `check_scope` says why."""
+    return ScopeChangedError("what the scope names changed just now: send the request again")
 
 
 def _parts(
@@ -199,13 +223,14 @@ def _parts(
 def _own(model_id: int | None, key: RequesterKey) -> list[ColumnElement[bool]]:
     """Return the conditions of the records that a key reaches."""
     conditions = [col(Record.model_id) == model_id]
-    if _bound(key):
+    if is_bound(key):
         named = select(Subject.id).where(*_named(model_id, key.client, key.subject))
         conditions.append(col(Record.subject_id).in_(named))
     return conditions
 
 
-def _bound(key: RequesterKey) -> bool:
+def is_bound(key: RequesterKey) -> bool:
+    """Return whether a key reaches only one client's or subject's records."""
     return key.client is not None or key.subject is not None
 
 
@@ -297,7 +322,7 @@ def _explain_missing(
         raise ContributionPendingError(
             "rows contributed to this model are still being learned: try again in a minute"
         )
-    if scope.records is not None and _bound(key):
+    if scope.records is not None and is_bound(key):
         raise _not_entitled()
     raise UnknownRecordError(
         "the scope names data that this model's training set does not hold: check the ids"
@@ -322,7 +347,7 @@ def _erased_by(
             .limit(1)
         ).first()
         return last is not None, last
-    if _bound(key):
+    if is_bound(key):
         own = select(Subject.id).where(*_named(model.id, key.client, key.subject))
         conditions.append(col(Tombstone.subject_id).in_(own))
     tombstone_key = open_tombstone_key(master, model)
@@ -358,3 +383,12 @@ def _refuse_claimed(session: Session, key: RequesterKey, request_id: str | None)
         request=own,
         state=earlier.state,
     )
+
+
+T = TypeVar("T")
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split a list for IN (…)."""
+    for start in range(0, len(items), CHUNK):
+        yield items[start : start + CHUNK]

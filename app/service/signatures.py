@@ -5,11 +5,15 @@ becomes of the call: a call that was refused cannot be sent again by whoever ove
 """
 
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
@@ -21,11 +25,13 @@ from lethe.signing.errors import (
     SignatureReplayedError,
 )
 from lethe.signing.http import MAX_WINDOW, SignedBy
+from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
 from models import RequesterKey, UsedNonce
 from models.session import unsynced
 
 Role = Literal["requester", "client"]
 MAX_BATCH = 256  # nonces in one transaction
+MOST_KEYS = 10_000  # in a process's memory, about 1 KiB each
 # Past expiry, which is by the API's clock, while nonces are forgotten by the database's: these
 # may differ by the longest life of a signature, and a minute is left for what is under way.
 MARGIN = MAX_WINDOW + timedelta(minutes=1)
@@ -44,6 +50,7 @@ class NonceBook:
         self._ledger = ledger
         self._engine = unsynced(ledger.engine)
         self._waiting: list[_Item] = []
+        self._in_use: set[tuple[str, str]] = set()
         self._list = threading.Lock()
         self._turn = threading.Lock()
 
@@ -65,13 +72,34 @@ class NonceBook:
                 if batch:
                     self._write(batch)
         if not future.result():
-            raise SignatureReplayedError(
-                "this nonce was used before: sign again with a new one"
-            )
+            raise replayed()
+
+    @contextmanager
+    def in_use(self, signed: SignedBy) -> Iterator[None]:
+        """Refuse other calls of this process with a nonce that will be spent in the block.
+
+        Raises:
+            SignatureReplayedError: Such a call is under way.
+        """
+        pair = (signed.keyid, signed.nonce)
+        with self._list:
+            if pair in self._in_use:
+                raise replayed()
+            self._in_use.add(pair)
+        try:
+            yield
+        finally:
+            with self._list:
+                self._in_use.discard(pair)
+
+    def note(self, signed: SignedBy) -> None:
+        """Spend the nonce of a call that was refused, unless it is spent already."""
+        with suppress(SignatureReplayedError):
+            self.spend(signed)
 
     def _write(self, batch: Sequence[_Item]) -> None:
         try:
-            fresh = self._ledger.beside(lambda: self._insert(batch))
+            fresh = self._ledger.beside(lambda: self._insert([signed for signed, _ in batch]))
         except BaseException as error:  # raised again in each caller
             for _, future in batch:
                 future.set_exception(error)
@@ -81,25 +109,83 @@ class NonceBook:
             future.set_result(pair in fresh)
             fresh.discard(pair)  # twice in one batch is once too often
 
-    def _insert(self, batch: Sequence[_Item]) -> set[tuple[str, str]]:
-        """Return the pairs of (keyid, nonce) that were not there; they are now."""
-        expiries = {
-            (signed.keyid, signed.nonce): signed.expires + MARGIN for signed, _ in batch
-        }
-        # In one order, or processes that insert the same ones could wait for one another.
-        rows = [
-            {"keyid": keyid, "nonce": nonce, "expires_at": expires}
-            for (keyid, nonce), expires in sorted(expiries.items())
-        ]
-        dialect = sqlite if self._engine.dialect.name == "sqlite" else postgresql
-        statement = (
-            dialect.insert(UsedNonce)
-            .values(rows)
-            .on_conflict_do_nothing()
-            .returning(col(UsedNonce.keyid), col(UsedNonce.nonce))
-        )
+    def _insert(self, batch: Sequence[SignedBy]) -> set[tuple[str, str]]:
         with self._engine.begin() as connection:
-            return {(keyid, nonce) for keyid, nonce in connection.execute(statement)}
+            return insert_nonces(connection, batch)
+
+
+def insert_nonces(connection: Connection, batch: Sequence[SignedBy]) -> set[tuple[str, str]]:
+    """Store the nonces of signatures; return the (keyid, nonce) that were not there before."""
+    if not batch:
+        return set()
+    expiries = {(signed.keyid, signed.nonce): signed.expires + MARGIN for signed in batch}
+    # In one order, or processes that insert the same ones could wait for one another.
+    rows = [
+        {"keyid": keyid, "nonce": nonce, "expires_at": expires}
+        for (keyid, nonce), expires in sorted(expiries.items())
+    ]
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = (
+        dialect.insert(UsedNonce)
+        .values(rows)
+        .on_conflict_do_nothing()
+        .returning(col(UsedNonce.keyid), col(UsedNonce.nonce))
+    )
+    return {(keyid, nonce) for keyid, nonce in connection.execute(statement)}
+
+
+def replayed() -> SignatureReplayedError:
+    """Return what a nonce that was spent before is answered with."""
+    return SignatureReplayedError("this nonce was used before: sign again with a new one")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """A key as its row had it. mac: the row's, by which a later change of it is noticed."""
+
+    public: PublicKey
+    algorithm: Algorithm
+    role: str
+    mac: str
+
+
+class KeyRing:
+    """Keys that verified signatures lately, so that most signatures need no database.
+
+    What it holds may be out of date: whoever verified by it compares the MAC with the row's
+    in the writer's transaction.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, KnownKey] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def known(self, keyid: str) -> KnownKey:
+        """Return a key that was read before. Raises KeyUnknownError if it was not."""
+        with self._lock:
+            if (found := self._known.get(keyid)) is None:
+                raise unknown_key()
+            self._known.move_to_end(keyid)
+            return found
+
+    def read(self, session: Session, keyid: str) -> KnownKey:
+        """Read a key from its row, and remember it.
+
+        Raises:
+            KeyUnknownError: It was never registered, or it was revoked.
+        """
+        row = believed(session, RequesterKey, keyid)
+        with self._lock:
+            self._known.pop(keyid, None)
+        if row is None or row.revoked_at is not None:
+            raise unknown_key()
+        public = load_public_key(row.public_key.encode())
+        found = KnownKey(public, algorithm_of(public), row.role, row.mac)
+        with self._lock:
+            self._known[keyid] = found
+            if len(self._known) > MOST_KEYS:
+                self._known.popitem(last=False)
+        return found
 
 
 def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
@@ -113,9 +199,14 @@ def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:
     key = believed(session, RequesterKey, signed.keyid)
     if key is None or key.revoked_at is not None:
         raise unknown_key()
-    if key.role != role:
-        raise KeyNotEntitledError(f"this call is signed with a key of role {role}")
+    check_role(key.role, role)
     return key
+
+
+def check_role(held: str, role: Role) -> None:
+    """Raise KeyNotEntitledError unless a key holds the role that a call demands."""
+    if held != role:
+        raise KeyNotEntitledError(f"this call is signed with a key of role {role}")
 
 
 def unknown_key() -> KeyUnknownError:

@@ -66,7 +66,7 @@ def _walked() -> list[tuple[str, str]]:
 
 def test_the_walk_goes_from_the_request_to_the_offline_verifier() -> None:
     walked = _walked()
-    assert walked[0] == ("app/api/deps.py", "signed_by")
+    assert walked[0] == ("app/api/deps.py", "signed_submission")
     assert walked[-1] == ("lethe/certificates/verify.py", "verify_certificate")
     assert len(walked) > 20
 

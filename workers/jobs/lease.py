@@ -19,13 +19,13 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Transaction
-from app.rounds.steps import fail_round
 from app.service.context import Services
 from app.service.decisions import AWAITING
 from app.service.ladder import last_attempt
 from app.service.queue import head_of_queue, is_held_back
 from app.service.releases import close_releases
 from app.service.requests import close
+from app.service.round_steps import fail_round
 from app.steps import reached
 from lethe.errors import LetheError
 from models import Contribution, ErasureRequest, Job, Model

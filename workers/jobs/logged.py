@@ -36,7 +36,7 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
         "retained": bytes(version.retained_root).hex(),
     }
     if said != {name: leaf.digests.get(name) for name in said}:
-        raise NotLoggedError("the tables and the log disagree on a version")
+        raise NotLoggedError("the tables say otherwise of a version than the log")
     return leaf
 
 

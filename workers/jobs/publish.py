@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import bury
+from app.service.scope import bury, open_tombstone_key, record_tag
 from app.steps import reached
-from app.vault.model_key import open_tombstone_key, record_tag
 from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject
 from workers.jobs import batch, draft, versions
 from workers.jobs import before as before_artifact

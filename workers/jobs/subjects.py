@@ -5,8 +5,8 @@ from collections.abc import Collection
 from sqlalchemy import update
 from sqlmodel import Session, col, exists, select
 
+from app.service.scope import chunks
 from models import Record, Subject
-from models.session import chunks
 from workers.jobs.lesson import Owner
 
 

@@ -6,9 +6,10 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
-from app.purge.retention import end_retention, forget_bindings
 from app.service.context import Services
+from app.service.keys import forget_bindings
 from app.service.queue import head_of_queue, is_held_back
+from app.service.retention import end_retention
 from models import Job, UsedNonce
 from models.clock import clock
 from workers.families import base as family

@@ -118,7 +118,7 @@ def test_an_unexpected_error_tells_nothing(
     def explode(*_: object) -> None:
         raise RuntimeError("jane.doe@example.org")
 
-    monkeypatch.setattr("app.service.requests.check_scope", explode)
+    monkeypatch.setattr("app.service.acceptance.admit", explode)
     ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     response = ready.caller.erase_records("r1")
     assert "not known" in problem(response, 500, "internal")["detail"]
@@ -134,7 +134,7 @@ def test_a_database_that_is_away_may_be_asked_again(
 
     ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
-        patch.setattr("app.service.requests.check_scope", away)
+        patch.setattr("app.service.acceptance.admit", away)
         response = ready.caller.erase_records("r1")
     told = problem(response, 503, "database-unavailable")
     assert response.headers["retry-after"] == "5"

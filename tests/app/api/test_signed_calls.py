@@ -9,6 +9,7 @@ from httpx2 import Response
 from sqlmodel import Session, select
 
 from app.ledger import sequencer
+from app.service import admission
 from lethe.signing.errors import SignatureReplayedError
 from lethe.signing.http import MAX_WINDOW, SignedBy, sign_request
 from lethe.signing.keys import generate_key
@@ -100,7 +101,7 @@ def test_a_nonce_that_cannot_be_stored_is_not_taken_as_spent(
         raise OSError(28, "no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ready.services.nonces, "_insert", full)
+        patch.setattr(admission, "insert_nonces", full)
         ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
         assert ready.caller.erase_records("r1", nonce=NONCE).status_code == 500
     assert ready.caller.erase_records("r1", nonce=NONCE).status_code == 202

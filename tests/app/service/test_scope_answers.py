@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.service import requests
-from app.vault.model_key import open_tombstone_key
+from app.service import acceptance, scope, signatures
+from app.service.scope import open_tombstone_key
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, LogEntry, Model, Record, Tombstone
 from tests.installation import Installation
@@ -147,18 +147,25 @@ def test_nobody_waits_for_ids_that_nobody_holds(
 
 
 def between(
-    monkeypatch: pytest.MonkeyPatch, times: int, happens: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[], object],
+    first: Callable[[], object] = lambda: None,
 ) -> list[int]:
-    """Let something happen between check and commit of the first `times` tries."""
-    honest, tried = requests._commit, []
+    """Let something happen between each check of a scope and the transaction after it."""
+    tried: list[int] = []
 
-    def commit(*arguments: Any) -> Any:
+    def key(*arguments: Any) -> Any:
+        first()  # before the snapshot
+        return signatures.current_key(*arguments)
+
+    def check(*arguments: Any) -> None:
+        scope.check_scope(*arguments)
         tried.append(1)
-        if len(tried) <= times:
-            happens()
-        return honest(*arguments)
+        happens()
 
-    monkeypatch.setattr(requests, "_commit", commit)
+    monkeypatch.setattr(acceptance, "FEW", 1)  # more names than that are checked before
+    monkeypatch.setattr(acceptance, "current_key", key)
+    monkeypatch.setattr(acceptance, "check_scope", check)
     return tried
 
 
@@ -172,7 +179,7 @@ def test_who_was_overtaken_is_told_by_whom(
         monkeypatch.undo()
         first.append(other.erase_records("r1", "r2").json())
 
-    tried = between(monkeypatch, 1, overtake)
+    tried = between(monkeypatch, overtake)
     answer = ready.caller.erase_records("r1", "r3")
     assert slug(answer) == "already-erased"
     assert answer.json()["ref"] == first[0]["ref"]
@@ -193,17 +200,10 @@ def test_a_scope_that_keeps_changing_is_refused_and_nothing_is_stored(
             session.commit()
 
     holder = ready.caller.erase_records("r1").json()["id"]
-    tried = between(monkeypatch, 3, lambda: flip(holder))
-    honest = requests._check
-
-    def check(*arguments: Any) -> None:
-        flip(None)
-        honest(*arguments)
-
-    monkeypatch.setattr(requests, "_check", check)
+    tried = between(monkeypatch, lambda: flip(holder), lambda: flip(None))
     answer = ready.caller.erase_records("r2", "r3")
     assert (answer.status_code, slug(answer)) == (409, "scope-changed")
-    assert len(tried) == requests.CHECKS
+    assert len(tried) == acceptance.CHECKS
     with Session(ready.services.engine) as session:
         assert len(session.exec(select(ErasureRequest)).all()) == 1
 

@@ -1,0 +1,160 @@
+"""The way of an erasure request from its verified signature to its receipt."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+
+from anyio.to_thread import run_sync
+from sqlmodel import select
+
+from app.ledger.receipt import EntryReceipt
+from app.ledger.sequencer import Transaction
+from app.schemas.requests import Accepted, Receipt, Scope
+from app.service.admission import (
+    FEW,
+    MISMATCH,
+    Entered,
+    New,
+    Submission,
+    admit,
+    choose,
+)
+from app.service.context import Services
+from app.service.problems import (
+    IdempotencyMismatchError,
+    ScopeChangedError,
+)
+from app.service.scope import check_scope, check_size, narrow
+from app.service.signatures import current_key
+from app.steps import reached
+from models import ErasureRequest, Model, RequestEvent
+
+ALONE = (
+    "This request erases a single record, and the model is updated for it alone. Whoever has "
+    "the model from before and from after can compute the record from the difference. The "
+    "operator can have requests wait for one another, or you can name several records in one."
+)
+NARROWED = (
+    "The key is bound to a client or subject, and the request to what of it is the key's: "
+    "see its scope."
+)
+CHECKS = 3  # before a request is told that what it names keeps changing
+_Item = tuple[Services, Submission]
+
+
+async def submit(services: Services, submission: Submission) -> Accepted:
+    """Make a request durable and return its receipt.
+
+    When this returns, the log entry, the request and its job are on disk together and the
+    checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
+
+    Raises:
+        LetheError: From `app.service.problems` or `lethe.signing.errors`; nothing is stored.
+    """
+    reached("request.checked")
+    names = submission.wanted.scope.records or []
+    check_size(names, services.settings.max_scope_records)
+    if len(names) > FEW:
+        # Ten thousand ids that nobody holds cost a second: not under the lock of the log.
+        await run_sync(_explain, services, submission)
+    for tried in range(1, CHECKS + 1):
+        try:
+            future = services.committer.enqueue(_admit, (services, submission))
+            entered = await asyncio.wrap_future(future)
+            break
+        except ScopeChangedError:  # now it can be said why
+            if tried == CHECKS:
+                raise
+            submission = submission.again()
+            await run_sync(_explain, services, submission)
+    reached("request.committed")
+    if entered.new is not None and entered.new.nudge is not None:
+        services.dispatcher.nudge(entered.new.nudge)
+    reached("request.dispatched")
+    asked = submission.wanted.scope
+    if entered.new is None:
+        return await run_sync(_repeated, services, entered.request_id, asked)
+    receipt = services.ledger.recent_receipt(entered.new.log_index)
+    if receipt is None:
+        receipt = await run_sync(services.ledger.receipt, entered.new.log_index)
+    return _accepted(services, entered, entered.new, asked, receipt)
+
+
+def _admit(tx: Transaction, items: Sequence[_Item]) -> list[Entered | Exception]:
+    (services, _), *_ = items
+    return admit(services, tx, [submission for _, submission in items])
+
+
+def _explain(services: Services, submission: Submission) -> None:
+    """Refuse, with the reason, what cannot be accepted; from a snapshot, so nobody waits."""
+    with services.reading() as session:
+        key = current_key(session, submission.signed, "requester")
+        if submission.idempotency_key is not None:
+            earlier = session.exec(
+                select(ErasureRequest).where(
+                    ErasureRequest.keyid == key.keyid,
+                    ErasureRequest.idempotency_key == submission.idempotency_key,
+                )
+            ).first()
+            if earlier is not None:
+                if earlier.body_digest != submission.digest:
+                    raise IdempotencyMismatchError(MISMATCH)
+                return
+        wanted = submission.wanted
+        model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
+        choose(model, wanted)
+        assert model is not None
+        check_scope(session, services.master, model, key, narrow(wanted.scope, key))
+
+
+def _accepted(
+    services: Services, entered: Entered, new: New, asked: Scope, receipt: EntryReceipt
+) -> Accepted:
+    return Accepted(
+        id=entered.request_id,
+        ref=new.ref,
+        state="received",  # a worker may have begun by now; it is answered as it was accepted
+        due_at=new.due_at,
+        receipt=_on_the_wire(receipt),
+        warnings=_warnings(
+            services, new.records, new.scope.model_dump(exclude_none=True), asked
+        ),
+    )
+
+
+def _repeated(services: Services, request_id: str, asked: Scope) -> Accepted:
+    """Return the answer to a request that was accepted before, as it stands now."""
+    with services.reading() as session:
+        request = session.get_one(ErasureRequest, request_id)
+        received = session.get(RequestEvent, request.log_index)
+        records = 0 if received is None else received.payload["records"]
+        warnings = _warnings(services, records, request.scope, asked)
+    return Accepted(
+        id=request.id,
+        ref=request.ref,
+        state=request.state,
+        due_at=request.due_at,
+        receipt=_on_the_wire(services.ledger.receipt(request.log_index)),
+        warnings=warnings,
+    )
+
+
+def _on_the_wire(receipt: EntryReceipt) -> Receipt:
+    return Receipt(
+        log_index=receipt.log_index,
+        tree_size=receipt.tree_size,
+        leaf=base64.b64encode(receipt.leaf).decode(),
+        hashes=[base64.b64encode(value).decode() for value in receipt.hashes],
+        checkpoint=receipt.checkpoint,
+    )
+
+
+def _warnings(
+    services: Services, records: int, scope: dict[str, object], asked: Scope
+) -> list[str]:
+    """Return what the requester should know; the same for each answer to a request."""
+    single = records == 1 and services.settings.batch_min_requests == 1
+    warnings = [ALONE] if single else []
+    if scope != asked.model_dump(exclude_none=True):
+        warnings.append(NARROWED)
+    return warnings

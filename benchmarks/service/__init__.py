@@ -1,0 +1,1 @@
+"""The service under load; each figure stands beside a bare insert of the same run."""
