@@ -87,8 +87,12 @@ def scores_part(digest: str, *, certified: bool) -> EvidencePart:
     return EvidencePart(SCORES if certified else ESCALATION_SCORES, digest, SCORES_TYPE)
 
 
-def check_evidence(evidence: bytes, predicate: Predicate) -> None:
+def check_evidence(
+    evidence: bytes, predicate: Predicate, parsed: Evidence | None = None
+) -> None:
     """Check an evidence file against the certificate that names it.
+
+    parsed: what `parse_evidence` returned for these bytes, if the caller has it.
 
     Raises:
         RemovalError: It is another file than the certificate's, its proofs do not hold, or
@@ -98,7 +102,8 @@ def check_evidence(evidence: bytes, predicate: Predicate) -> None:
     retained, scope = predicate.retained_set, predicate.scope
     if sha256(evidence).hexdigest() != retained.removal_proof:
         raise RemovalError("this is another file than the certificate's removal proof")
-    parsed = parse_evidence(evidence)
+    if parsed is None:
+        parsed = parse_evidence(evidence)
     check_sets(
         parsed.removal, retained.before, retained.after, scope.records, scope.records_root
     )

@@ -121,20 +121,24 @@ def test_every_one_of_10000_planted_errors_of_one_is_found() -> None:
     entries = [("gram", i, j) for i in range(d) for j in range(i, d)]
     entries += [("moment", i, k) for i in range(d) for k in range(c)]
     found = 0
-    for trial in range(trials):
-        part, i, j = entries[rng.integers(len(entries))]
+    planted = rng.integers(len(entries), size=trials), rng.choice([-1, 1], size=trials)
+    # The trials of one planted error are evaluated together.
+    for place, by in {*zip(*(values.tolist() for values in planted), strict=True)}:
+        part, i, j = entries[place]
         gram, moment = true.gram.copy(), true.moment.copy()
-        by = int(rng.choice([-1, 1]))
         if part == "gram":
             gram[i, j] += by
             gram[j, i] = gram[i, j]  # an asymmetric G is refused before
         else:
             moment[i, j] += by
-        mine = [2 * trial, 2 * trial + 1]
+        (here,) = np.nonzero((planted[0] == place) & (planted[1] == by))
+        mine = [challenged for trial in here for challenged in (2 * trial, 2 * trial + 1)]
         wrong = answer_of_claim(
             ClaimedStatistics(gram, moment, true.rows), column(challenge, mine)
         )
-        found += wrong != [answers[k] for k in mine]
+        pairs = zip(wrong, (answers[k] for k in mine), strict=True)
+        differs = [one != other for one, other in pairs]
+        found += sum(a or b for a, b in zip(differs[::2], differs[1::2], strict=True))
     assert found == trials
 
 

@@ -2,9 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 
-from lethe.certificates.evidence import ESCALATION_SCORES, SCORES, check_evidence
+from lethe.certificates.evidence import (
+    ESCALATION_SCORES,
+    SCORES,
+    Evidence,
+    check_evidence,
+    parse_evidence,
+)
 from lethe.certificates.statement import Predicate
 from lethe.errors import LetheError
 from workers.judge.recheck.lines import Line, compare, skipped
@@ -13,7 +20,7 @@ POLICY = "policy"
 BY_SAMPLES = "empirical-approximate"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RecheckFiles:
     """The files somebody has beside the certificate. policy: hex SHA-256 of a document."""
 
@@ -22,6 +29,14 @@ class RecheckFiles:
     model: bytes | None = None
     policy: str | None = None
 
+    @cached_property
+    def parsed(self) -> Evidence | None:
+        """The evidence, None where the file is none; `compare_files` says why."""
+        try:
+            return parse_evidence(self.evidence)
+        except LetheError:
+            return None
+
 
 def compare_files(said: Predicate, given: RecheckFiles) -> list[Line]:
     """Return a line for each file that the certificate names, and one for the removal."""
@@ -29,7 +44,7 @@ def compare_files(said: Predicate, given: RecheckFiles) -> list[Line]:
     before, after = said.retained_set.before.count, said.retained_set.after.count
     proven = f"{before} - {said.scope.records} = {after} records; the checks as reported"
     try:
-        check_evidence(given.evidence, said)
+        check_evidence(given.evidence, said, given.parsed)
         lines.append(compare("removal proof", proven, proven))
     except LetheError as error:
         lines.append(compare("removal proof", proven, error.detail))

@@ -11,9 +11,7 @@ import numpy as np
 from lethe.catalogue import check_of
 from lethe.certificates.escalation import AttemptPart
 from lethe.certificates.escalation import spelled as attempt_line
-from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.statement import CheckPart, Predicate
-from lethe.errors import LetheError
 from workers.errors import ArtifactError, ModelError
 from workers.judge.base import Report
 from workers.judge.digests import MODEL_FILE
@@ -100,9 +98,8 @@ def tied(
         compare("scores: rows", own, problem_with(claim, rows) or own),
     ]
     lines.append(_coverage(said, claim))
-    try:
-        evidence = parse_evidence(given.evidence)
-    except LetheError:
+    evidence = given.parsed
+    if evidence is None:
         return lines  # that the evidence is none is told elsewhere
     # The log's entries of both versions name these digests: an auditor looks for them there.
     digests = {"before": claim.rows_before[0], "after": claim.rows_after[0]}

@@ -1,12 +1,10 @@
 """Checks that only the service can run: why, and what digests they name all the same."""
 
 import re
-from contextlib import suppress
 
 from lethe.catalogue import CheckSpec, Compared, check_of
-from lethe.certificates.evidence import SCORES, parse_evidence
+from lethe.certificates.evidence import SCORES, Evidence
 from lethe.certificates.statement import CheckPart, Predicate
-from lethe.errors import LetheError
 from workers.judge.recheck.lines import Line, compare, skipped
 
 DIGEST = re.compile(r"(?:^|sha256 )([0-9a-f]{64})$")
@@ -16,7 +14,7 @@ UNKNOWN = "is a check that this release does not know"
 OF_ROWS = ("rows-after", "rows-before")
 
 
-def list_checks(said: Predicate, evidence: bytes) -> list[Line]:
+def list_checks(said: Predicate, evidence: Evidence | None) -> list[Line]:
     """Return a line for each check; one that names a foreign digest differs."""
     # A ridge head's rows have digests of their own, in the log's entries of its versions.
     ridge = any(check.name.startswith("statistics-") for check in said.checks)
@@ -24,8 +22,8 @@ def list_checks(said: Predicate, evidence: bytes) -> list[Line]:
         "model after": said.model.version_after.digest,
         "model before": said.model.version_before.digest,
     }
-    with suppress(LetheError):  # that the evidence is none is told elsewhere
-        statistics = parse_evidence(evidence).statistics
+    if evidence is not None:  # that it is none is told elsewhere
+        statistics = evidence.statistics
         pairs: dict[Compared, str] = {"rows before": "before", "rows after": "after"}
         digests |= {of: statistics[name] for of, name in pairs.items() if name in statistics}
     lacking = None

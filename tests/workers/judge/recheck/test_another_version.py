@@ -1,6 +1,7 @@
 """Scores that another version of the verifier judged: judged rightly, or told as such."""
 
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 
 import pytest
@@ -50,22 +51,29 @@ def test_an_attempt_that_another_version_judged_is_judged_again() -> None:
     assert attempt_of(old)[1].status == "same"
 
 
-@pytest.mark.parametrize("judge", ["2", "4"])
-def test_an_attempt_that_another_version_judged_otherwise_is_told_as_such(judge: str) -> None:
+@cache
+def otherwise() -> list[Case]:
+    """Return attempts that this version refutes as they are told; the last one it would pass."""
     (altered,) = told(UNMEMORABLE)
     method = altered.said.method
     parameters = {n: v.replace("0.5073", "0.5074") for n, v in method.parameters.items()}
     assert parameters != method.parameters
     said = replace(altered.said, method=replace(method, parameters=parameters))
-    # The last one this version would pass.
-    cases = [replace(altered, said=said), *told(noop(simulated(1)), simulated(1))]
-    for case in cases:
+    return [replace(altered, said=said), *told(noop(simulated(1)), simulated(1))]
+
+
+def test_an_attempt_that_this_version_judged_otherwise_is_refuted() -> None:
+    for case in otherwise():
+        assert attempt_of(case)[1].status == "DIFFERS"
+
+
+@pytest.mark.parametrize("judge", ["2", "4"])
+def test_an_attempt_that_another_version_judged_otherwise_is_told_as_such(judge: str) -> None:
+    for case in otherwise():
         found, line = attempt_of(as_written_by(case, judge, certified=False))
         assert (found.result, line.status) == ("DIGESTS-ONLY", "not recomputed")
         assert "install the one that issued" in line.reason
         assert f" {judge}" in line.reason
-        # Of this version they are refuted.
-        assert attempt_of(case)[1].status == "DIFFERS"
 
 
 def test_what_an_attempt_is_of_is_compared_whoever_judged() -> None:

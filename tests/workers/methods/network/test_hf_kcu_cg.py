@@ -155,7 +155,11 @@ def test_the_scale_of_the_right_side_does_not_matter(scale: float) -> None:
 
 
 @pytest.mark.parametrize("preconditioned", [False, True])
-def test_it_holds_four_vectors_whatever_the_number_of_iterations(preconditioned: bool) -> None:
+def test_it_holds_four_vectors_whatever_the_number_of_iterations(
+    preconditioned: bool, request: pytest.FixtureRequest
+) -> None:
+    gc.freeze()  # what lives already is no vector of this run, and takes long to look through
+    request.addfinalizer(gc.unfreeze)
     size = 1009
     values = torch.linspace(1, 50, size).double()
     right, diagonal = torch.ones(size).double(), torch.full((size,), 2.0).double()
