@@ -132,7 +132,9 @@ def test_every_one_of_10000_planted_errors_of_one_is_found() -> None:
         else:
             moment[i, j] += by
         (here,) = np.nonzero((planted[0] == place) & (planted[1] == by))
-        mine = [challenged for trial in here for challenged in (2 * trial, 2 * trial + 1)]
+        mine = [
+            challenged for trial in here.tolist() for challenged in (2 * trial, 2 * trial + 1)
+        ]
         wrong = answer_of_claim(
             ClaimedStatistics(gram, moment, true.rows), column(challenge, mine)
         )
