@@ -22,7 +22,7 @@ from workers.methods.network.baselines.fed_au import FedAU
 from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.mode import MoDe
 from workers.methods.network.baselines.no_t import NoT
-from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.natural import Natural
 from workers.methods.network.puf import Puf
 from workers.training.fedavg.flops import forward_flops

@@ -40,7 +40,7 @@ from workers.jobs import (
     execute,
     verify,
 )
-from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.hf_kcu.method import HfKcu
 
 Patch = pytest.MonkeyPatch
 

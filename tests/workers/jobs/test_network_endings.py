@@ -14,8 +14,8 @@ from workers.families.network import (
 from workers.families.network import (
     update as network_update,
 )
-from workers.methods.network.hf_kcu_cg import BreakdownError
-from workers.methods.network.hf_kcu_direction import CurvatureError
+from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError
+from workers.methods.network.hf_kcu.direction import CurvatureError
 from workers.methods.network.recovery import LastingDamageError
 
 

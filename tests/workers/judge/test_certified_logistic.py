@@ -10,7 +10,7 @@ import pytest
 from tests.workers.judge import logistic_claims as made
 from tests.workers.judge.claims import ERASED
 from tests.workers.judge.logistic_claims import logistic_claim, noisy_claim
-from tests.workers.methods.network.hf_kcu_small import (
+from tests.workers.methods.network.hf_kcu.small import (
     NETWORK,
     PENALTY,
     POISONED,

@@ -39,7 +39,7 @@ from workers.judge.samples.empirical import VERIFIER
 from workers.methods.network.base import Case, Side, UnlearningRequest
 from workers.methods.network.memory import named_out_of_memory
 from workers.silos.answer import THREADS
-from workers.training.fedavg.accounting import cost_notes
+from workers.training.fedavg.base import cost_notes
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes
 from workers.training.networks.files import decode_weights, digest_of

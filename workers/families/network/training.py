@@ -19,11 +19,11 @@ from workers.jobs.lease import Lease
 from workers.jobs.update import UpdateResult
 from workers.jobs.versions import Encoded
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
-from workers.methods.network.hf_kcu_products import NobodyAnsweredError
+from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
 from workers.silos.choose import engine_for
-from workers.training.fedavg.accounting import cost_notes
+from workers.training.fedavg.base import cost_notes
 from workers.training.fedavg.determinism import environment
 from workers.training.fedavg.device import choose, facts_of
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError

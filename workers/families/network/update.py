@@ -45,7 +45,7 @@ from workers.jobs.update import Update, UpdateResult
 from workers.methods.network.base import Case
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.memory import named_out_of_memory
-from workers.training.fedavg.accounting import cost_notes
+from workers.training.fedavg.base import cost_notes
 from workers.training.networks.files import decode_weights, digest_of
 
 __all__ = ["forget", "learn", "next_attempt", "prepare", "read", "refit"]

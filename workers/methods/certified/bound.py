@@ -13,7 +13,7 @@ from workers.methods.certified.method import TOLERANCE, CertifiedNewton
 from workers.methods.certified.objective import NotConvexError, measure, penalty_of
 from workers.methods.certified.release import Release
 from workers.methods.network.base import Case, Unlearned
-from workers.methods.network.hf_kcu_products import Asking, NobodyAnsweredError
+from workers.methods.network.hf_kcu.products import Asking, NobodyAnsweredError
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import norm
 

@@ -26,7 +26,7 @@ from workers.methods.certified.noise import commitment, context_of, new_key
 from workers.methods.certified.objective import Gradient, measure, penalty_of
 from workers.methods.certified.release import Release, noisy
 from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, method
-from workers.methods.network.hf_kcu_products import Asking
+from workers.methods.network.hf_kcu.products import Asking
 from workers.methods.network.recovery import pin_of
 from workers.training.fedavg.device import facts_of
 from workers.training.fedavg.seeds import derive

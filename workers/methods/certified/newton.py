@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from workers.methods.certified.objective import Gradient, measure
 from workers.methods.certified.softmax import newton_residual
 from workers.methods.network.base import Side
-from workers.methods.network.hf_kcu_cg import solve
-from workers.methods.network.hf_kcu_products import Asking, Panel
+from workers.methods.network.hf_kcu.conjugate_gradients import solve
+from workers.methods.network.hf_kcu.products import Asking, Panel
 from workers.training.networks.weights import Weights, from_vector, moved
 
 DECREASE = 0.1

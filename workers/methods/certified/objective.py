@@ -15,7 +15,7 @@ import torch
 from workers.errors import RefusedError
 from workers.methods.certified.softmax import CURVATURE, SLOPE
 from workers.methods.network.base import Case, Side
-from workers.methods.network.hf_kcu_products import Asking, NobodyAnsweredError
+from workers.methods.network.hf_kcu.products import Asking, NobodyAnsweredError
 from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.weights import norm, to_vector
 

@@ -1,8 +1,8 @@
 """How a method may end without a model to publish, by nobody's fault: retraining follows."""
 
 from workers.methods.network.guard import NoSafeStepError
-from workers.methods.network.hf_kcu_cg import BreakdownError
-from workers.methods.network.hf_kcu_direction import CurvatureError
+from workers.methods.network.hf_kcu.conjugate_gradients import BreakdownError
+from workers.methods.network.hf_kcu.direction import CurvatureError
 from workers.methods.network.memory import OutOfMemoryError
 from workers.methods.network.recovery import LastingDamageError
 from workers.training.fedavg.errors import DivergedError

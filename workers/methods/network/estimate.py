@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workers.methods.network.base import UnlearningMethod
 from workers.methods.network.guard import StepGuard
-from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.natural import Natural
 from workers.methods.network.puf import Puf
 from workers.methods.network.recovery import Recovery

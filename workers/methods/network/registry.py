@@ -12,6 +12,7 @@ from workers.methods.network.recovery import Recovery
 for _room in (
     "workers.methods.network",
     "workers.methods.network.baselines",
+    "workers.methods.network.hf_kcu",
     "workers.methods.certified",
 ):
     import_room(_room)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.workers.methods.network.hf_kcu_small import (
+from tests.workers.methods.network.hf_kcu.small import (
     CONFIG,
     EXACT,
     NETWORK,
@@ -33,7 +33,7 @@ from workers.methods.certified.noise import commitment, gaussian
 from workers.methods.certified.objective import NotConvexError
 from workers.methods.certified.release import Release
 from workers.methods.network.base import Case, Hooks, Side, Unlearned, UnlearningRequest
-from workers.methods.network.hf_kcu_products import Asking, NobodyAnsweredError
+from workers.methods.network.hf_kcu.products import Asking, NobodyAnsweredError
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import make
 from workers.training.fedavg.base import Work

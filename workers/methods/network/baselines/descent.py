@@ -14,12 +14,11 @@ from torch import nn
 
 from workers.errors import RefusedError
 from workers.methods.network.base import Case
-from workers.training.fedavg.augment import crop_flip
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import DivergedError
 from workers.training.fedavg.flops import training_flops
-from workers.training.fedavg.local import batches
+from workers.training.fedavg.local import batches, crop_flip
 from workers.training.fedavg.losses import loss_of
 from workers.training.fedavg.seeds import derive, stream
 from workers.training.networks.weights import Weights, weights_of, with_weights

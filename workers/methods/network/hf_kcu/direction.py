@@ -8,17 +8,17 @@ import torch
 
 from workers.errors import RefusedError
 from workers.methods.network.base import Case, TargetError, UnmetNeedError
-from workers.methods.network.hf_kcu_bounds import Stability, stability
-from workers.methods.network.hf_kcu_cg import (
+from workers.methods.network.hf_kcu.bounds import Stability, stability
+from workers.methods.network.hf_kcu.conjugate_gradients import (
     Report,
     Solution,
     estimate_diagonal,
     preconditioner,
     solve,
 )
-from workers.methods.network.hf_kcu_products import Asking, Panel, PanelChangedError
-from workers.methods.network.hf_kcu_settings import Settings
-from workers.methods.network.hf_kcu_step import (
+from workers.methods.network.hf_kcu.products import Asking, Panel, PanelChangedError
+from workers.methods.network.hf_kcu.settings import Settings, causal_weights
+from workers.methods.network.hf_kcu.step import (
     Equation,
     Form,
     Leaving,
@@ -27,7 +27,6 @@ from workers.methods.network.hf_kcu_step import (
     influence,
     newton,
 )
-from workers.methods.network.hf_kcu_weights import causal_weights
 from workers.training.fedavg.base import Fault, Work
 from workers.training.fedavg.seeds import stream
 from workers.training.fedavg.server import weighted_mean

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
 from workers.methods.network.cycles import Cycles, step_in_cycles
 from workers.methods.network.guard import Ceiling, along, take_step
-from workers.methods.network.hf_kcu_direction import Direction, corrected
-from workers.methods.network.hf_kcu_printed import as_printed
-from workers.methods.network.hf_kcu_products import Asking
-from workers.methods.network.hf_kcu_settings import Settings
+from workers.methods.network.hf_kcu.direction import Direction, corrected
+from workers.methods.network.hf_kcu.printed import as_printed
+from workers.methods.network.hf_kcu.products import Asking
+from workers.methods.network.hf_kcu.settings import Settings
 from workers.methods.network.recovery import Step
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import from_vector, to_vector

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.workers.methods.network.hf_kcu_small import (
+from tests.workers.methods.network.hf_kcu.small import (
     CLIENTS,
     CONFIG,
     EXACT,
@@ -28,7 +28,7 @@ from tests.workers.training.fedavg.small import client_data
 from workers.errors import RefusedError
 from workers.methods.network.base import UnlearningRequest, UnmetNeedError
 from workers.methods.network.guard import NoSafeStepError, StepGuard
-from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
 from workers.methods.network.recovery import Recovery

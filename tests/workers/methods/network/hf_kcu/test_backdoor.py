@@ -9,7 +9,7 @@ import torch
 
 from workers.data.digit_images import load_digit_images
 from workers.methods.network.base import Case, UnlearningRequest
-from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.hf_kcu.method import HfKcu
 from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
 from workers.training.fedavg.base import ClientData, Clients

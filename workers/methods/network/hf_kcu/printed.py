@@ -10,11 +10,10 @@ import torch
 
 from workers.errors import RefusedError
 from workers.methods.network.base import Case, TargetError
-from workers.methods.network.hf_kcu_cg import Report
-from workers.methods.network.hf_kcu_direction import Direction, bound_of, solve_on
-from workers.methods.network.hf_kcu_products import Asking, Panel
-from workers.methods.network.hf_kcu_settings import Settings
-from workers.methods.network.hf_kcu_weights import causal_weights
+from workers.methods.network.hf_kcu.conjugate_gradients import Report
+from workers.methods.network.hf_kcu.direction import Direction, bound_of, solve_on
+from workers.methods.network.hf_kcu.products import Asking, Panel
+from workers.methods.network.hf_kcu.settings import Settings, causal_weights
 from workers.training.networks.weights import norm, to_vector
 
 

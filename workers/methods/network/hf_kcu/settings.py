@@ -1,5 +1,6 @@
 """What can be set of HF-KCU, checked once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Literal
@@ -7,9 +8,10 @@ from typing import Literal
 from workers.errors import RefusedError
 from workers.methods.network.cycles import Cycles
 from workers.methods.network.guard import StepGuard
-from workers.methods.network.hf_kcu_products import Curvature
-from workers.methods.network.hf_kcu_weights import Causal
+from workers.methods.network.hf_kcu.products import Curvature
 from workers.methods.network.recovery import Recovery
+
+Causal = Literal["rows", "gradient"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Settings:
     insists on a converged model. A network that memorised the rows that go has next to no
     gradient on them, and a drift of 3 to 17 on digits; newton trained it on there and forgot
     nothing, influence did forget.
-    causal: see hf_kcu_weights. scaling β caps the step at β‖θ‖; None is off, for the paper's
+    causal: see causal_weights. scaling β caps the step at β‖θ‖; None is off, for the paper's
     0.01 leaves next to nothing of a step. step is η, the multiple of Δ that is taken, or that
     a guard starts at; None: see `HfKcu.asked`.
     indefinite: what to do where negative curvature ends the solver after its first iteration:
@@ -118,3 +120,25 @@ class Settings:
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise RefusedError(f"{name}: choose one of {', '.join(known)}")
+
+
+def causal_weights(
+    kind: Causal, rows: Mapping[str, int], norms: Mapping[str, float]
+) -> dict[str, float]:
+    """Return α of each affected client, Σ α = 1. A client without forgotten rows has none.
+
+    rows are the rows that each affected client gives up, norms ‖∇ℓ_i(θ; D_u)‖.
+    "gradient" is equation 7, α_i ∝ norms. "rows", α_i ∝ rows, makes Σ α_i ∇ℓ_i the mean
+    gradient of all forgotten rows, the only choice under which the step is the Newton step
+    to the retained optimum; equation 7 turns it from there as soon as two clients differ.
+    With one client both are 1. Where all gradients are zero there is nothing to divide by,
+    nor to remove: both are "rows".
+    Raises RefusedError if no client is affected or the clients of both mappings differ.
+    """
+    if not rows or rows.keys() != norms.keys() or min(rows.values()) < 1:
+        raise RefusedError("causal weights need the rows and the gradient of each affected one")
+    share: Mapping[str, float] = rows
+    if kind == "gradient" and sum(norms.values()) > 0:
+        share = norms
+    total = sum(share[client] for client in sorted(share))
+    return {client: share[client] / total for client in sorted(share)}

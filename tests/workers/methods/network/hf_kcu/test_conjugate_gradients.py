@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workers.errors import RefusedError
-from workers.methods.network.hf_kcu_bounds import energy_error, iterations_needed
-from workers.methods.network.hf_kcu_cg import (
+from workers.methods.network.hf_kcu.bounds import energy_error, iterations_needed
+from workers.methods.network.hf_kcu.conjugate_gradients import (
     BreakdownError,
     Product,
     estimate_diagonal,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from workers.methods.network.hf_kcu_cg import solve
-from workers.methods.network.hf_kcu_step import (
+from workers.methods.network.hf_kcu.conjugate_gradients import solve
+from workers.methods.network.hf_kcu.step import (
     Equation,
     Leaving,
     choose,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from workers.errors import RefusedError
-from workers.methods.network.hf_kcu_bounds import stability
-from workers.methods.network.hf_kcu_weights import causal_weights
+from workers.methods.network.hf_kcu.bounds import stability
+from workers.methods.network.hf_kcu.settings import causal_weights
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.workers.methods.network.hf_kcu_small import (
+from tests.workers.methods.network.hf_kcu.small import (
     CLIENTS,
     CONFIG,
     EXACT,
@@ -21,7 +21,7 @@ from tests.workers.methods.network.hf_kcu_small import (
     without,
 )
 from workers.methods.network.base import Case
-from workers.methods.network.hf_kcu import HfKcu
+from workers.methods.network.hf_kcu.method import HfKcu
 from workers.training.fedavg.base import ClientUpdate, RoundTask
 from workers.training.fedavg.curvature import some_rows
 from workers.training.fedavg.evaluate import evaluate

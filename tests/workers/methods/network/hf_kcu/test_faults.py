@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.workers.methods.network.hf_kcu_small import (
+from tests.workers.methods.network.hf_kcu.small import (
     EXACT,
     POISONED,
     Change,
@@ -20,9 +20,9 @@ from tests.workers.methods.network.hf_kcu_small import (
 )
 from workers.errors import RefusedError
 from workers.methods.network.base import Side, TargetError
-from workers.methods.network.hf_kcu import HfKcu
-from workers.methods.network.hf_kcu_direction import CurvatureError
-from workers.methods.network.hf_kcu_products import NobodyAnsweredError
+from workers.methods.network.hf_kcu.direction import CurvatureError
+from workers.methods.network.hf_kcu.method import HfKcu
+from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.training.fedavg.base import Answers, ClientUpdate, Fault, RoundTask
 from workers.training.fedavg.errors import RoundFailedError
 
