@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 
-.PHONY: help demo federated demo-federated test test-full test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check red-team lock clean
+# The tests start hundreds of processes: without bytecode each compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo federated demo-federated test test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check red-team lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -20,7 +23,10 @@ test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
 
 # What `make test` leaves out: tests/sizes.py says what, and why.
 test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "full and not slow and not redteam" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "full and not repeats and not slow and not redteam" $(ARGS)
+
+test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "repeats and not slow and not redteam" $(ARGS)
 
 # The tests that train, with the vector instructions of other processors: the last bits of their
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make test` has run,

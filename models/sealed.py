@@ -69,8 +69,13 @@ def _stored(kind: Any) -> Any:
     return String() if isinstance(kind, Tagged) else kind
 
 
+def sealer_of(dialect: Dialect) -> Sealer | None:
+    """Return what was registered for the engine of `dialect`, or None."""
+    return _sealers.get(dialect)
+
+
 def _sealer(dialect: Dialect) -> Sealer:
-    if (found := _sealers.get(dialect)) is None:
+    if (found := sealer_of(dialect)) is None:
         raise UnsealedError(
             "a sealed column needs the master key: restore master.key, or set LETHE_MASTER_KEY"
         )

@@ -1,8 +1,8 @@
 """Installations that a test may begin with a copy of.
 
-Registering, fitting and the first masked round take longer than most of what is tested after
-them. So a test worker makes each beginning once on each kind of database. What tests share is
-files that nothing has open, keys and rows; each test writes into its own copy.
+Making keys, registering, fitting and the first masked round take longer than most of what is
+tested after them. So a test worker makes each beginning once on each kind of database. What
+tests share is files that nothing has open, keys and rows; each test writes into its own copy.
 """
 
 from collections.abc import Callable
@@ -39,6 +39,8 @@ def teach(installation: Installation) -> Masked:
     return masked
 
 
+BEGUN = "begun"  # keys and an empty log: where `ledger` begins without any of the others
+
 # A test that asks for a fixture of one of these names begins there.
 BEGINNINGS: dict[str, Callable[[Installation], Any]] = {
     "fitted": fit,
@@ -48,10 +50,12 @@ BEGINNINGS: dict[str, Callable[[Installation], Any]] = {
 
 
 def beginning(request: pytest.FixtureRequest) -> str | None:
-    """Return the name of the beginning that a test asks for, if any."""
+    """Return the name of the beginning that a test asks for; None if it asks for no ledger."""
     found = [name for name in BEGINNINGS if name in request.fixturenames]
     assert len(found) <= 1, f"a test has one beginning, not {found}"
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return BEGUN if "ledger" in request.fixturenames else None
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,10 @@ class Originals:
         engine = make_engine(url)
         init_log(settings, engine)
         engine.dispose()
-        with install(settings) as installation:
-            made = BEGINNINGS[name](installation)
+        made = None
+        if name != BEGUN:
+            with install(settings) as installation:
+                made = BEGINNINGS[name](installation)
         # SQLite removes it when all have closed: until then the file is not the whole database.
         assert not Path(f"{engine.url.database}-wal").exists()
         return Original(url, data_dir, made)

@@ -6,6 +6,7 @@ first asks for it, and a fresh database is a copy of one migrated template. In a
 for one of the beginnings (`fitted`, `enrolled`, `taught`) they are a copy of that instead.
 """
 
+import gc
 import os
 import shutil
 import uuid
@@ -20,7 +21,7 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.pool import NullPool
 
 from app.ledger.sequencer import Ledger
-from app.ledger.startup import init_log, load_ledger
+from app.ledger.startup import load_ledger
 from app.settings import Settings
 from app.vault.master import MasterKey
 from app.vault.seal import new_key
@@ -29,8 +30,9 @@ from migrations.runner import upgrade
 from models.sealed import seal_columns
 from models.session import make_engine
 from tests import sizes
-from tests.beginnings import Originals, beginning
+from tests.beginnings import BEGUN, Originals, beginning
 from tests.servers import in_memory, postgres_server, redis_server
+from tests.statements import share_statements
 from tests.workers.secure_sum.client.federation import Masked
 
 ORIGIN = "ledger.test/lethe"
@@ -41,8 +43,24 @@ TEMPORARY_NEEDED = 4 * 2**30  # bytes; less than one is in use, packaging's inst
 if (memory := in_memory(TEMPORARY_NEEDED, programs=True)) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
+share_statements()
+
 # A test trains if its module uses torch, or a helper that registers a network.
 TRAINERS = {"torch", "tests.small_network", "tests.workers.jobs.networks"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, unread, what `make test` leaves out whole: its imports take seconds."""
+    if "not full" not in str(config.option.markexpr):
+        return None
+    place = collection_path.relative_to(config.rootpath).as_posix()
+    return True if place in sizes.FULL else None
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays until the end: torch, the modules, the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,8 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = vars(getattr(item, "module", None) or object).values()
         if TRAINERS & {value.__name__ for value in used if isinstance(value, ModuleType)}:
             item.add_marker(pytest.mark.trains)
-        if sizes.is_full(item):
-            item.add_marker(pytest.mark.full)
+    sizes.assign(items)
 
 
 @pytest.fixture(scope="session")
@@ -199,11 +216,9 @@ def settings(database_url: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def ledger(request: pytest.FixtureRequest, settings: Settings, engine: Engine) -> Ledger:
     """A ledger whose log was just begun."""
-    if name := beginning(request):
-        original = _originals(request, engine.dialect.name).of(name)
-        shutil.copytree(original.data_dir, settings.data_dir, dirs_exist_ok=True)
-        return load_ledger(settings, engine)
-    return init_log(settings, engine)
+    original = _originals(request, engine.dialect.name).of(beginning(request) or BEGUN)
+    shutil.copytree(original.data_dir, settings.data_dir, dirs_exist_ok=True)
+    return load_ledger(settings, engine)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import update
 from sqlmodel import Session
+from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
 from app.cli.token import mint
@@ -70,11 +71,19 @@ def make_token(services: Services, scope: str = "operator") -> str:
     return token
 
 
+_routes: list[BaseRoute] = []  # of the first application
+
+
 @contextmanager
 def install(settings: Settings) -> Iterator[Installation]:
     """Open an installation whose log was begun."""
     dispatcher = InlineDispatcher()
     services = replace(open_services(settings), dispatcher=dispatcher)
-    with TestClient(create_app(services)) as http:
+    app = create_app(services)
+    # FastAPI prepares the routes at an application's first request, which takes longer than
+    # most tests. They know of no application: the services are in its state.
+    app.router.routes[:] = _routes or app.router.routes
+    _routes[:] = app.router.routes
+    with TestClient(app) as http:
         caller = Caller(http, make_token(services))
         yield Installation(settings, services, dispatcher, caller)

@@ -1,12 +1,14 @@
-"""Which tests `make test` leaves to `make test-full`, and why nothing is lost by it.
+"""Which tests `make test` leaves to `make test-full`, and what of them it still covers.
 
-`make test` is what a newcomer runs, and has everything that protects correctness. `.ci/run` runs
-both.
+`make test` is what a newcomer runs: each check that protects correctness once, on SQLite.
+`.ci/run` runs both. `make test-repeats` runs what repeats a path that both have taken.
 """
+
+from collections.abc import Iterable
 
 import pytest
 
-# Rooms and files, each with what of it `make test` still covers.
+# Rooms, files and tests, each with what of it `make test` still covers.
 FULL = {
     "tests/benchmarks": "benchmarks are not the product",
     "tests/e2e": "processes over HTTP and SIGKILL; tests/faults stops at the same steps",
@@ -16,15 +18,69 @@ FULL = {
     "tests/packaging/test_compose.py": "starts all services",
     "tests/packaging/test_dockerfile.py": "installs and starts both images",
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",
-}
+    "tests/workers/jobs/test_network_canary.py": "the canary's check is tested in tests/workers/judge",
+    "tests/workers/jobs/test_network_certified_hazards.py": "test_network_certified.py, and tests/workers/judge",
+    "tests/workers/jobs/test_network_trainings.py": "test_network_hazards.py, and tests/redteam",
+    "tests/workers/jobs/test_silo_scores.py": "test_network_silos.py, and tests/workers/silos",
+    "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
+    "tests/lethe/certificates/test_tampering.py::test_every_single_bit_of_a_witnessed_file_is_noticed": "every bit of a file without witnesses",
+    "tests/lethe/certificates/test_tampering.py::test_bits_go_unnoticed_only_in_lines_of_keys_that_were_not_given": "every bit of a file whose keys are given",
+}  # fmt: skip
+
+# Tests of whole installations with several cases that take the same path: `make test` runs the
+# first case of each, `make test-full` the others. Each with what the cases differ in.
+ONE_CASE = {
+    "tests/workers/data/extractors/test_torch_module.py::test_features_are_those_of_the_module": "how a module is stored",
+    "tests/workers/jobs/test_audit_hidden.py::test_a_newer_leak_is_cited_whatever_its_row_says": "the changed column",
+    "tests/workers/jobs/test_changed_registration.py::test_no_network_is_published_by_another_configuration": "the changed field and the step",
+    "tests/workers/jobs/test_changed_registration.py::test_no_ridge_head_is_published_by_another_configuration": "the changed field and the step",
+    "tests/workers/jobs/test_deaths.py::test_an_erasure_that_kills_its_worker_waits_for_a_decision": "the stage",
+    "tests/workers/jobs/test_histories.py::test_any_history_ends_as_a_fit_of_what_remains": "the seed",
+    "tests/workers/jobs/test_network_hazards.py::test_a_retraining_that_is_none_is_refuted": "how the worker cheats; tests/workers/judge has each",
+    "tests/workers/jobs/test_network_silos.py::test_every_version_is_the_one_of_a_single_process": "the method",
+    "tests/workers/jobs/test_networks.py::test_what_no_test_has_the_power_to_show_escalates_to_retraining": "what lacks power",
+    "tests/workers/judge/recheck/test_another_version.py::test_an_attempt_that_another_version_judged_otherwise_is_told_as_such": "the version",
+    "tests/workers/methods/network/test_cycles.py::test_killed_after_any_save_cycles_go_on_to_the_same_bits": "the moment",
+    "tests/workers/methods/network/test_hf_kcu_backdoor.py::test_the_trigger_stops_working": "the settings",
+    "tests/workers/methods/network/test_hf_kcu_faults.py::test_a_client_that_breaks_is_named_and_left_out": "the message and its damage",
+    "tests/workers/secure_sum/client/test_changed_rows.py::test_a_round_whose_members_were_changed_fails": "the changed column",
+    "tests/workers/secure_sum/client/test_changed_rows.py::test_no_sum_is_published_by_another_configuration": "the changed column",
+    "tests/workers/secure_sum/client/test_changed_rows.py::test_nothing_is_summed_of_members_that_were_changed": "the changed column",
+    "tests/workers/secure_sum/client/test_dishonest_provider.py::test_a_worker_that_dies_at_a_step_of_a_round_is_replaced": "the step; tests/faults has all of an erasure",
+    "tests/workers/secure_sum/client/test_failures.py::test_a_member_that_drops_out_at_a_step_is_done_without": "the step",
+    "tests/workers/secure_sum/client/test_failures.py::test_a_sum_that_no_rows_have_is_refused": "what is wrong with the sum",
+    "tests/workers/secure_sum/client/test_failures.py::test_too_few_that_stay_end_the_round_and_a_new_one_works": "the step",
+    "tests/workers/secure_sum/client/test_masked_model.py::test_methods_that_track_an_inverse_are_summed_too": "the method",
+    "tests/workers/training/fedavg/test_curvature.py::test_every_kind_of_layer_has_both_products": "the architecture",
+}  # fmt: skip
+
 # Here a difference between databases is the point: locks, leases, triggers, grants.
 BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
+# Here a step that fails is another transaction that rolls back: PostgreSQL sees each.
+EVERY_CASE_ON_BOTH = ("tests/faults", "tests/e2e", "tests/packaging")
 
 
-def is_full(item: pytest.Item) -> bool:
-    """Return whether only `make test-full` runs a test."""
-    if item.nodeid.startswith(tuple(FULL)):
-        return True
-    given = getattr(getattr(item, "callspec", None), "params", {}).values()
-    second = any(isinstance(one, str) and one == "postgresql" for one in given)
-    return second and not item.nodeid.startswith(BOTH_DATABASES)
+def assign(items: Iterable[pytest.Item]) -> None:
+    """Mark what `make test` leaves out with `full`, and what repeats a path with `repeats`.
+
+    Elsewhere than above, PostgreSQL runs the first case of each test: the other cases send
+    it the same statements with other values.
+    """
+    seen: set[tuple[str, bool]] = set()
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        given = getattr(getattr(item, "callspec", None), "params", {}).values()
+        second = any(isinstance(one, str) and one == "postgresql" for one in given)
+        further = (function, second) in seen
+        seen.add((function, second))
+        if item.nodeid.startswith(BOTH_DATABASES):
+            continue
+        if second and further and not item.nodeid.startswith(EVERY_CASE_ON_BOTH):
+            item.add_marker(pytest.mark.repeats)
+        if (
+            second
+            or item.nodeid.startswith(tuple(FULL))
+            or (further and function in ONE_CASE)
+            or item.get_closest_marker("full")
+        ):
+            item.add_marker(pytest.mark.full)
