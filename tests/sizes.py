@@ -23,8 +23,6 @@ FULL = {
     "tests/workers/jobs/test_network_trainings.py": "test_network_hazards.py, and tests/redteam",
     "tests/workers/jobs/test_silo_scores.py": "test_network_silos.py, and tests/workers/silos",
     "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
-    "tests/lethe/certificates/test_tampering.py::test_every_single_bit_of_a_witnessed_file_is_noticed": "every bit of a file without witnesses",
-    "tests/lethe/certificates/test_tampering.py::test_bits_go_unnoticed_only_in_lines_of_keys_that_were_not_given": "every bit of a file whose keys are given",
 }  # fmt: skip
 
 # Tests of whole installations with several cases that take the same path: `make test` runs the
@@ -42,7 +40,6 @@ ONE_CASE = {
     "tests/workers/judge/recheck/test_another_version.py::test_an_attempt_that_another_version_judged_otherwise_is_told_as_such": "the version",
     "tests/workers/methods/network/test_cycles.py::test_killed_after_any_save_cycles_go_on_to_the_same_bits": "the moment",
     "tests/workers/methods/network/test_hf_kcu_backdoor.py::test_the_trigger_stops_working": "the settings",
-    "tests/workers/methods/network/test_hf_kcu_faults.py::test_a_client_that_breaks_is_named_and_left_out": "the message and its damage",
     "tests/workers/secure_sum/client/test_changed_rows.py::test_a_round_whose_members_were_changed_fails": "the changed column",
     "tests/workers/secure_sum/client/test_changed_rows.py::test_no_sum_is_published_by_another_configuration": "the changed column",
     "tests/workers/secure_sum/client/test_changed_rows.py::test_nothing_is_summed_of_members_that_were_changed": "the changed column",
