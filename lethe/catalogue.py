@@ -33,16 +33,18 @@ _METHODS = (
     MethodSpec("ridge-woodbury", "ridge", "update the inverse by the Woodbury identity"),
     MethodSpec("acu", "ridge", "update knowledge tracking matrix and head from the rows"),
     MethodSpec("ridge-sketched", "ridge", "subtract sketches, with a proven bound"),
-    MethodSpec("puf-special", "network", "apply one more update of those who leave backwards"),
+    MethodSpec(
+        "puf-special", "network", "apply one more update of the leaving clients backwards"
+    ),
     MethodSpec("puf-regular", "network", "the same, within a round of all clients"),
     MethodSpec("hf-kcu", "network", "one curvature step by conjugate gradients"),
     MethodSpec("retrain", "network", "repeat the training without the data"),
     MethodSpec("certified-newton", "network", "Newton steps and noise; logistic heads"),
-    MethodSpec("fed-au", "network", "an auxiliary module learns what is to be forgotten"),
+    MethodSpec("fed-au", "network", "an auxiliary module learns the rows to be forgotten"),
     MethodSpec("finetune", "network", "train on the retained rows"),
     MethodSpec("l1-sparsity", "network", "train on the retained rows under an L1 penalty"),
     MethodSpec("mode", "network", "degrade the model with momentum, guided by the erased rows"),
-    MethodSpec("naive-ga", "network", "gradient ascent at the clients who leave"),
+    MethodSpec("naive-ga", "network", "gradient ascent at the leaving clients"),
     MethodSpec("natural", "network", "recovery rounds without a step: the control"),
     MethodSpec("neg-grad", "network", "gradient ascent on the pooled erased rows"),
     MethodSpec(
@@ -124,12 +126,12 @@ class CheckSpec:
 
 
 _DIGEST = "equal to the published digest"
-_SUMS = "the sums that the model rests on must be those of the records that remain"
-_SENT = "the sums that the model rests on must be those of the clients' messages that remain"
+_SUMS = "the model's sums must be those of the retained records"
+_SENT = "the model's sums must be those of the clients' remaining messages"
 _HEAD = "the published weights must be the solution for these sums, within the stated bound"
 _CONTROL = "the attack must find the erased rows before the erasure, or it proves nothing after"
-_CHANCE = "the attack must be about as good as guessing at telling erased rows from unseen ones"
-_DISTANCE = "the model must answer about as one that was trained without the erased rows"
+_CHANCE = "the attack must be about as good as guessing at separating erased from unseen rows"
+_DISTANCE = "the model must answer about like one trained without the erased rows"
 _REPORTED = "reported with a 95 % interval; nothing depends on it"
 _ROWS = "needs the rows, which stay with the service"
 _STATISTICS = "needs the statistics, which are sealed with the model"
@@ -138,15 +140,15 @@ _GONE = "rests on the service: "
 _CHECKS = (
     CheckSpec(
         "claim",
-        "what was published, as the verifier could read it",
+        "the published claim, as far as the verifier could read it",
         "a claim of this guarantee class, with its files",
-        "what was published must be readable, and of the class that is judged",
+        "the published claim must be readable and of the judged class",
     ),
     CheckSpec(
         "log",
         "log entries of the versions before and after",
         "head, statistics and retained set of both versions, at their own entries",
-        "the versions that are judged must be those that the log names",
+        "the judged versions must be those in the log",
     ),
     CheckSpec(
         "statistics-recomputed",
@@ -210,9 +212,9 @@ _CHECKS = (
     ),
     CheckSpec(
         "policy",
-        "what this request spends of alpha, attacks, tau, seed",
+        "alpha spent by this request, attacks, tau, seed",
         "the policy of the registered digest; a seed of at least 16 bytes",
-        "the tests must be those that were promised beforehand",
+        "the tests must be those fixed at registration",
     ),
     CheckSpec(
         "data",
@@ -226,35 +228,35 @@ _CHECKS = (
         "retained-set",
         "training records before, erased, after",
         "before - erased = after; the published counts and Merkle roots; a row for each record",
-        "the erased records, and no others, must have left the list of records",
+        "exactly the erased records must have left the list of records",
         "needs the list of all commitments; the removal proof is checked above",
     ),
     CheckSpec(
         "purge",
-        "destroyed items that can still be read, erased rows that are still stored",
+        "destroyed items still readable, erased rows still stored",
         "0 readable, 0 erased rows stored",
-        "nothing that held the erased records may still be read",
-        f"{_GONE}nobody else can try to read what it destroyed",
+        "no container of the erased records may still be readable",
+        f"{_GONE}nobody else can try to read the destroyed items",
     ),
     CheckSpec(
         "posterior",
         "divergence of the model's posterior from that of the recomputed sums (KL, nats)",
         "0 nats; covariance after at least the covariance before",
-        "the model must tell what the recomputed sums tell, and no more than before",
+        "the model must carry the information of the recomputed sums, and no more than before",
         _STATISTICS,
     ),
     CheckSpec(
         "start",
         "initial weights of the registered seed (SHA-256)",
         "equal to the digest that the training claims",
-        "the training must have begun at the registered first weights",
+        "the training must have started from the registered initial weights",
         _AGAIN,
     ),
     CheckSpec(
         "re-execution",
-        "rounds run again, and the model file that they end with (SHA-256)",
+        "repeated rounds, and the resulting model file (SHA-256)",
         f"all rounds; {_DIGEST}",
-        "the training, run again, must end with the same file, bit for bit",
+        "the repeated training must give the same file, bit for bit",
         _AGAIN,
         "model after",
     ),
@@ -262,7 +264,7 @@ _CHECKS = (
         "gradient-bound",
         "proven distance of the weights from the optimum (L2 norm)",
         "at most the claimed bound and tolerance * norm of the weights",
-        "the distance to the best model for the rest must be below the limit",
+        "the distance to the optimum of the retained rows must be below the limit",
     ),
     CheckSpec(
         "noise",
@@ -274,20 +276,20 @@ _CHECKS = (
         "budget",
         "releases since the last training, and whether the noise hides them",
         "all releases hidden at the registered (epsilon, delta)",
-        "there must not be more versions than the noise hides",
+        "the number of versions must not exceed the noise budget",
     ),
     CheckSpec(
         "registration",
         "the model's registration (SHA-256)",
         "equal to the logged digest",
-        "what was registered must be what the log says",
+        "the registration must be the one in the log",
     ),
     CheckSpec(
         "samples",
         "erased records with scores, pairs tested, power of the tests",
         "the policy's minimum sizes and power",
-        "there must be enough erased rows, each beside a like row that the model never saw, "
-        "for a trace of the stated size to be noticed",
+        "there must be enough erased rows, each matched with an unseen row, to detect a trace "
+        "of the stated size",
     ),
     CheckSpec(
         "attacks",
@@ -310,7 +312,7 @@ _CHECKS = (
     ),
     CheckSpec(
         "*:accuracy",
-        "share of the tested rows that the attack calls rightly",
+        "share of the tested rows that the attack classifies correctly",
         "between 1/2 - tau and 1/2 + tau",
         _CHANCE,
     ),
@@ -322,20 +324,20 @@ _CHECKS = (
     ),
     CheckSpec(
         "*:tail",
-        "share of the erased rows that stand out at a low false positive rate; TPR at FPR: of "
-        "the threshold that flags this share of these non-members",
+        "share of the erased rows flagged at a low false positive rate; TPR at FPR: at the "
+        "threshold that flags this share of these non-members",
         "below the policy's limit",
-        "hardly any erased row may stand out where the attack is surest",
+        "hardly any erased row may stand out where the attack is most confident",
     ),
     CheckSpec(
         "*:advantage",
-        "true less false positive rate at the threshold fixed beforehand",
+        "true minus false positive rate at the threshold fixed beforehand",
         None,
         _REPORTED,
     ),
     CheckSpec(
         "*:best-advantage",
-        "greatest true less false positive rate of any threshold, chosen after the fact",
+        "largest true minus false positive rate over all thresholds, chosen after the fact",
         None,
         _REPORTED,
     ),
@@ -343,17 +345,17 @@ _CHECKS = (
         "distances",
         "distances of the model from a retrained one",
         None,
-        "reported where a model was retrained; nothing depends on it",
+        "reported if a model was retrained; nothing depends on it",
     ),
     CheckSpec(
         "distance:disagreement",
-        "share of unseen rows that the retrained model answers otherwise",
+        "share of unseen rows for which the retrained model answers differently",
         "below the policy's limit",
         _DISTANCE,
     ),
     CheckSpec(
         "distance:forget-accuracy-gap",
-        "accuracy on erased rows apart from the retrained model's",
+        "difference in accuracy on erased rows from the retrained model",
         "below the policy's limit",
         _DISTANCE,
     ),
@@ -371,19 +373,19 @@ _CHECKS = (
     ),
     CheckSpec(
         "distance:retained-accuracy-gap",
-        "accuracy on retained rows apart from the retrained model's",
+        "difference in accuracy on retained rows from the retrained model",
         "below the policy's limit",
         _DISTANCE,
     ),
     CheckSpec(
         "distance:test-accuracy-gap",
-        "accuracy on unseen rows apart from the retrained model's",
+        "difference in accuracy on unseen rows from the retrained model",
         "below the policy's limit",
         _DISTANCE,
     ),
     CheckSpec(
         "distance:*-accuracy",
-        "accuracy of the published model less that of the retrained one, on the same rows",
+        "accuracy of the published model minus that of the retrained one, on the same rows",
         None,
         _REPORTED,
     ),
@@ -398,26 +400,26 @@ _CHECKS = (
         "canary",
         "success rate of the planted trigger after the erasure",
         "below the policy's limit",
-        "a planted trigger must not work any more",
+        "the planted trigger must no longer work",
     ),
     CheckSpec(
         "retained-accuracy",
         "accuracy lost on retained rows",
         "below the policy's limit",
-        "the model must not have become much worse on the rows that stay",
+        "the model must not have become much worse on retained rows",
     ),
     CheckSpec(
         "test-accuracy",
         "accuracy lost on unseen rows",
         "below the policy's limit",
-        "the model must not have become much worse on rows that it never saw",
+        "the model must not have become much worse on unseen rows",
     ),
     CheckSpec("forget-accuracy", "accuracy on the erased rows", None, _REPORTED),
     CheckSpec(
         "rows-before",
         "stored and removed rows of the version before (SHA-256)",
         _DIGEST,
-        "the rows tested must be those of the version before",
+        "the tested rows must be those of the version before",
         _ROWS,
         "rows before",
     ),
@@ -425,7 +427,7 @@ _CHECKS = (
         "rows-after",
         "stored rows of the published version (SHA-256)",
         _DIGEST,
-        "the rows tested must be those of the published version",
+        "the tested rows must be those of the published version",
         _ROWS,
         "rows after",
     ),
@@ -433,22 +435,22 @@ _CHECKS = (
         "model-before",
         "model file of the version before (SHA-256)",
         _DIGEST,
-        "the model compared with must be the version before",
+        "the reference model must be the version before",
         f"{_GONE}it hashed the file before, which was destroyed",
         "model before",
     ),
     CheckSpec(
         "trainings",
-        "models that the verifier trained, and their cost (operations)",
+        "models trained by the verifier, and their cost (operations)",
         "as many as the policy's attacks and distances need",
-        "all models that the tests need must have been trained",
+        "all models required by the tests must have been trained",
         f"{_GONE}what the verifier trained was destroyed",
     ),
     CheckSpec(
         "silos-answered",
-        "silos whose answer counts, and the keys that signed",
+        "silos whose answers count, and the signing keys",
         "all silos, in time, in full, signed with the registered keys",
-        "every data holder must have answered, signed with its own key",
+        "every silo must have answered, signed with its own key",
         f"{_GONE}the signed answers were destroyed",
     ),
 )
@@ -535,8 +537,8 @@ _EVENTS = (
         due_at=str,
         body=str,
     ),
-    _request("executing", "a worker took it up"),
-    _request("awaiting", "it waits for clients to send what it needs", **{"for": str}),
+    _request("executing", "a worker started it"),
+    _request("awaiting", "it waits for clients to send statistics", **{"for": str}),
     _request("awaiting-round", "it waits for a masked round"),
     _request(
         "executed",
@@ -557,7 +559,7 @@ _EVENTS = (
     ),
     _request(
         "escalated",
-        "another method is tried, or an operator decided how it goes on",
+        "another method follows, or an operator decided how to continue",
         result=str,
         checks=str,
         attempt=int,
@@ -570,9 +572,9 @@ _EVENTS = (
     _request("needs-decision", "it waits for an operator's decision", reason=str),
     _request("decided", "an operator decided", decision=str, by=str, why=str),
     _request("certified", "its certificate is in the log", certificate=int, result=str),
-    _request("refused", "it cannot be executed, and why", reason=str),
-    _request("withdrawn", "the requester took it back", reason=str),
-    _request("failed", "it was given up, and why", reason=str),
+    _request("refused", "it cannot be executed; reason", reason=str),
+    _request("withdrawn", "the requester withdrew it", reason=str),
+    _request("failed", "it was abandoned or ended with an error", reason=str),
     _model(
         "model.registered",
         "a model was registered",
@@ -594,7 +596,7 @@ _EVENTS = (
         "start",
     ),
     _model("model.repeated", "a training was repeated, bit for bit", "head", "statistics"),
-    _model("model.judging", "a judgement by samples began", "head", "seed"),
+    _model("model.judging", "a judgement by samples started", "head", "seed"),
     _model("model.silos", "the public keys of silos changed", "silo-*"),
     _model("model.quarantined", "the model went out of service"),
     _model("model.released", "the model went back into service"),
@@ -602,9 +604,9 @@ _EVENTS = (
     _model("contribution.learned", "the model learned them", "addBack"),
     _model("contribution.failed", "the model could not learn them"),
     _model("round.opened", "a masked round was opened", "plan"),
-    _model("round.summed", "its members' sum was learned"),
-    _model("round.failed", "it came to nothing"),
-    _model("audit.started", "a method audit began", *_AUDIT, "method"),
+    _model("round.summed", "the model learned the members' sum"),
+    _model("round.failed", "the round failed"),
+    _model("audit.started", "a method audit started", *_AUDIT, "method"),
     _model("audit.reported", "its report was signed", *_AUDIT, "report", "code"),
     _model("audit.failed", "it could not be completed", *_AUDIT),
     _model("audit.stopped", "an operator stopped it", *_AUDIT),

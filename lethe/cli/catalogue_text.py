@@ -24,7 +24,7 @@ def catalogue_lines() -> Iterator[str]:
     yield from ("", "## Checks", "")
     yield f"`*` is the name of an attack: {', '.join(f'`{name}`' for name in ATTACKS)}."
     yield "In `distance:*-accuracy` it is `forget`, `retained` or `test`."
-    yield from ("", *_table("check", "what its value is", "threshold", "what must be the case"))
+    yield from ("", *_table("check", "value", "threshold", "criterion"))
     for check in CHECKS.values():
         yield _row(
             f"`{check.name}`",
@@ -33,9 +33,9 @@ def catalogue_lines() -> Iterator[str]:
             check.wording,
         )
     yield from ("", "## Log events", "")
-    yield "The payload about a request is committed to and not shown; that about a model is"
+    yield "A leaf only commits to the payload of a request; the payload of a model is"
     yield "SHA-256 digests by name."
-    yield from ("", *_table("event", "about", "what happened", "payload"))
+    yield from ("", *_table("event", "about", "meaning", "payload"))
     for event in EVENTS.values():
         yield _row(f"`{event.name}`", event.about, event.meaning, _fields(event))
 

@@ -213,8 +213,8 @@ def test_each_attempt_says_what_was_found_on_what_and_what_was_criterion() -> No
         ("", "    wanted  at least 310 pairs; power 0.8"),
         (
             "",
-            "            that is: there must be enough erased rows, each beside a like row that "
-            "the model never saw, for a trace of the stated size to be noticed",
+            "            that is: there must be enough erased rows, each matched with an unseen "
+            "row, to detect a trace of the stated size",
         ),
         ("", "  not run  attacks: the samples do not allow it"),
         ("", "  passed  purge"),
