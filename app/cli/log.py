@@ -33,12 +33,12 @@ from models.session import make_engine
     "--succeeds",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="KEYS",
-    help="The keys of a log that cannot go on: the first entry names its last checkpoint.",
+    help="The keys directory of the log to succeed.",
 )
 def init(origin: str | None, succeeds: Path | None) -> None:
     """Create this installation's log.
 
-    It is never created in passing: an empty log in place of a lost one would be a fork.
+    No other command creates a log: an empty log in place of a lost one would be a fork.
     """
     settings = _settings(origin)
     engine = make_engine(settings.resolved_database_url)
@@ -57,14 +57,14 @@ def init(origin: str | None, succeeds: Path | None) -> None:
 
 @click.command()
 @click.argument("sources", metavar="URL_OR_DIR...", nargs=-1)
-@click.option("--no-mirror", is_flag=True, help="There is none: believe the guard alone.")
+@click.option("--no-mirror", is_flag=True, help="There is no mirror: rely on the guard alone.")
 @click.option(
     "--journal-incomplete",
     is_flag=True,
-    help="The erasure journal lacks what the log has as executed: quarantine every model.",
+    help="The erasure journal lacks executed erasures: quarantine every model.",
 )
 def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool) -> None:
-    """Bring back log entries that a restored database lacks.
+    """Restore log entries that a restored database lacks.
 
     URL_OR_DIR is a mirror, or another copy of the log's tiles. Nothing is written before all
     entries up to the last signed checkpoint are back and hash to its root.

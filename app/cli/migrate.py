@@ -25,11 +25,11 @@ class RoleError(LetheError):
     "--grant",
     "role",
     metavar="ROLE",
-    help="PostgreSQL: also give ROLE what the service needs. It can append to the log but has "
-    "no privilege to change or remove what the log says.",
+    help="PostgreSQL: also grant ROLE the service's privileges. It can append to the log, but "
+    "not change or remove entries.",
 )
 def migrate(role: str | None) -> None:
-    """Apply the schema changes that are missing; several processes may do so at once."""
+    """Apply missing schema changes; several processes may run it at once."""
     keep_private()
     settings = Settings()
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,18 +8,18 @@ import click
 
 @click.group()
 def purge() -> None:
-    """Look for what is left of erased persons."""
+    """Search for remaining data of erased persons."""
 
 
 @purge.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(as_json: bool) -> None:
-    """Look for identifiers that must not be there any more.
+    """Search for identifiers that should be gone.
 
     Reads them from standard input, one a line: ids of records, of a client, of a subject, an
-    Idempotency-Key. Never from the command line, which other users of the machine can see. It
-    looks through every table, opens what is sealed, and reads files, pages and broker; it
-    changes nothing and prints places, never an identifier. Exits with 1 if it finds any.
+    Idempotency-Key. Other users of the machine could see a command line. Searches every
+    table, sealed data, files, pages and the broker. Changes nothing and prints places, never
+    an identifier. Exits with 1 if it finds any.
     """
     from app.purge.search import search  # needs the server extra
     from app.settings import Settings

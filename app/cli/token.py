@@ -30,14 +30,14 @@ class TokenNameError(LetheError):
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke bearer tokens."""
+    """Create, list and revoke bearer tokens."""
 
 
 @token.command()
 @click.option("--scope", required=True, type=click.Choice(SCOPES))
-@click.option("--name", required=True, help="Who or what holds it; found again in `list`.")
+@click.option("--name", required=True, help="Name of the holder, as shown by `list`.")
 def new(scope: str, name: str) -> None:
-    """Print a new token. It is shown only now: the database keeps its hash."""
+    """Print a new token, once: the database keeps only its hash."""
     with _session() as session:
         click.echo(mint(session, scope, name))
 
@@ -45,7 +45,7 @@ def new(scope: str, name: str) -> None:
 @token.command()
 @click.argument("name")
 def revoke(name: str) -> None:
-    """Revoke the token of this NAME, from now on."""
+    """Revoke the token NAME."""
     with _session() as session:
         revoke_named(session, name)
     click.echo(f"revoked {name}")
