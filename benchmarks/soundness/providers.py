@@ -1,26 +1,26 @@
 """Who is tried: every provider by name, and whether it did what it claims."""
 
 HONEST = {
-    "exact deletion": "the statistics less the erased rows, and the head solved again",
-    "honest retrain": "trained anew on the retained rows alone",
+    "exact deletion": "the statistics minus the erased rows, and the head solved again",
+    "honest retrain": "trained again on the retained rows only",
 }
 CHEATS = {
     "no-op": "does nothing, and publishes the old model as the new version",
-    "wrong client": "erases as many rows of somebody else, and keeps those asked for",
+    "wrong client": "erases as many rows of another client, and keeps the requested ones",
     "relabel": "keeps the rows under wrong labels",
     "noise": "adds noise to the weights and forgets nothing",
     "last layer": "trains only the last layer further on the retained rows",
-    "one class loud": "blows up one output of the old model, so that all others look alike",
+    "one class loud": "inflates one output of the old model, so that all others look alike",
     "overfit one attack": "tunes the model until one known attack is at chance",
     "overfit all attacks": "gives each forget row the confidence of some unseen row",
     "old version": "publishes an earlier version, which also knew the rows",
-    "one ulp": "does all right, then moves one weight by one unit in the last place",
+    "one ulp": "is correct, then changes one weight by one unit in the last place",
     "forged evidence": "replaces a row, or the rows to be tested, so that all sums agree",
-    "dropped record": "erases what was asked for, and silently one retained record more",
+    "dropped record": "erases the requested records, and silently one retained record more",
 }
 # Counted apart: it forges what every other cheat leaves alone, the rows as they are stored.
 STORAGE = {
-    "swapped rows": "erases somebody else, and stores the rows under that person's records",
+    "swapped rows": "erases another person, and stores the rows under that person's records",
 }
 ABOUT = HONEST | CHEATS | STORAGE
 

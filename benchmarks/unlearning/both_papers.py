@@ -10,8 +10,8 @@ from workers.training.networks.weights import count
 
 TABLE3 = (*FULL, "iid", "resnet-full", "resnet")
 TABLE4 = (
-    ("samples-iid", "## PUF, Table IV: half of the rows go, IID"),
-    ("samples", "## PUF, Table IV: half of the rows go, not IID"),
+    ("samples-iid", "## PUF, Table IV: half of the rows leave, IID"),
+    ("samples", "## PUF, Table IV: half of the rows leave, not IID"),
 )
 KCU2 = ("mnist", "vit", "resnet", "cifar-full", "cifar-6000", "cifar", "digits", "quick")
 SMALL = {"channels": 1, "height": 8, "width": 8, "classes": 10}
@@ -30,7 +30,7 @@ Known = Mapping[str, Seeds]
 
 def puf(known: Known) -> str:
     """Return PUF's Tables III to VI of what was measured."""
-    text = "## PUF, Table III: one client goes\n"
+    text = "## PUF, Table III: one client leaves\n"
     for name in TABLE3:
         if name in known:
             text += f"\n### {SETTINGS[name].about}\n\n{puf_tables.client_table(known[name])}"
@@ -39,7 +39,7 @@ def puf(known: Known) -> str:
             text += f"\n{title}\n\n{puf_tables.client_table(known[name], puf_tables.TABLE4)}"
     if "two" in known:
         found = puf_tables.client_table(known["two"], puf_tables.TABLE5)
-        text += f"\n## PUF, Table V: two clients go\n\n{found}"
+        text += f"\n## PUF, Table V: two clients leave\n\n{found}"
     if "masks" in known:
         found = puf_tables.segmentation_table(known["masks"])
         text += f"\n## PUF, Table VI: segmentation\n\n{found}"

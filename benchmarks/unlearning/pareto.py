@@ -66,8 +66,8 @@ def render(seeds: Seeds) -> str:
     kept = front(all_places, nothing(seeds))
     named = ", ".join(name_of(place.label) for place in kept if place.label != RETRAIN)
     text = (
-        f"On the front, the cheapest first: {named or 'nobody but retraining'}. Whoever else "
-        "was measured in all seeds is beaten by one of these, by retraining, or by doing "
+        f"On the front, the cheapest first: {named or 'only retraining'}. Every other method "
+        "measured in all seeds is dominated by one of these, by retraining, or by doing "
         f"nothing ({nothing(seeds):.1f} points): it is no cheaper and no closer to the "
         "retrained model in forget accuracy, by means over seeds.\n\n"
     )

@@ -134,14 +134,14 @@ _ALL = (
     replace(
         DIGITS,
         name="samples",
-        about="400 digits, Dirichlet 0.1, half of the rows of every client go",
+        about="400 digits, Dirichlet 0.1, half of the rows of every client leave",
         plan="puf",
         request="half-of-each",
     ),
     replace(
         DIGITS,
         name="samples-iid",
-        about="400 digits, IID, half of the rows of every client go",
+        about="400 digits, IID, half of the rows of every client leave",
         plan="puf",
         request="half-of-each",
         alpha=None,
@@ -149,7 +149,7 @@ _ALL = (
     replace(
         DIGITS,
         name="two",
-        about="400 digits, Dirichlet 0.1, the two largest clients go",
+        about="400 digits, Dirichlet 0.1, the two largest clients leave",
         plan="pair",
         request="two-clients",
     ),

@@ -31,15 +31,15 @@ PUF = {
             "PUF-Special", "PUF-Regular", "PUF-Special in one step",
         ),
     ),
-    "## PUF, Table IV: half of the rows go, IID": (
+    "## PUF, Table IV: half of the rows leave, IID": (
         CLIENT,
         ("Retrain", NOISE, "Natural", "FedAU", "NoT", "PUF-Special", "PUF-Regular"),
     ),
-    "## PUF, Table IV: half of the rows go, not IID": (
+    "## PUF, Table IV: half of the rows leave, not IID": (
         CLIENT,
         ("Retrain", NOISE, "Natural", "FedAU", "NoT", "PUF-Special", "PUF-Regular"),
     ),
-    "## PUF, Table V: two clients go": (
+    "## PUF, Table V: two clients leave": (
         CLIENT,
         ("Original", "Retrain", NOISE, "FedAU", "NoT", "PUF-Special", "PUF-Regular"),
     ),
