@@ -21,7 +21,13 @@ from workers.data.digits import load_digits
 from workers.judge.algorithm_audit import Finding, judge
 from workers.method_audits.draw import Plan, StoredRows
 from workers.method_audits.pair import Pair, run_pair
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, UnlearningMethod
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Unlearned,
+    UnlearningCase,
+    UnlearningMethod,
+)
 from workers.methods.network.registry import make
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
@@ -44,7 +50,7 @@ class DoNothing:
     version: str = "1"
     needs: frozenset[Need] = frozenset()
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the case's own weights."""
         return Unlearned(case.weights, Work(), "empirical-approximate", {})
 

@@ -19,7 +19,8 @@ import click
 from benchmarks.common import Line, Problem, Size, make_problem, seconds, tell
 from benchmarks.ridge_head import FULL, QUICK
 from workers.arrays import Matrix, Rows
-from workers.judge.base import ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.base import Judgement
+from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import check_claimed
 from workers.judge.ridge.head_bound import check_head
 from workers.judge.ridge.posterior import check_posterior

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.common import Line, Size, seconds, tell
 from workers.arrays import Rows
 from workers.devices import open_device
-from workers.methods.ridge.statistics.backend import Backend, DeviceError, using
+from workers.methods.ridge.statistics.backend import Backend, BackendError, using
 from workers.methods.ridge.statistics.encoding import statistics_digest
 from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, subtract
 from workers.methods.ridge.statistics.quantiser import largest_code
@@ -40,7 +40,7 @@ def devices_here() -> dict[str, Backend | None]:
             device = open_device(kind)
             click.echo(f"{name}: {dict(device.environment)}, self-test passed")
             found[name] = device
-        except DeviceError as error:
+        except BackendError as error:
             click.echo(f"{name}: NOT MEASURED: {error}")
     return found
 

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.common import Line, Problem, Size, make_problem, peak, seconds, tell
 from workers.arrays import Rows
 from workers.artifacts import encode_head
-from workers.judge.base import RidgeClaim
+from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.head import check_head
 from workers.judge.ridge.statistics import check_statistics
 from workers.methods.ridge.canonical_head import canonical_head

@@ -86,6 +86,7 @@ Distance = Literal[
     "retained-accuracy-gap",
     "test-accuracy-gap",
 ]
+DISTANCES: Final[tuple[str, ...]] = get_args(Distance)
 # A verifier's version changes whenever the same claim may get another verdict, as when a
 # check is added. Certificates carry it, and a recheck of another version compares nothing.
 VERIFIERS: Final[Mapping[str, str]] = {

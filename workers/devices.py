@@ -12,7 +12,7 @@ from typing import Literal
 
 from workers import install
 from workers.methods.ridge.statistics import backend
-from workers.methods.ridge.statistics.backend import Backend, DeviceError
+from workers.methods.ridge.statistics.backend import Backend, BackendError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def choose(device: str) -> Backend | None:
         return None
     try:
         chosen = open_device("cpu" if device == "torch-cpu" else "cuda")
-    except DeviceError as error:
+    except BackendError as error:
         log.warning("%s: computing on the CPU", error)
         return None
     backend.use(chosen)
@@ -55,7 +55,7 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
     Raises DeviceError, naming the cause, unless it is there and computes rightly.
     """
     if find_spec("torch") is None:
-        raise DeviceError(f"torch is not installed, run {install.with_extra('torch')}")
+        raise BackendError(f"torch is not installed, run {install.with_extra('torch')}")
     os.environ.update(backend.NO_EMULATION)
     try:
         import torch
@@ -68,11 +68,11 @@ def open_device(kind: Literal["cpu", "cuda"]) -> Backend:
 
         forbid_reduced_precision()
         if kind == "cuda" and not torch.cuda.is_available():
-            raise DeviceError("torch finds no CUDA device")
+            raise BackendError("torch finds no CUDA device")
         opened = TorchBackend(torch.device(kind))
         check_device(opened)
     except (ImportError, OSError, RuntimeError) as error:  # a broken driver or installation
-        raise DeviceError(f"torch cannot be used ({type(error).__name__})") from error
+        raise BackendError(f"torch cannot be used ({type(error).__name__})") from error
     return opened
 
 

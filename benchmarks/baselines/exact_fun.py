@@ -37,11 +37,11 @@ from benchmarks.baselines.history import (
 from benchmarks.baselines.sampling import chosen
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Need,
     Tick,
     Unlearned,
+    UnlearningCase,
 )
 from workers.training.fedavg.base import ClientUpdate, Engine, Work
 from workers.training.fedavg.config import TrainingConfig
@@ -157,7 +157,7 @@ class ExactFun:
                 )
         return Quantised(case.weights, tuple(history), work, config.rounds, 0)
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model of the quantised training that never saw what is forgotten.
 
         Raises UnmetNeedError without history, RefusedError if it is not that of a

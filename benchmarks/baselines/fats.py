@@ -32,12 +32,12 @@ from benchmarks.baselines.history import PastRound, RecordedCase, recorded, same
 from benchmarks.baselines.sampling import chosen, drawn
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Need,
     Side,
     Tick,
     Unlearned,
+    UnlearningCase,
 )
 from workers.methods.network.baselines.at_clients import Procedure, holder_of
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work, check_data
@@ -131,7 +131,7 @@ class Fats:
         whole = {name: np.arange(rows) for name, rows in side.rows.items()}
         return self._rounds(network, start, side, whole, config, 1)
 
-    def first_touched(self, case: Case) -> int:
+    def first_touched(self, case: UnlearningCase) -> int:
         """Return the first round that drew what the request names, 0 if none did."""
         rows, leaving = _numbering(case), case.request
         before: dict[str, NDArray[np.int64]] = {name: kept for name, kept in rows.items()}
@@ -171,7 +171,7 @@ class Fats:
         )
         return replace(rest, history=(*stand, *rest.history))
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model of the training that never drew what is forgotten.
 
         Raises UnmetNeedError without history, RowsElsewhereError, RoundFailedError. A run
@@ -237,7 +237,9 @@ class Fats:
 
         return answer
 
-    def _touches(self, case: Case, name: str, rows: NDArray[np.int64], number: int) -> bool:
+    def _touches(
+        self, case: UnlearningCase, name: str, rows: NDArray[np.int64], number: int
+    ) -> bool:
         seed = derive(case.config.seed, "client", number, name)  # as `make_tasks`
         gone = case.request.rows[name]
         return any(
@@ -288,7 +290,7 @@ def local_steps(
     )
 
 
-def _numbering(case: Case) -> dict[str, NDArray[np.int64]]:
+def _numbering(case: UnlearningCase) -> dict[str, NDArray[np.int64]]:
     """Return the numbers that the rows of those who stay had at training."""
     found: dict[str, NDArray[np.int64]] = {}
     for name, count in case.retained.rows.items():

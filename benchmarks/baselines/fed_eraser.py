@@ -27,7 +27,7 @@ from benchmarks.baselines.history import (
     recorded,
 )
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned
+from workers.methods.network.base import Hooks, Need, Tick, Unlearned, UnlearningCase
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.rounds import collect, make_tasks
@@ -74,7 +74,7 @@ class FedEraser:
         """Nothing that a Case names: a RecordedCase of all rounds."""
         return frozenset()
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the calibrated model. `resume` goes on after the calibration, never within.
 
         Raises UnmetNeedError without history, RefusedError for rows or a history of

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, UnmetNeedError
+from workers.methods.network.base import UnlearningCase, UnmetNeedError
 from workers.training.fedavg.base import Answers, ClientUpdate, Engine, RoundTask
 from workers.training.fedavg.screen import screen
 from workers.training.fedavg.server import apply, initial_state, weighted_mean
@@ -22,19 +22,19 @@ class PastRound:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RecordedCase(Case):
+class RecordedCase(UnlearningCase):
     """A case of a model whose training was recorded, with its rounds from the first kept."""
 
     history: Sequence[PastRound] = ()
 
 
-def with_rounds(case: Case, history: Sequence[PastRound]) -> RecordedCase:
+def with_rounds(case: UnlearningCase, history: Sequence[PastRound]) -> RecordedCase:
     """Return the case with the rounds of its training."""
-    given = {field.name: getattr(case, field.name) for field in fields(Case)}
+    given = {field.name: getattr(case, field.name) for field in fields(UnlearningCase)}
     return RecordedCase(**given, history=tuple(history))
 
 
-def recorded(case: Case) -> RecordedCase:
+def recorded(case: UnlearningCase) -> RecordedCase:
     """Return the case as one with history. Raises UnmetNeedError if it has none."""
     if isinstance(case, RecordedCase) and case.history:
         return case
@@ -94,14 +94,14 @@ def same(one: Weights, other: Weights) -> bool:
     )
 
 
-def start_of(case: Case) -> Weights:
+def start_of(case: UnlearningCase) -> Weights:
     """Return the weights that the training began with."""
     if case.start is not None:
         return case.start
     return initial_weights(case.network, case.config.seed)
 
 
-def check_whole_clients(case: Case, method: str) -> None:
+def check_whole_clients(case: UnlearningCase, method: str) -> None:
     """Raise RefusedError for a request of rows: the method forgets clients as a whole."""
     if case.request.rows:
         raise RefusedError(

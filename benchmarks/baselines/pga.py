@@ -35,10 +35,10 @@ from benchmarks.baselines.history import (
 )
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Need,
     Unlearned,
+    UnlearningCase,
     UnmetNeedError,
     check_needs,
 )
@@ -104,7 +104,7 @@ class Pga:
         """The targets once more, and a RecordedCase of the last round."""
         return frozenset({"targets"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after ascent and recovery.
 
         Raises UnmetNeedError, also if a target or all others missed the last round,
@@ -216,7 +216,7 @@ def project(module: nn.Module, center: Mapping[str, torch.Tensor], radius: float
             weight.copy_(inside[name])
 
 
-def _stateless(case: Case) -> bool:
+def _stateless(case: UnlearningCase) -> bool:
     return case.config.server.optimizer == "sgd" and not case.config.server.momentum
 
 

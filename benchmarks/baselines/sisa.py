@@ -25,7 +25,14 @@ import torch
 from benchmarks.baselines.exact_fun import refuse_resume
 from benchmarks.baselines.history import same
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, UnmetNeedError
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Tick,
+    Unlearned,
+    UnlearningCase,
+    UnmetNeedError,
+)
 from workers.training.fedavg.base import Engine, Work
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.evaluate import logits_of
@@ -75,7 +82,7 @@ class Sharded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShardedCase(Case):
+class ShardedCase(UnlearningCase):
     """A case of a model that was trained in shards, with them."""
 
     sharded: Sharded | None = None
@@ -149,7 +156,7 @@ class Sisa:
             shards[number], work = Shard(ladder), work + spent
         return Sharded(shards, work)
 
-    def replay(self, case: Case, hooks: Hooks | None = None) -> tuple[Sharded, int]:
+    def replay(self, case: UnlearningCase, hooks: Hooks | None = None) -> tuple[Sharded, int]:
         """Return the shards without what the request names, and how many were touched.
 
         Raises as `run`.
@@ -186,7 +193,7 @@ class Sisa:
                 hooks.tell(Tick("retrain", done, len(first)))
         return Sharded(dict(sorted(kept.items())), work), len(first)
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Ensemble:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Ensemble:
         """Return the ensemble without what the request names.
 
         Raises UnmetNeedError for a model that was not trained in shards, RefusedError for
@@ -252,7 +259,7 @@ class Sisa:
             ladder, work = (*ladder, trained.weights), work + trained.work
         return ladder, work
 
-    def _check(self, case: Case, sharded: Sharded) -> None:
+    def _check(self, case: UnlearningCase, sharded: Sharded) -> None:
         everybody = {**case.retained.rows, **dict.fromkeys(case.request.targets, 0)}
         placed = self._placed(everybody, case.config.seed)
         whole = all(

@@ -16,7 +16,7 @@ from workers.families.ridge import state as ridge_state
 from workers.families.ridge.blocks import Block
 from workers.families.ridge.rows import row_digests, rows_digest
 from workers.jobs import versions
-from workers.judge.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
 from workers.judge.ridge.row_digests import check_rows
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD

@@ -12,7 +12,7 @@ from workers.families.ridge.blocks import SALT, Block
 from workers.families.ridge.rows import grown_digest, row_digests, rows_digest
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.merkle import merkle_root
-from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
+from workers.judge.ridge.claim import BlockClaim, RowsClaim
 
 OWNER = ("client", "subject")
 

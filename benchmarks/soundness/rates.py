@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from workers.judge.base import Result
-from workers.judge.samples.intervals import Interval, clopper_pearson
+from workers.judge.inference.intervals import Interval, clopper_pearson
 
 LEVEL = 0.05
 VERDICTS: tuple[Result, ...] = ("PASS", "FAIL", "INCONCLUSIVE")

@@ -10,7 +10,7 @@ from benchmarks.soundness.costs import Cost
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.providers import STORAGE
 from benchmarks.soundness.rates import LEVEL, Rate
-from workers.judge.samples.intervals import clopper_pearson
+from workers.judge.inference.intervals import clopper_pearson
 
 GAP = 15.0  # points by which forget accuracy must exceed unseen accuracy, for power
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.soundness.ridge_problem import LARGEST, Problem, claim, only, without
 from workers.arrays import Head, Matrix, Rows
-from workers.judge.base import ExactClaim
+from workers.judge.ridge.claim import ExactClaim
 from workers.methods.ridge.base import RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.soundness import judging
 from workers.arrays import Rows
-from workers.judge.base import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest

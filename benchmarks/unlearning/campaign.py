@@ -23,9 +23,9 @@ from benchmarks.unlearning.records import Record, Records, append, pin_of
 from benchmarks.unlearning.task import Task
 from workers.demo.federated import Teller
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Tick
-from workers.methods.network.judges import held_out
+from workers.methods.network.base import Hooks, Tick, UnlearningCase
 from workers.methods.network.local_case import local_case
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.in_process import InProcess
@@ -74,7 +74,7 @@ class Campaign:
         self,
         task: Task,
         contender: Contender,
-        case: Case,
+        case: UnlearningCase,
         truth: Answers,
         tell: Callable[[Tick], None],
     ) -> None:
@@ -95,7 +95,9 @@ class Campaign:
             notes={name: notes[name] for name in KEPT if name in notes},
         )
 
-    def _original(self, task: Task, named: str, history: bool) -> tuple[Case, Work | None]:
+    def _original(
+        self, task: Task, named: str, history: bool
+    ) -> tuple[UnlearningCase, Work | None]:
         """Return the case of the original model; its work is None if it was not trained now."""
         file = self._file(task, FIRST[0])
         known = self._has(task, FIRST[0]) and file.exists()
@@ -129,7 +131,9 @@ class Campaign:
         )
         return with_rounds(case, past), work
 
-    def _retrained(self, task: Task, case: Case, named: str) -> tuple[Weights, Work | None]:
+    def _retrained(
+        self, task: Task, case: UnlearningCase, named: str
+    ) -> tuple[Weights, Work | None]:
         file = self._file(task, FIRST[1])
         if self._has(task, FIRST[1]) and file.exists():
             return decode_weights(file.read_bytes())[1], None
@@ -160,7 +164,7 @@ class Campaign:
         file.write_bytes(encode_weights(named.id, named.parameters, weights))
 
 
-def _made(task: Task, contender: Contender, case: Case, hooks: Hooks) -> UpdateResult:
+def _made(task: Task, contender: Contender, case: UnlearningCase, hooks: Hooks) -> UpdateResult:
     if contender.method in OWN_TRAINING:
         return train_and_run(contender, task, hooks)
     if contender.label == AGAIN:

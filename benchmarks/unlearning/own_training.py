@@ -21,7 +21,7 @@ from benchmarks.baselines.sisa import (
 )
 from benchmarks.unlearning.contenders import Contender
 from benchmarks.unlearning.task import Task
-from workers.methods.network.base import Case, Hooks, Side, Unlearned
+from workers.methods.network.base import Hooks, Side, Unlearned, UnlearningCase
 from workers.methods.network.local_case import local_case
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.evaluate import logits_of
@@ -41,7 +41,7 @@ class UpdateResult:
     members: tuple[Weights, ...]
 
 
-def run(contender: Contender, case: Case, hooks: Hooks) -> UpdateResult:
+def run(contender: Contender, case: UnlearningCase, hooks: Hooks) -> UpdateResult:
     """Run a method on the FedAvg model. Raises what it refuses with."""
     found = make(contender.method, contender.settings).run(case, hooks)
     return UpdateResult(found, (found.weights,))
@@ -59,7 +59,7 @@ def train_and_run(contender: Contender, task: Task, hooks: Hooks) -> UpdateResul
         sisa = cast(Sisa, make("sisa", settings))
         sharded = sisa.train(task.network, rows, config, engine)
         case = _case(task, sharded.weights)
-        given = {field.name: getattr(case, field.name) for field in fields(Case)}
+        given = {field.name: getattr(case, field.name) for field in fields(UnlearningCase)}
         ensemble = sisa.run(ShardedCase(**given, sharded=sharded), hooks)
         return UpdateResult(ensemble, ensemble.members)
     if contender.method == "fats":

@@ -17,9 +17,9 @@ from lethe_flower.exchange import Exchange
 from lethe_flower.job import Job, Unlearning
 from lethe_flower.members import Members, meet
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Side, UnlearningRequest
-from workers.methods.network.judges import by_clients
+from workers.methods.network.base import Hooks, Side, UnlearningCase, UnlearningRequest
 from workers.methods.network.registry import make
+from workers.methods.network.validation import by_clients
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.config import to_json
 from workers.training.fedavg.rounds import train
@@ -111,12 +111,14 @@ def _unlearn(
     return done.weights, notes
 
 
-def _case(job: Job, asked: Unlearning, members: Members, engine: FlowerEngine) -> Case:
+def _case(
+    job: Job, asked: Unlearning, members: Members, engine: FlowerEngine
+) -> UnlearningCase:
     forget = asked.forget
     stays = members.rows(without=forget)
     goes = {name: rows for name, rows in members.rows().items() if name in forget}
     local, timeout = job.training.local, job.training.timeout
-    return Case(
+    return UnlearningCase(
         network=job.network,
         weights=_weights("model", asked.model, job.network),
         request=UnlearningRequest(clients=forget),

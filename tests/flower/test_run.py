@@ -16,9 +16,9 @@ from tests.flower.nodes import FIRST, Nodes, write
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
 from workers.methods.network.base import UnlearningRequest, UnmetNeedError
-from workers.methods.network.judges import by_clients
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import make
+from workers.methods.network.validation import by_clients
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train

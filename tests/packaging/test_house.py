@@ -21,21 +21,9 @@ CIRCLES_LEFT: dict[tuple[str, ...], str] = {
     ),
 }
 NAMES_LEFT: dict[str, str] = {
-    "workers.Answers": "of a round's clients, and of a network to rows: both hold a model's answers",
-    "workers.Block": "a layer of ResNet, one of U-Net, and the rows of one owner",
-    "workers.Case": "a job's to be judged, and what a network's method is given",
-    "workers.Collected": "a round's answers in one process, and over silos",
-    "workers.DeviceError": "of a training, and of sums: workers.training may not import methods",
-    "workers.Judged": "of a job, and of a method that judges its own step",
-    "workers.Layer": "of two transformers, each as its paper has it",
     "workers.Member": "of a batch of requests, and of a masked round",
-    "workers.Outcome": "of a ridge method, and a row of the demonstration's table",
-    "workers.Registered": "what the log says of a model, and a verifier with its kind of claim",
-    "workers.Report": "of conjugate gradients, and of a verifier",
     "workers.RowDigest": "of a network's row, and of a ridge row",
-    "workers.Trained": "of a round, and a reference model that a judge trained",
     "workers.Transcript": "of a judgement, and of a masked round",
-    "workers.Work": "what a training cost, and what a ridge method is given",
 }
 
 

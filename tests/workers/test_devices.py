@@ -18,7 +18,7 @@ from workers.methods.ridge.statistics import (
     backend,
     device_self_test,
 )
-from workers.methods.ridge.statistics.backend import DeviceError
+from workers.methods.ridge.statistics.backend import BackendError
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_torch_that_is_not_installed_is_a_warning_that_names_the_extra(
     assert "pip install -c constraints.txt '.[torch]'" in caplog.text
 
 
-@pytest.mark.parametrize("error", [DeviceError("planted"), RuntimeError("x"), OSError("x")])
+@pytest.mark.parametrize("error", [BackendError("planted"), RuntimeError("x"), OSError("x")])
 def test_a_device_that_fails_its_self_test_is_not_used(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

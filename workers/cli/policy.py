@@ -75,8 +75,8 @@ def check(file: Path) -> None:
     from app.service.ladder import spelled
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
+    from workers.judge.inference.sizes import minimum_pairs
     from workers.judge.policy.document import digest, write_ladder
-    from workers.judge.samples.sizes import minimum_pairs
 
     with shown():
         read = load(file)

@@ -14,10 +14,10 @@ import torch
 from workers.data.images import LabelledImages
 from workers.data.partition import dirichlet
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Tick, UnlearningRequest
-from workers.methods.network.judges import held_out
+from workers.methods.network.base import Hooks, Tick, UnlearningCase, UnlearningRequest
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import make
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.config import TrainingConfig
@@ -115,7 +115,7 @@ def federate(
 
 def learn(
     federated: Federated, tell: Callable[[Tick], None], threads: int = 1
-) -> tuple[Case, Work]:
+) -> tuple[UnlearningCase, Work]:
     """Train the original model; return the case of forgetting its target, and the work."""
     config = federated.config
 
@@ -155,7 +155,7 @@ def measure(
 
 def unlearn(
     federated: Federated,
-    case: Case,
+    case: UnlearningCase,
     method_id: str,
     settings: Mapping[str, Any] | None = None,
     tell: Callable[[Tick], None] | None = None,

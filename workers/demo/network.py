@@ -34,7 +34,7 @@ from workers.demo.left import say_where
 from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
-from workers.demo.table import Outcome, print_table, verify_all
+from workers.demo.table import TableRow, print_table, verify_all
 from workers.families.network.registration import (
     NetworkOptions,
     PreparedNetwork,
@@ -123,7 +123,7 @@ def _wishes(prepared: PreparedNetwork) -> list[Wish]:
 
 def _serve(
     out: Path, base_url: str, token: str, prepared: PreparedNetwork, wishes: list[Wish]
-) -> list[Outcome]:
+) -> list[TableRow]:
     key = generate_key("ed25519")
     for name in ("log.vkey", "issuer.pem"):
         shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
@@ -159,7 +159,7 @@ def _wait_until_trained(operator: Client) -> None:
     click.echo(f"  model: trained after {waiting.seconds:.1f} s")
 
 
-def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
+def _erase(out: Path, requester: Client, wish: Wish) -> TableRow:
     if wish.client is not None:
         receipt = requester.submit_erasure(MODEL, client=wish.client)
     else:
@@ -177,7 +177,7 @@ def _erase(out: Path, requester: Client, wish: Wish) -> Outcome:
     kept = keep_certificate(out, requester, receipt.id)
     click.echo(f"  {wish.label}: certified after {seconds:.1f} s")
     click.echo(f"    {_escalation(status)}")
-    return Outcome(wish.label, wish.records, wish.client, kept, seconds)
+    return TableRow(wish.label, wish.records, wish.client, kept, seconds)
 
 
 def _escalation(status: RequestStatus) -> str:
@@ -190,7 +190,7 @@ def _escalation(status: RequestStatus) -> str:
 
 
 def _compare(
-    out: Path, images: LabelledImages, prepared: PreparedNetwork, outcomes: list[Outcome]
+    out: Path, images: LabelledImages, prepared: PreparedNetwork, outcomes: list[TableRow]
 ) -> None:
     clients = {outcome.client for outcome in outcomes if outcome.client is not None}
     erased = {record for outcome in outcomes for record in outcome.records}

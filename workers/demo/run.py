@@ -32,7 +32,7 @@ from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
-from workers.demo.table import Outcome, print_table, verify_all
+from workers.demo.table import TableRow, print_table, verify_all
 from workers.families.ridge.registration import Prepared, prepare
 from workers.secure_sum.client.service import RoundClient
 from workers.secure_sum.local import parse_rows
@@ -114,7 +114,7 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> Prepared:
     return replace(prepared, manifest={**prepared.manifest, "masked": alone})
 
 
-def _serve(out: Path, running: Running, prepared: Prepared) -> list[Outcome]:
+def _serve(out: Path, running: Running, prepared: Prepared) -> list[TableRow]:
     keys = {name: generate_key(name) for name in ("ed25519", "ecdsa-p256-sha256")}
     with Client(running.base_url, token=running.token) as operator:
         for name, key in keys.items():
@@ -181,7 +181,7 @@ def _register(running: Running, operator: Client, prepared: Prepared) -> DataHol
 
 def _erase(
     out: Path, asked: list[tuple[Client, Wish]], holders: DataHolders | None
-) -> Iterator[Outcome]:
+) -> Iterator[TableRow]:
     """Submit some wishes and yield them certified; masked ones wait for a common round."""
     start = time.monotonic()
     receipts = []
@@ -200,7 +200,7 @@ def _erase(
         if status.state != "certified":
             raise DemoError(f"a request ended {status.state}: see service.log")
         kept = keep_certificate(out, requester, receipt.id)
-        yield Outcome(wish.label, wish.records, wish.client, kept, seconds)
+        yield TableRow(wish.label, wish.records, wish.client, kept, seconds)
 
 
 def _wait_for_round(requester: Client, request_id: str) -> None:
@@ -211,7 +211,7 @@ def _wait_for_round(requester: Client, request_id: str) -> None:
         time.sleep(0.05)
 
 
-def _compare(out: Path, prepared: Prepared, outcomes: list[Outcome]) -> None:
+def _compare(out: Path, prepared: Prepared, outcomes: list[TableRow]) -> None:
     before = (out / "models" / "before.safetensors").read_bytes()
     after = (out / "models" / "after.safetensors").read_bytes()
     erased = {record for outcome in outcomes for record in outcome.records}

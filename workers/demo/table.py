@@ -20,7 +20,7 @@ FEW = 5  # of fewer a median says less than the values themselves
 
 
 @dataclass(slots=True)
-class Outcome:
+class TableRow:
     """One request and what became of it; seconds from submission to certificate.
 
     id: the certificate's, by which its files are named.
@@ -37,7 +37,7 @@ class Outcome:
     verdict: str = ""
 
 
-def verify_all(out: Path, outcomes: Sequence[Outcome]) -> None:
+def verify_all(out: Path, outcomes: Sequence[TableRow]) -> None:
     """Fill in each outcome's verdict from `lethe certificate verify`."""
     last = outcomes[-1].id
     with ThreadPoolExecutor(PROCESSES) as pool:
@@ -66,7 +66,7 @@ def _verify(out: Path, certificate_id: str, with_model: bool) -> str:
     return str(json.loads(done.stdout)["result"]) if done.stdout else "ERROR"
 
 
-def print_table(outcomes: Sequence[Outcome]) -> None:
+def print_table(outcomes: Sequence[TableRow]) -> None:
     """Print one line a request."""
     header = ("file", "scope", "method", "guarantee", "checks", "seconds", "offline")
     rows = [

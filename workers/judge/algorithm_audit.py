@@ -17,7 +17,7 @@ from math import fsum, isfinite, log, sqrt
 from typing import Literal
 
 from workers.errors import RefusedError
-from workers.judge.samples.intervals import clopper_pearson
+from workers.judge.inference.intervals import clopper_pearson
 
 ID, VERSION = "u-lira", "1"
 FEWEST = 16  # pairs: of 8 that are told apart without an error, ε of 0.54 can be shown at 95 %

@@ -4,16 +4,13 @@ It reads published artifacts and retained rows, never a solver's memory. Whateve
 missing, malformed or odd in them fails the check that needed it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from lethe.certificates.statement import CheckPart
-from workers.arrays import Head, IntMatrix, Matrix, Rows
-from workers.judge.ridge.row_claim import RowsClaim
 
 Result = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-Mode = Literal["full", "freivalds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,59 +27,6 @@ class Report:
 
     result: Result
     checks: tuple[CheckPart, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClaimedStatistics:
-    """Integers somebody else summed: gram (d, d) and moment (d, c) int64, rows their number."""
-
-    gram: IntMatrix
-    moment: IntMatrix
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RidgeClaim:
-    """A published ridge head and the constants it was registered with.
-
-    statistics_digest: hex SHA-256 of the canonical statistics.
-
-    For `exact`: head (d, c) float32; witness (k, d, c) float64 and bound:
-    ‖Σ witness - W*‖_F <= bound is claimed. For `numerically-exact`: head (d, c) float64,
-    ‖head - W*‖_F <= bound <= tolerance·‖head‖_F is claimed, and witness is not read.
-
-    statistics: those behind the digest, if there is to be a check 5. mode `freivalds`
-    tests them against the rows instead of recomputing them, and needs them; seed: at least
-    16 random bytes, drawn after statistics_digest was committed to (one who knows them
-    before can forge); rounds: independent tests, 1 to 16.
-
-    For `certified-approximate`: as `numerically-exact`, with the drift budget of the
-    registration for a tolerance. attested: how far, on the word of clients who sent
-    sketches of rows that nobody else has seen, G is from theirs (spectral norm, features).
-
-    noise: σ² of the posterior that check 5 compares; before: the statistics before the
-    erasure, where they may still be looked at, and before_digest: the published digest that
-    they must have.
-    """
-
-    dimension: int
-    classes: int
-    exponents: Sequence[int]
-    bits: int
-    penalty: float
-    statistics_digest: str
-    head: Head | Matrix
-    witness: Matrix
-    bound: float
-    tolerance: float = 1e-6
-    statistics: ClaimedStatistics | None = None
-    mode: Mode = "full"
-    seed: bytes | None = None
-    rounds: int = 1
-    noise: float = 1.0
-    before: ClaimedStatistics | None = None
-    before_digest: str | None = None
-    attested: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,43 +81,6 @@ class PurgeClaim:
     probes: Sequence[Probe]
     erased_rows: Sequence[str]
     retained_rows: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MaskedClaim:
-    """A round's transcript: who released what, masked, and how the masks came off.
-
-    plan: the round's plan as JSON. roster: the members' public signing keys in PEM. messages:
-    every message of the round, as it was signed. before: the statistics before the round,
-    None for a model's first one, and before_digest the digest that was published of them.
-    erased: the ids of the judged request's records.
-    """
-
-    plan: Mapping[str, Any]
-    roster: Mapping[str, str]
-    messages: Sequence[bytes]
-    before: ClaimedStatistics | None
-    before_digest: str | None
-    erased: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExactClaim:
-    """Everything a ridge guarantee says. rows: the retained rows, one for each record.
-
-    messages: the retained messages, for a model whose rows were never sent; rows is empty
-    then, and check 1 sums the messages, whatever the mode. masked: the round behind the
-    update, for a model of which even the messages were never seen; check 1 unmasks its sum.
-    contents: what the log says of the contents of `rows`, None where there are none.
-    """
-
-    ridge: RidgeClaim
-    rows: Sequence[Rows]
-    retained_set: RetainedSetClaim
-    purge: PurgeClaim
-    messages: Sequence[ClaimedStatistics] | None = None
-    masked: MaskedClaim | None = None
-    contents: RowsClaim | None = None
 
 
 Claim_contra = TypeVar("Claim_contra", contravariant=True)

@@ -6,12 +6,13 @@ from typing import Any, Generic, TypeVar
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.judge import exact_retrained
-from workers.judge.base import ExactClaim, Report, Verifier
+from workers.judge.base import Report, Verifier
 from workers.judge.certified import logistic as certified_logistic
 from workers.judge.certified.logistic import LogisticClaim
 from workers.judge.checks import judged, report_of
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.ridge import verdict as ridge
+from workers.judge.ridge.claim import ExactClaim
 from workers.judge.samples import empirical
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
@@ -20,7 +21,7 @@ _Claim = TypeVar("_Claim", ExactClaim, EmpiricalClaim, LogisticClaim, RetrainedC
 
 
 @dataclass(frozen=True, slots=True)
-class Registered(Generic[_Claim]):
+class ClaimVerifier(Generic[_Claim]):
     """A verifier with the kind of claim that its class has."""
 
     kind: type[_Claim]
@@ -51,7 +52,7 @@ class ByKind:
     They share a version: a change of either is one of the class.
     """
 
-    members: tuple[Registered[Any], ...]
+    members: tuple[ClaimVerifier[Any], ...]
 
     @property
     def id(self) -> str:
@@ -72,14 +73,14 @@ class ByKind:
 _VERIFIERS: dict[str, Verifier[Claim]] = {
     ridge.CERTIFIED.id: ByKind(
         (
-            Registered(ExactClaim, ridge.CERTIFIED),
-            Registered(LogisticClaim, certified_logistic.VERIFIER),
+            ClaimVerifier(ExactClaim, ridge.CERTIFIED),
+            ClaimVerifier(LogisticClaim, certified_logistic.VERIFIER),
         )
     ),
-    empirical.VERIFIER.id: Registered(EmpiricalClaim, empirical.VERIFIER),
-    ridge.EXACT.id: Registered(ExactClaim, ridge.EXACT),
-    exact_retrained.VERIFIER.id: Registered(RetrainedClaim, exact_retrained.VERIFIER),
-    ridge.NUMERICALLY_EXACT.id: Registered(ExactClaim, ridge.NUMERICALLY_EXACT),
+    empirical.VERIFIER.id: ClaimVerifier(EmpiricalClaim, empirical.VERIFIER),
+    ridge.EXACT.id: ClaimVerifier(ExactClaim, ridge.EXACT),
+    exact_retrained.VERIFIER.id: ClaimVerifier(RetrainedClaim, exact_retrained.VERIFIER),
+    ridge.NUMERICALLY_EXACT.id: ClaimVerifier(ExactClaim, ridge.NUMERICALLY_EXACT),
 }
 
 

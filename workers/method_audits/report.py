@@ -25,7 +25,7 @@ from models import Audit, AuditPair, Model
 from models.types import utcnow
 from workers.judge import algorithm_audit
 from workers.judge.algorithm_audit import Bound, Finding
-from workers.judge.samples.intervals import spell
+from workers.judge.inference.intervals import spell
 from workers.method_audits import queue as audit_queue
 from workers.method_audits.trust import contradiction
 from workers.provenance import code_digest

@@ -24,10 +24,10 @@ from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
 from workers.methods.network import registry
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Side,
     TargetError,
+    UnlearningCase,
     UnlearningMethod,
     UnmetNeedError,
 )
@@ -39,25 +39,26 @@ STEPS: dict[str, dict[str, Any]] = {"fed-eraser": {}, "pga": {"epochs": 2}}
 EXACT = {"exact-fun", "fats", "sisa"}
 
 
-def exact_fun() -> Case:
+def exact_fun() -> UnlearningCase:
     found = ExactFun(0.1).train(NETWORK, ROWS, CONFIG, InProcess(CLIENTS))
     return with_history(weights=found.weights, history=found.history)
 
 
-def fats() -> Case:
+def fats() -> UnlearningCase:
     found = Fats(2, 4).train(NETWORK, Side(InProcess(CLIENTS), ROWS), CONFIG)
     return with_history(weights=found.weights, history=found.history)
 
 
-def sisa() -> Case:
+def sisa() -> UnlearningCase:
     sharded = Sisa(2, 2).train(NETWORK, ROWS, CONFIG, InProcess(CLIENTS))
     given = replace(case(), weights=sharded.weights)
     return ShardedCase(
-        **{field.name: getattr(given, field.name) for field in fields(Case)}, sharded=sharded
+        **{field.name: getattr(given, field.name) for field in fields(UnlearningCase)},
+        sharded=sharded,
     )
 
 
-MADE: dict[str, Callable[[], tuple[UnlearningMethod, Case]]] = {
+MADE: dict[str, Callable[[], tuple[UnlearningMethod, UnlearningCase]]] = {
     **{
         name: (lambda name=name: (make(name, STEPS[name]), with_history()))  # type: ignore[misc]
         for name in STEPS

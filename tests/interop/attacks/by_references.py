@@ -24,7 +24,7 @@ from workers.judge.attacks.attack import References, Setting
 from workers.judge.attacks.lira import ENOUGH, lira
 from workers.judge.attacks.outputs import Outputs, log_odds
 from workers.judge.attacks.rmia import rmia
-from workers.judge.samples.intervals import Vector
+from workers.judge.inference.intervals import Vector
 
 TESTED, OTHERS, GAIN = 150, 200, 1.0  # tested rows on each side, known non-members
 GAMMA, OFFLINE = 2.0, 0.3  # γ and a of RMIA's paper

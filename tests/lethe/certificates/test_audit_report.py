@@ -24,7 +24,7 @@ from lethe.certificates.errors import CertificateError, EnvelopeError, ShapeErro
 from lethe.certificates.statement import VerifierPart
 from tests.lethe.certificates.build import CERTIFICATE_ID, KEYID, issuer_key
 from workers.judge.algorithm_audit import Bound, bound, judge
-from workers.judge.samples.intervals import spell
+from workers.judge.inference.intervals import spell
 
 
 def statistics(*pairs: tuple[float, float, float]) -> bytes:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from workers.demo.table import Outcome, print_table
+from workers.demo.table import TableRow, print_table
 
 
 def last_line(capsys: pytest.CaptureFixture[str], seconds: list[float]) -> str:
-    print_table([Outcome("1 record", (), None, "0" * 32, one) for one in seconds])
+    print_table([TableRow("1 record", (), None, "0" * 32, one) for one in seconds])
     return capsys.readouterr().out.splitlines()[-1]
 
 

@@ -14,10 +14,10 @@ from models import Certificate, ErasureRequest, Job, Model, ModelVersion, Reques
 from tests import small_network
 from tests.installation import Installation
 from tests.small import pack
-from workers.methods.network.base import Case, Unlearned, UnlearningRequest
-from workers.methods.network.judges import held_out
+from workers.methods.network.base import Unlearned, UnlearningCase, UnlearningRequest
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import make
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.data import is_held_out
@@ -170,7 +170,7 @@ def forgotten(rows: dict[str, Any], file: bytes, method: str, client: str) -> by
     return encode(case, make(method, registered["settings"].get(method)).run(case))
 
 
-def case_of(rows: dict[str, Any], file: bytes, client: str) -> Case:
+def case_of(rows: dict[str, Any], file: bytes, client: str) -> UnlearningCase:
     """Return what a method is given where a client leaves a model file."""
     config, clients, held = federated(rows, set())
     named, weights = decode_weights(file)
@@ -189,6 +189,6 @@ def case_of(rows: dict[str, Any], file: bytes, client: str) -> Case:
     )
 
 
-def encode(case: Case, found: Unlearned) -> bytes:
+def encode(case: UnlearningCase, found: Unlearned) -> bytes:
     """Return the model file of what a method made of a case."""
     return encode_weights(case.network.id, case.network.parameters, found.weights)

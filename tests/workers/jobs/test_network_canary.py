@@ -22,7 +22,7 @@ from tests.workers.jobs import (
 from tests.workers.jobs.rechecking import download, rechecked
 from workers.jobs.case import Judged
 from workers.judge.scores.file import decode_scores
-from workers.methods.network.base import Case
+from workers.methods.network.base import UnlearningCase
 
 Patch = pytest.MonkeyPatch
 WIDE, ROWS, LEAVES = 1200, 800, 300
@@ -75,7 +75,7 @@ def register(installation: Installation, value: float) -> None:
     )
 
 
-def but_for_the_backdoor(case: Case) -> Any:
+def but_for_the_backdoor(case: UnlearningCase) -> Any:
     """Return a model that never saw the rows that went, with what it knew of the trigger."""
     weights = dict(test_network_hazards.never_seen(case))
     (name,) = (name for name, part in weights.items() if part.ndim == 2)

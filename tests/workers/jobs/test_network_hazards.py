@@ -35,7 +35,7 @@ from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.rows import assemble, holdings, row_digests, rows_digest, salts
 from workers.jobs import versions
 from workers.jobs.draft import ShreddedArtifact
-from workers.methods.network.base import Case, Hooks, Unlearned
+from workers.methods.network.base import Hooks, Unlearned, UnlearningCase
 from workers.methods.network.retrain import retraining
 from workers.training.fedavg.base import Work
 from workers.training.networks.files import decode_weights, encode_weights
@@ -298,19 +298,19 @@ def register_memorising(
     )
 
 
-def by_method(patch: Patch, weights_of: Callable[[Case], Any], claim: str) -> None:
+def by_method(patch: Patch, weights_of: Callable[[UnlearningCase], Any], claim: str) -> None:
     """Have every request carried out by a method that gives these weights."""
 
     class Method:
         id, version = "puf-special", "9"
 
-        def run(self, case: Case, hooks: Hooks) -> Unlearned:
+        def run(self, case: UnlearningCase, hooks: Hooks) -> Unlearned:
             return Unlearned(weights_of(case), Work(), claim, {})  # type: ignore[arg-type]
 
     patch.setattr(NetworkConfig, "method", lambda *_: Method())
 
 
-def never_seen(case: Case) -> Any:
+def never_seen(case: UnlearningCase) -> Any:
     """Return what a training from the start gives: an approximation could do no better."""
     start = initial_weights(case.network, 7)
     trained = retraining(

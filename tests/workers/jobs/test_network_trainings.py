@@ -30,7 +30,7 @@ from workers.families.network import (
     trainings as network_trainings,
 )
 from workers.judge.samples.empirical import VERIFIER
-from workers.judge.samples.empirical_claim import EmpiricalClaim, Trained
+from workers.judge.samples.empirical_claim import EmpiricalClaim, TrainingCost
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.training.fedavg.data import is_held_out
@@ -153,7 +153,7 @@ def test_what_did_nothing_is_refuted_and_what_cannot_be_trained_stays_open(
     }
     for name, reason in reasons.items():
         claim, _ = found[name]
-        assert claim.trained == Trained(missing=reason)
+        assert claim.trained == TrainingCost(missing=reason)
         assert (claim.references, claim.retrained) == (None, None)
     assert VERIFIER.verify(found["silos"][0]).result == "INCONCLUSIVE"
     half, whole = found["second"][0].trained, found["again"][0].trained

@@ -7,14 +7,9 @@ import numpy as np
 
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Rows
-from workers.judge.base import (
-    ExactClaim,
-    Probe,
-    PurgeClaim,
-    RetainedSetClaim,
-    RidgeClaim,
-)
+from workers.judge.base import Probe, PurgeClaim, RetainedSetClaim
 from workers.judge.merkle import merkle_root
+from workers.judge.ridge.claim import ExactClaim, RidgeClaim
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest

@@ -13,7 +13,8 @@ from tests.workers.judge.claims import ERASED, C, D, erasure, exact_claim, ridge
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.judge import registry
-from workers.judge.base import ClaimedStatistics, ExactClaim, Report, RidgeClaim
+from workers.judge.base import Report
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, RidgeClaim
 from workers.judge.ridge.head_certified import check_head, root_above, square_of_norm
 from workers.judge.ridge.statistics import recompute
 from workers.methods.ridge import ridge_sketched

@@ -5,8 +5,8 @@ from scipy.stats import norm
 
 from lethe.catalogue import CHECKS
 from workers.judge.base import Judgement
+from workers.judge.inference.intervals import Interval
 from workers.judge.samples.decide import Measurement, control, decide, unmeasured
-from workers.judge.samples.intervals import Interval
 
 SPEC = CHECKS["test-accuracy"]
 

@@ -63,8 +63,8 @@ def test_nothing_is_accepted_without_memory_before() -> None:
 
 def test_a_stream_of_models_at_the_margin_seldom_passes() -> None:
     """Models whose attack is right with a chance of exactly 1/2 + tau, request after request."""
-    from workers.judge.samples.alpha_spending import spent
-    from workers.judge.samples.tost import tost
+    from workers.judge.inference.alpha_spending import spent
+    from workers.judge.inference.tost import tost
 
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(2000):

@@ -20,8 +20,9 @@ from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.errors import RefusedError
 from workers.judge import registry
-from workers.judge.base import ExactClaim, Probe, Report
+from workers.judge.base import Probe, Report
 from workers.judge.merkle import merkle_root
+from workers.judge.ridge.claim import ExactClaim
 from workers.methods.ridge.base import RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest

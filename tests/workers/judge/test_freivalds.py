@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.ridge.oracle import only, python_gram, random_rows
 from workers.arrays import IntMatrix, Rows
-from workers.judge.base import ClaimedStatistics
+from workers.judge.ridge.claim import ClaimedStatistics
 from workers.judge.ridge.freivalds import (
     GAPS,
     GROUP,

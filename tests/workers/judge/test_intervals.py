@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from workers.errors import RefusedError
-from workers.judge.samples.intervals import (
+from workers.judge.inference.intervals import (
     FEW,
     chernoff_hoeffding,
     clopper_pearson,

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.workers.secure_sum.rounds import Play, plan_of, restated
 from workers.arrays import Rows
-from workers.judge.base import ClaimedStatistics, MaskedClaim, RidgeClaim
 from workers.judge.checks import ODD_INPUT
+from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim, RidgeClaim
 from workers.judge.ridge.masked import SPEC, check_masked
 from workers.methods.ridge.statistics.encoding import statistics_digest
 from workers.methods.ridge.statistics.gram import RidgeStatistics

@@ -11,7 +11,8 @@ from tests.workers.judge.claims import ERASED, C, D, erasure, exact_claim, ridge
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.judge import registry
-from workers.judge.base import ClaimedStatistics, ExactClaim, Mode, Report
+from workers.judge.base import Report
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest
 from workers.methods.ridge.statistics.gram import RidgeStatistics

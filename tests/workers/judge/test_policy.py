@@ -8,6 +8,8 @@ import pytest
 
 from app.schemas.networks import VerificationTerms
 from lethe import canonical
+from workers.judge.inference.alpha_spending import spent
+from workers.judge.inference.sizes import minimum_pairs
 from workers.judge.policy.document import (
     digest,
     format_policy,
@@ -17,8 +19,6 @@ from workers.judge.policy.document import (
     to_document,
 )
 from workers.judge.policy.policy import USUAL, LadderStep, Policy, PolicyError, default
-from workers.judge.samples.alpha_spending import spent
-from workers.judge.samples.sizes import minimum_pairs
 
 FULL = Policy(
     ("lira", "yeom"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.ridge.oracle import only, random_rows
 from workers.arrays import Matrix
-from workers.judge.base import RidgeClaim
+from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.posterior import _excess, check_posterior, divergence, least_eigenvalue
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError, recompute
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
-from workers.judge.base import RidgeClaim
+from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.head import prove_sum
 from workers.judge.ridge.head_bound import check_head, proven_bound
 from workers.judge.ridge.residual import _Sum, residual_norm

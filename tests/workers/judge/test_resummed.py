@@ -12,7 +12,8 @@ from tests.workers.judge.claims import ERASED, C, D, N, erasure, exact_claim, ri
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Rows
 from workers.judge import registry
-from workers.judge.base import ClaimedStatistics, ExactClaim, Report
+from workers.judge.base import Report
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim
 from workers.judge.ridge.resummed import resum
 from workers.judge.ridge.statistics import UnusableRowsError
 from workers.methods.ridge.ridge_exact import METHOD

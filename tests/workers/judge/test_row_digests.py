@@ -15,7 +15,7 @@ from workers.arrays import Rows
 from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge.blocks import Block
 from workers.judge.base import Judgement
-from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
+from workers.judge.ridge.claim import BlockClaim, RowsClaim
 from workers.judge.ridge.row_digests import check_rows, stored
 
 D = 4

@@ -12,7 +12,7 @@ from tests.workers.judge.empirical_claims import POLICY, committed, simulated
 from workers.errors import ArtifactError
 from workers.judge.policy.document import digest
 from workers.judge.samples.empirical import VERIFIER
-from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
+from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.halves import halves
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.tensor_file import decode_tensors, encode_tensors
@@ -41,7 +41,7 @@ def asked(claim: EmpiricalClaim = BASE) -> EmpiricalClaim:
         retrained=both + 0.01,
         retrained_retained=claim.retained_after + 0.01,
         parameter_gap=(0.1 + 0.2, 1e-17),
-        trained=Trained(10**15, 7),
+        trained=TrainingCost(10**15, 7),
     )
 
 
@@ -109,7 +109,7 @@ def test_a_file_without_models_of_the_judges_own_says_nothing_of_them() -> None:
 
 
 def test_why_nothing_was_trained_is_kept() -> None:
-    none = Trained(missing="the samples do not allow a test")
+    none = TrainingCost(missing="the samples do not allow a test")
     claim = replace(FULL, references=None, retrained=None, parameter_gap=None, trained=none)
     found, _ = decode_scores(encode_scores(claim, ROWS))
     assert (found.trained, found.references, found.retrained) == (none, None, None)

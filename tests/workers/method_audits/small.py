@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from workers.method_audits.draw import Plan, StoredRows
-from workers.methods.network.base import Case, Hooks, Need, Unlearned
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.networks.registry import network
@@ -42,5 +42,5 @@ class DoNothing:
     version: str = "1"
     needs: frozenset[Need] = frozenset()
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         return Unlearned(case.weights, Work(), "empirical-approximate", {})

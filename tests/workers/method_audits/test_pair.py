@@ -9,7 +9,7 @@ from tests.workers.method_audits import small
 from workers.errors import RefusedError
 from workers.judge.algorithm_audit import Finding, judge
 from workers.method_audits.pair import Pair, run_pair
-from workers.methods.network.base import Case, Hooks, Unlearned, UnlearningMethod
+from workers.methods.network.base import Hooks, Unlearned, UnlearningCase, UnlearningMethod
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.guard import NoSafeStepError
 from workers.methods.network.retrain import Retrain
@@ -59,7 +59,7 @@ def test_equal_numbers_give_equal_bits_and_others_other_models() -> None:
 class _Raising(small.DoNothing):
     error: type[Exception] = NoSafeStepError
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         raise self.error("planted")
 
 
@@ -74,15 +74,15 @@ def test_a_method_without_a_model_gives_way_to_a_retraining_as_in_the_service(
 
 @dataclass(frozen=True, slots=True)
 class _Noting(small.DoNothing):
-    note: Callable[[Case], None] = lambda _: None
+    note: Callable[[UnlearningCase], None] = lambda _: None
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         self.note(case)
         return small.DoNothing().run(case)
 
 
 def test_the_method_is_asked_to_forget_the_targets_and_nothing_else() -> None:
-    seen: list[Case] = []
+    seen: list[UnlearningCase] = []
     plan = small.PLAN
     run_pair(small.NETWORK, small.TRAINING, _Noting(note=seen.append), small.rows(), plan, 0)
     (case,) = seen
@@ -101,7 +101,7 @@ def test_masks_are_refused() -> None:
 
 def test_a_method_that_proves_its_promise_is_refused() -> None:
     class Proven(small.DoNothing):
-        def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+        def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
             done = small.DoNothing().run(case)
             return replace(done, claim="certified-approximate")
 

@@ -10,7 +10,7 @@ from workers.families.ridge.case import Summed
 from workers.jobs.case import Case, Judge
 from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
-from workers.judge.base import ClaimedStatistics, MaskedClaim
+from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
 
 
 def prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:

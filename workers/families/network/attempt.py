@@ -36,7 +36,7 @@ from workers.jobs.lease import Lease
 from workers.jobs.update import UpdateResult
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
-from workers.methods.network.base import Case, Side, UnlearningRequest
+from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
 from workers.methods.network.memory import named_out_of_memory
 from workers.silos.answer import THREADS
 from workers.training.fedavg.base import cost_notes
@@ -153,13 +153,13 @@ def _case(
     before: Before,
     rows: Holdings,
     salted: Mapping[str, bytes],
-) -> Case:
+) -> UnlearningCase:
     stay, go = divide(rows, ()), divide(before.holdings(config.is_held_out), ()).stays
     # Where they lay among the others is not known any more, and no method asks.
     some = {
         client: tuple(range(len(own))) for client, own in go.items() if client in stay.stays
     }
-    return Case(
+    return UnlearningCase(
         network=config.network,
         weights=decode_weights(before.model)[1],
         request=UnlearningRequest(frozenset(go.keys() - stay.stays.keys()), some),

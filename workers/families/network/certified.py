@@ -22,7 +22,7 @@ from workers.methods.certified.budget import BudgetSpentError, LooseResidualErro
 from workers.methods.certified.method import CertifiedNewton, LooseBoundError
 from workers.methods.certified.objective import NotConvexError
 from workers.methods.certified.release import Release
-from workers.methods.network.base import Case, Hooks, Unlearned, UnlearningMethod
+from workers.methods.network.base import Hooks, Unlearned, UnlearningCase, UnlearningMethod
 from workers.methods.network.registry import make
 from workers.training.fedavg.base import ClientData
 
@@ -97,7 +97,9 @@ def check_rows(config: NetworkConfig, rows: Iterable[NDArray[Any]]) -> None:
         )
 
 
-def carry_out(method: UnlearningMethod, terms: Terms, case: Case, hooks: Hooks) -> Carried:
+def carry_out(
+    method: UnlearningMethod, terms: Terms, case: UnlearningCase, hooks: Hooks
+) -> Carried:
     """Run a method, and certify what it made of a logistic head if it is one of those.
 
     Raises what the method raises, GIVES_WAY, and RefusedError for a claim that nobody
@@ -121,7 +123,7 @@ def carry_out(method: UnlearningMethod, terms: Terms, case: Case, hooks: Hooks) 
     return Carried(found, {})
 
 
-def _of(release: Release, terms: Terms, case: Case) -> Carried:
+def _of(release: Release, terms: Terms, case: UnlearningCase) -> Carried:
     found = Unlearned(release.weights, release.work, "certified-approximate", release.notes)
     secret = None if terms.key is None else release.encode(case.data)
     return Carried(found, bounds_of(terms.method, release.bound), secret)

@@ -8,7 +8,7 @@ import torch
 from workers.families.network.config import NetworkConfig
 from workers.families.network.rows import Holdings
 from workers.methods.network.base import UnlearningRequest
-from workers.methods.network.judges import Judge, held_out
+from workers.methods.network.validation import Validation, held_out
 from workers.training.fedavg.base import ClientData
 
 Places = dict[str, tuple[int, ...] | None]
@@ -58,7 +58,7 @@ def divide(rows: Holdings, leaving: Collection[str]) -> ForgetRetainSplit:
 
 def validation(
     config: NetworkConfig, rows: Holdings, leaving: Collection[str] = ()
-) -> Judge | None:
+) -> Validation | None:
     """Return the judge by held-out rows that stay, None if there are none."""
     parts = []
     for own in rows.values():

@@ -20,12 +20,12 @@ from workers.families.network.ladder import first_due, is_late
 from workers.families.network.opened import open_rows
 from workers.families.network.training import device_of
 from workers.jobs.lease import Lease
+from workers.judge.inference.alpha_spending import spent
+from workers.judge.inference.intervals import Vector
 from workers.judge.samples import samples
-from workers.judge.samples.alpha_spending import spent
 from workers.judge.samples.distances import parameter_gap
-from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
+from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.halves import halves
-from workers.judge.samples.intervals import Vector
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.order import nameless
 from workers.training.networks.files import decode_weights
@@ -62,10 +62,10 @@ def with_trained(
     if not (policy.references or policy.distances):
         return claim, rows
     if services.settings.silos:
-        return replace(claim, trained=Trained(missing=WITH_SILOS)), rows
+        return replace(claim, trained=TrainingCost(missing=WITH_SILOS)), rows
     claim, rows = nameless(claim, rows)
     if not _is_testable(claim):
-        return replace(claim, trained=Trained(missing=TOO_FEW)), rows
+        return replace(claim, trained=TrainingCost(missing=TOO_FEW)), rows
     return _trained(services, lease, config, published, before, claim, rows), rows
 
 
@@ -96,7 +96,7 @@ def _trained(
     included = halves(claim.seed, count, tested)
     # The sample is among the retained rows already: no model has it twice.
     drawn = np.pad(included, ((0, 0), (0, len(sample))))
-    logits, took, untrained = [], Trained(), claim
+    logits, took, untrained = [], TrainingCost(), claim
     try:
         opened = open_rows(services, lease.model_id, config, before, [*tested, *sample])
         for number, flags in enumerate(drawn, 1):

@@ -42,7 +42,7 @@ from workers.jobs.context import JobContext
 from workers.jobs.lesson import ParsedUpload
 from workers.jobs.members import Member, owned_by_subject
 from workers.jobs.update import Update, UpdateResult
-from workers.methods.network.base import Case
+from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.memory import named_out_of_memory
 from workers.training.fedavg.base import cost_notes
@@ -139,7 +139,7 @@ def _forgotten(
         why = f"{method_id}: no held-out rows are left to guard its step"
         return retrained(services, lease, config, rows, salted, leaving, why)
     training = config.training_of(sides.stays)
-    case = Case(
+    case = UnlearningCase(
         network=network,
         weights=weights,
         request=sides.request,

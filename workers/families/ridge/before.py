@@ -4,7 +4,7 @@ from sqlmodel import Session
 
 from app.service.context import Services
 from models import Job
-from workers.judge.base import ClaimedStatistics
+from workers.judge.ridge.claim import ClaimedStatistics
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.encoding import decode_statistics, encode_statistics
 from workers.methods.ridge.statistics.gram import RidgeStatistics

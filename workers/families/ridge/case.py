@@ -20,15 +20,15 @@ from workers.jobs.case import Case, Judge, Judged
 from workers.jobs.context import JobContext
 from workers.jobs.logged import NotLoggedError, check_logged
 from workers.judge import registry
-from workers.judge.base import (
+from workers.judge.base import Verifier
+from workers.judge.checks import judged, report_of
+from workers.judge.ridge.claim import (
     ClaimedStatistics,
     ExactClaim,
     MaskedClaim,
     Mode,
     RidgeClaim,
-    Verifier,
 )
-from workers.judge.checks import judged, report_of
 from workers.methods.ridge.base import RidgeConfig
 
 

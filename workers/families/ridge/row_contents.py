@@ -10,7 +10,7 @@ from workers.families.ridge.blocks import Block, RidgeBlock
 from workers.families.ridge.rows import owners, published, rows_digest
 from workers.jobs.case import Case
 from workers.jobs.logged import versions_of
-from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
+from workers.judge.ridge.claim import BlockClaim, RowsClaim
 
 
 def claim_of(

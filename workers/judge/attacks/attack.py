@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from workers.judge.attacks.outputs import Outputs
-from workers.judge.samples.intervals import Flags, Vector
+from workers.judge.inference.intervals import Flags, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)

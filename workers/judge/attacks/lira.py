@@ -12,7 +12,7 @@ from workers.arrays import Matrix
 from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
 from workers.judge.attacks.outputs import log_odds
-from workers.judge.samples.intervals import Vector
+from workers.judge.inference.intervals import Vector
 
 ENOUGH = 64
 LEAST = 1e-6  # standard deviation: models that agree to the last bit are no evidence

@@ -11,7 +11,7 @@ import numpy as np
 
 from workers.arrays import Labels, Matrix
 from workers.errors import RefusedError
-from workers.judge.samples.intervals import Flags, Vector
+from workers.judge.inference.intervals import Flags, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)

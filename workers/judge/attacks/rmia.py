@@ -17,7 +17,7 @@ from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
 from workers.judge.attacks.lira import FlagMatrix
 from workers.judge.attacks.outputs import log_odds
-from workers.judge.samples.intervals import Vector
+from workers.judge.inference.intervals import Vector
 
 GAMMA = 2.0
 OFFLINE = 0.3

@@ -8,14 +8,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from workers.errors import RefusedError
-from workers.judge.samples.intervals import (
+from workers.judge.inference.intervals import (
     FEW,
     Interval,
     Vector,
     chernoff_hoeffding,
     clopper_pearson,
 )
-from workers.judge.samples.sizes import flags_allowed
+from workers.judge.inference.sizes import flags_allowed
 
 
 def auc(members: Vector, others: Vector) -> float:

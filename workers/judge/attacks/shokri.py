@@ -16,7 +16,7 @@ from workers.errors import RefusedError
 from workers.judge.attacks.attack import Scores, Setting
 from workers.judge.attacks.outputs import Outputs, log_odds, log_softmax, losses, right
 from workers.judge.attacks.song import modified_entropy
-from workers.judge.samples.intervals import Flags, Vector
+from workers.judge.inference.intervals import Flags, Vector
 
 LARGEST_LOSS = 50.0  # nats; beyond it p_y is below 2e-22 and outliers would rule the fit
 TOP = 3

@@ -16,7 +16,7 @@ import numpy as np
 from workers.arrays import Matrix
 from workers.judge.attacks.attack import Scores, Setting, best_threshold
 from workers.judge.attacks.outputs import Outputs, log_odds, log_softmax
-from workers.judge.samples.intervals import Vector
+from workers.judge.inference.intervals import Vector
 
 ENOUGH = 30  # known rows of a class, on each side, for a threshold of its own
 LEAST = 1e-300  # entropy, before its logarithm

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from lethe.catalogue import DISTANCES
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
 from workers.judge.policy.policy import (
     ABOUT_REFERENCES,
@@ -35,7 +36,6 @@ from workers.judge.policy.policy import (
     mapping,
     spelled,
 )
-from workers.judge.samples.distances import DISTANCES
 
 DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,20})?")
 # As the service takes them: shorter than `DECIMAL`, and each value in one way.

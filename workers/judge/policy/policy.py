@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import isfinite
 
+from lethe.catalogue import DISTANCES
 from workers.errors import RefusedError
 from workers.judge.attacks.registry import ATTACKS, NEED_REFERENCES
-from workers.judge.samples.alpha_spending import spent
-from workers.judge.samples.distances import DISTANCES
-from workers.judge.samples.sizes import minimum_pairs, minimum_unseen
+from workers.judge.inference.alpha_spending import spent
+from workers.judge.inference.sizes import minimum_pairs, minimum_unseen
 
 VERSION = 2
 TAUS = (0.02, 0.05, 0.1)

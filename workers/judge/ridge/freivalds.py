@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from lethe.catalogue import CHECKS
 from workers.arrays import IntMatrix, Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.judge.base import ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.head import decimal_above
 from workers.judge.ridge.integers import exact_product
 from workers.judge.ridge.statistics import (

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from lethe.catalogue import CHECKS
 from workers.arrays import Head, Matrix
-from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.integers import Integers, exact_product, to_integers
 from workers.judge.ridge.statistics import Recomputed
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from lethe.catalogue import CHECKS
 from workers.arrays import Matrix
-from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.head import decimal_above
 from workers.judge.ridge.head_bound import proven_bound
 from workers.judge.ridge.integers import to_integers

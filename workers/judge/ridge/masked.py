@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from lethe.catalogue import CHECKS
-from workers.judge.base import Judgement, MaskedClaim, RidgeClaim
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import MaskedClaim, RidgeClaim
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import (
     Recomputed,

@@ -21,8 +21,9 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from lethe.catalogue import CHECKS
 from workers.arrays import IntMatrix, Matrix, Rows
 from workers.blas_threads import threads_for
-from workers.judge.base import ClaimedStatistics, Judgement, RidgeClaim
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
 from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import (

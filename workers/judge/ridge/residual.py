@@ -17,7 +17,7 @@ import numpy as np
 
 from workers.arrays import IntMatrix, Matrix
 from workers.blas_threads import threads_for
-from workers.judge.base import RidgeClaim
+from workers.judge.ridge.claim import RidgeClaim
 from workers.judge.ridge.statistics import Recomputed
 
 ROUNDOFF = 2.0**-53

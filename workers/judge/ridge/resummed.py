@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from lethe.catalogue import CHECKS
-from workers.judge.base import ClaimedStatistics, ExactClaim, Judgement
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim
 from workers.judge.ridge.freivalds import malformed
 from workers.judge.ridge.posterior import least_eigenvalue
 from workers.judge.ridge.statistics import (

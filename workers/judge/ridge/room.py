@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from workers.judge.base import ExactClaim, Judgement
+from workers.judge.base import Judgement
 from workers.judge.checks import CheckRoom
+from workers.judge.ridge.claim import ExactClaim
 from workers.judge.ridge.statistics import Recomputed
 
 

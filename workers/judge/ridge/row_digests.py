@@ -24,8 +24,8 @@ from workers.arrays import Rows
 from workers.judge.base import Judgement
 from workers.judge.checks import guarded, judged
 from workers.judge.digests import check_digests
+from workers.judge.ridge.claim import BlockClaim, RowsClaim
 from workers.judge.ridge.room import FURTHER, Judging
-from workers.judge.ridge.row_claim import BlockClaim, RowsClaim
 
 BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]
 UNPUBLISHED = "a version was published without a digest of its rows"

@@ -20,8 +20,9 @@ import numpy as np
 from lethe.catalogue import CHECKS
 from workers.arrays import Codes, IntMatrix, Labels, Rows
 from workers.blas_threads import threads_for
-from workers.judge.base import Judgement, RidgeClaim
+from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.ridge.claim import RidgeClaim
 
 SPEC = CHECKS["statistics-recomputed"]
 CHUNK = 2048  # rows multiplied at a time: 12.6 MB of float64 at d = 768

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from numpy.typing import NDArray
 
-from workers.judge.base import MaskedClaim
+from workers.judge.ridge.claim import MaskedClaim
 
 SIGNED = b"lethe/masked-round/message/v1\0"
 DERIVED = b"lethe/masked-round/v1"

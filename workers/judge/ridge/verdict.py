@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lethe.catalogue import VERIFIERS, CheckSpec
-from workers.judge.base import ExactClaim, Judgement, Report, RidgeClaim
+from workers.judge.base import Judgement, Report
 from workers.judge.checks import guarded, guarded_all, report_of
 from workers.judge.retention import PURGE, RETAINED_SET, check_purge, check_retained_set
 from workers.judge.ridge import (
@@ -21,6 +21,7 @@ from workers.judge.ridge import (
     resummed,
     statistics,
 )
+from workers.judge.ridge.claim import ExactClaim, RidgeClaim
 from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import Recomputed
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from workers.arrays import Labels, Matrix
 from workers.errors import RefusedError
-from workers.judge.samples.intervals import Flags, Interval, clopper_pearson
+from workers.judge.inference.intervals import Flags, Interval, clopper_pearson
 
 
 @dataclass(frozen=True, slots=True, eq=False)

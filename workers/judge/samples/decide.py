@@ -14,9 +14,9 @@ from math import inf, isfinite
 from lethe.catalogue import CheckSpec
 from workers.judge.base import Judgement
 from workers.judge.checks import judged
-from workers.judge.samples.holm import last_level, step_down
-from workers.judge.samples.intervals import Interval, spell
-from workers.judge.samples.tost import apart, within
+from workers.judge.inference.holm import last_level, step_down
+from workers.judge.inference.intervals import Interval, spell
+from workers.judge.inference.tost import apart, within
 
 REPORT_LEVEL = 0.05  # of intervals on which nothing depends
 

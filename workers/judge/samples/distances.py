@@ -13,7 +13,7 @@ import numpy as np
 from workers.arrays import Matrix
 from workers.errors import RefusedError
 from workers.judge.attacks.outputs import Outputs, log_softmax, right
-from workers.judge.samples.intervals import (
+from workers.judge.inference.intervals import (
     Flags,
     Interval,
     Vector,

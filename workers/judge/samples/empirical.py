@@ -17,6 +17,8 @@ from workers.errors import RefusedError
 from workers.judge.base import Judgement, Report
 from workers.judge.checks import guarded, judged, report_of
 from workers.judge.digests import check_model_file, check_pairs
+from workers.judge.inference.alpha_spending import spent
+from workers.judge.inference.intervals import spell
 from workers.judge.policy.document import digest
 from workers.judge.policy.policy import Policy
 from workers.judge.retention import RETAINED_SET, check_retention
@@ -24,10 +26,8 @@ from workers.judge.samples import (
     membership,
     samples,
 )
-from workers.judge.samples.alpha_spending import spent
 from workers.judge.samples.decide import control, decide
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.samples.intervals import spell
 from workers.judge.samples.room import ACCURACIES, CONTROLS, TESTS, Tested
 from workers.judge.samples.trainings import check_trainings
 from workers.judge.silos import are_missing, check_silos, of_some, withheld

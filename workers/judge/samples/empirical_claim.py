@@ -30,7 +30,7 @@ class ReferenceModels:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingCost:
     """What the judge's own trainings took, in the operations that `cost.flops` counts.
 
     references: of all reference models; retrained: of the model that distances are to.
@@ -91,7 +91,7 @@ class EmpiricalClaim:
     retrained_retained: Matrix | None = None
     parameter_gap: tuple[float, float] | None = None
     references: ReferenceModels | None = None
-    trained: Trained | None = None
+    trained: TrainingCost | None = None
     canary: CanaryClaim | None = None
     silos: SilosClaim | None = None
     unseen: int = 0

@@ -24,12 +24,12 @@ from workers.judge.attacks.roc import (
     delong,
     tpr_at_fpr,
 )
+from workers.judge.inference.intervals import Interval, clopper_pearson, spell
+from workers.judge.inference.sizes import minimum_unseen
+from workers.judge.inference.tost import around_chance
 from workers.judge.policy.policy import Policy
 from workers.judge.samples.decide import REPORT_LEVEL, Measurement, unmeasured
-from workers.judge.samples.intervals import Interval, clopper_pearson, spell
 from workers.judge.samples.room import CONTROLS, TESTS, Scored, Tested
-from workers.judge.samples.sizes import minimum_unseen
-from workers.judge.samples.tost import around_chance
 
 TAILS = (0.01, 0.001)  # false positive rates of which papers report
 

@@ -7,7 +7,7 @@ from workers.judge.attacks.attack import Scores
 from workers.judge.checks import CheckRoom
 from workers.judge.samples.decide import Measurement
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.samples.samples import Answers
+from workers.judge.samples.samples import ModelAnswers
 
 Scored = Mapping[str, Scores | str]  # by attack; in place of scores the reason for none
 
@@ -17,8 +17,8 @@ class Tested:
     """A claim with the answers of both versions, and the scores of each attack on them."""
 
     claim: EmpiricalClaim
-    before: Answers
-    after: Answers
+    before: ModelAnswers
+    after: ModelAnswers
     scored_before: Scored
     scored_after: Scored
 

@@ -15,16 +15,16 @@ from workers.judge.attacks.outputs import Outputs, log_odds
 from workers.judge.attacks.song import ENOUGH
 from workers.judge.base import Judgement
 from workers.judge.checks import judged
+from workers.judge.inference.intervals import Vector, spell
+from workers.judge.inference.sizes import accuracy_power, auc_power
 from workers.judge.samples.empirical_claim import EmpiricalClaim
-from workers.judge.samples.intervals import Vector, spell
 from workers.judge.samples.matching import Matching, match
-from workers.judge.samples.sizes import accuracy_power, auc_power
 
 SPEC = CHECKS["samples"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class ModelAnswers:
     """What one version of the model says to all rows of the claim."""
 
     forget: Outputs
@@ -41,14 +41,14 @@ class Samples:
     matching: Matching
 
 
-def read(claim: EmpiricalClaim) -> tuple[Answers, Answers]:
+def read(claim: EmpiricalClaim) -> tuple[ModelAnswers, ModelAnswers]:
     """Return the answers before and after. Raises RefusedError for anything malformed."""
-    before = Answers(
+    before = ModelAnswers(
         Outputs(claim.forget_before, claim.forget_labels),
         Outputs(claim.pool_before, claim.pool_labels),
         Outputs(claim.retained_before, claim.retained_labels),
     )
-    after = Answers(
+    after = ModelAnswers(
         Outputs(claim.forget_after, claim.forget_labels),
         Outputs(claim.pool_after, claim.pool_labels),
         Outputs(claim.retained_after, claim.retained_labels),
@@ -65,7 +65,7 @@ def read(claim: EmpiricalClaim) -> tuple[Answers, Answers]:
     return before, after
 
 
-def draw(claim: EmpiricalClaim, before: Answers, after: Answers) -> Samples:
+def draw(claim: EmpiricalClaim, before: ModelAnswers, after: ModelAnswers) -> Samples:
     """Match non-members by the claim's seed. Raises RefusedError where there are too few.
 
     The seed enters with the digest that was published before it was drawn. Attacks see the
@@ -92,7 +92,7 @@ def draw(claim: EmpiricalClaim, before: Answers, after: Answers) -> Samples:
     return Samples(sides[0], sides[1], matching)
 
 
-def _at_temperature_of(wanted: Answers, answers: Answers) -> Answers:
+def _at_temperature_of(wanted: ModelAnswers, answers: ModelAnswers) -> ModelAnswers:
     """Return answers with the logits of each class's rows times one factor: equally sharp.
 
     Whoever divides the last layer by 1e20 changes no prediction and no memory, but leaves
@@ -109,7 +109,7 @@ def _at_temperature_of(wanted: Answers, answers: Answers) -> Answers:
             logits = of.logits / by[of.labels] * to[of.labels]
         return Outputs(np.clip(logits, -1e300, 1e300), of.labels)
 
-    return Answers(scaled(answers.forget), scaled(answers.pool), scaled(answers.retained))
+    return ModelAnswers(scaled(answers.forget), scaled(answers.pool), scaled(answers.retained))
 
 
 def _sharpness(of: Outputs) -> Vector:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from workers.errors import ArtifactError
 from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES
-from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, Trained
+from workers.judge.samples.empirical_claim import EmpiricalClaim, ReferenceModels, TrainingCost
 from workers.judge.samples.halves import halves
 from workers.judge.scores.committed_rows import CommittedRows
 
@@ -66,7 +66,7 @@ def read_trained(
         return {}
     fields = dict(said[MEMBER])
     gap = fields.pop(GAP)
-    trained = Trained(**fields)
+    trained = TrainingCost(**fields)
     counts = (trained.references, trained.retrained)
     if any(type(count) is not int or count < 0 for count in counts):
         raise ArtifactError("operations are counted from 0")

@@ -12,14 +12,14 @@ from dataclasses import replace
 from workers.methods.certified.method import TOLERANCE, CertifiedNewton
 from workers.methods.certified.objective import NotConvexError, measure, penalty_of
 from workers.methods.certified.release import Release
-from workers.methods.network.base import Case, Unlearned
+from workers.methods.network.base import Unlearned, UnlearningCase
 from workers.methods.network.hf_kcu.products import Asking, NobodyAnsweredError
 from workers.training.fedavg.seeds import derive
 from workers.training.networks.weights import norm
 
 
 def with_bound(
-    case: Case, found: Unlearned, *, row_norm: float, tolerance: float = TOLERANCE
+    case: UnlearningCase, found: Unlearned, *, row_norm: float, tolerance: float = TOLERANCE
 ) -> Unlearned:
     """Return `found` with the bound in its notes, and certified if that is within tolerance.
 
@@ -47,7 +47,9 @@ def with_bound(
     return replace(made, claim="certified-approximate")
 
 
-def with_noise(case: Case, found: Unlearned, method: CertifiedNewton, key: bytes) -> Release:
+def with_noise(
+    case: UnlearningCase, found: Unlearned, method: CertifiedNewton, key: bytes
+) -> Release:
     """Return `found` as the centre of a release with noise, as `method` is registered for it.
 
     What the other method says of its step is left out: it is said of the rows, without noise.
@@ -61,7 +63,7 @@ def with_noise(case: Case, found: Unlearned, method: CertifiedNewton, key: bytes
     return replace(made, work=found.work + made.work)
 
 
-def _asking(case: Case, found: Unlearned) -> Asking:
+def _asking(case: UnlearningCase, found: Unlearned) -> Asking:
     return Asking(
         case.network,
         found.weights,

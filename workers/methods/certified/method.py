@@ -25,7 +25,7 @@ from workers.methods.certified.newton import Reached, minimise
 from workers.methods.certified.noise import commitment, context_of, new_key
 from workers.methods.certified.objective import Gradient, measure, penalty_of
 from workers.methods.certified.release import Release, noisy
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Tick, Unlearned, UnlearningCase, method
 from workers.methods.network.hf_kcu.products import Asking
 from workers.methods.network.recovery import pin_of
 from workers.training.fedavg.device import facts_of
@@ -100,7 +100,7 @@ class CertifiedNewton:
         """What the noise is registered for. Raises RefusedError where there is none."""
         return Budget(self.sigma, self.epsilon, self.delta, self.releases)
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model to publish. `save` gets the bytes of the `Release`: a secret.
 
         Raises NotConvexError, NobodyAnsweredError, BudgetSpentError, LooseResidualError,
@@ -110,7 +110,9 @@ class CertifiedNewton:
         release = self.released(case, new_key() if self.sigma else None, hooks)
         return Unlearned(release.weights, release.work, "certified-approximate", release.notes)
 
-    def released(self, case: Case, key: bytes | None, hooks: Hooks | None = None) -> Release:
+    def released(
+        self, case: UnlearningCase, key: bytes | None, hooks: Hooks | None = None
+    ) -> Release:
         """Return the release, saved before it is told of. Raises as `run`."""
         hooks = hooks or Hooks()
         pin = pin_of(case, f"{self.id}/{self.version} {self!r}")
@@ -125,7 +127,7 @@ class CertifiedNewton:
             hooks.tell(Tick("step", 1, 1))
         return release
 
-    def release(self, case: Case, key: bytes | None) -> Release:
+    def release(self, case: UnlearningCase, key: bytes | None) -> Release:
         """Return what is published and what is not; key: 32 bytes iff sigma > 0.
 
         A key may serve several releases if nobody could know it before the first request:
@@ -154,7 +156,7 @@ class CertifiedNewton:
         made = self.around(case, asking, reached.weights, reached.gradient, key, notes)
         return replace(made, work=replace(made.work, seconds=perf_counter() - started))
 
-    def check(self, case: Case, key: bytes | None) -> None:
+    def check(self, case: UnlearningCase, key: bytes | None) -> None:
         """Check, before anybody works for nothing, that a release could be made.
 
         Raises BudgetSpentError, RefusedError for a key or data out of place.
@@ -168,7 +170,7 @@ class CertifiedNewton:
 
     def around(
         self,
-        case: Case,
+        case: UnlearningCase,
         asking: Asking,
         centre: Weights,
         gradient: Gradient,
@@ -208,7 +210,7 @@ class CertifiedNewton:
 
     def _bound_across(
         self,
-        case: Case,
+        case: UnlearningCase,
         asking: Asking,
         centre: Weights,
         weights: Weights,

@@ -14,7 +14,7 @@ import torch
 
 from workers.errors import RefusedError
 from workers.methods.certified.softmax import CURVATURE, SLOPE
-from workers.methods.network.base import Case, Side
+from workers.methods.network.base import Side, UnlearningCase
 from workers.methods.network.hf_kcu.products import Asking, NobodyAnsweredError
 from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.weights import norm, to_vector
@@ -26,7 +26,7 @@ class NotConvexError(RefusedError):
     """The model is not the minimum of a strongly convex objective of which this is proven."""
 
 
-def penalty_of(case: Case) -> float:
+def penalty_of(case: UnlearningCase) -> float:
     """Return λ > 0. Raises NotConvexError where L is another function."""
     local = case.config.local
     if case.network.id != "logistic" or local.loss != "cross-entropy":

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 from lethe.catalogue import NETWORK
 from workers.errors import RefusedError
-from workers.methods.network.judges import Judge
+from workers.methods.network.validation import Validation
 from workers.training.fedavg.base import Engine, Work
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.networks.registry import Network
@@ -71,7 +71,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class UnlearningCase:
     """A model, the request, and all that a method may use.
 
     config is what the model was trained with, rounds included: recovery goes on with its
@@ -89,7 +89,7 @@ class Case:
     targets: Side | None = None
     start: Weights | None = None
     data: str = ""
-    validation: Judge | None = None
+    validation: Validation | None = None
 
     def __post_init__(self) -> None:
         check_weights(self.network, self.weights)
@@ -108,7 +108,9 @@ _REMEDIES: Mapping[Need, str] = {
 
 
 def check_needs(
-    needs: frozenset[Need], case: Case, remedies: Mapping[Need, str] = MappingProxyType({})
+    needs: frozenset[Need],
+    case: UnlearningCase,
+    remedies: Mapping[Need, str] = MappingProxyType({}),
 ) -> None:
     """Raise UnmetNeedError, naming the remedy, unless the case has all that is needed.
 
@@ -177,7 +179,7 @@ class UnlearningMethod(Protocol):
     def needs(self) -> frozenset[Need]:
         """What a case must have."""
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model without what the request names.
 
         Raises UnmetNeedError and other RefusedErrors, their messages naming the remedy; the

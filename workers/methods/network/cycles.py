@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, TargetError, Tick, Unlearned
+from workers.methods.network.base import Hooks, TargetError, Tick, Unlearned, UnlearningCase
 from workers.methods.network.guard import Ceiling, StepGuard
-from workers.methods.network.judges import Judge, Judged, by_clients
 from workers.methods.network.progress import Progress
 from workers.methods.network.recovery import (
     Recovery,
@@ -22,6 +21,7 @@ from workers.methods.network.recovery import (
     pin_of,
     step_and_recover,
 )
+from workers.methods.network.validation import Validation, ValidationLoss, by_clients
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import RoundFailedError
 from workers.training.networks.weights import Weights
@@ -56,11 +56,15 @@ class Cycles:
         return replace(self.recovery, settle=1.0, lasting=None)
 
 
-Stepping = Callable[[Case, Ceiling | None], Step]
+Stepping = Callable[[UnlearningCase, Ceiling | None], Step]
 
 
 def step_in_cycles(
-    case: Case, method: str, step: Stepping, cycles: Cycles, hooks: Hooks | None = None
+    case: UnlearningCase,
+    method: str,
+    step: Stepping,
+    cycles: Cycles,
+    hooks: Hooks | None = None,
 ) -> Unlearned:
     """Return the model after all steps and recoveries. method spells id, version and options.
 
@@ -105,7 +109,7 @@ def step_in_cycles(
     return Unlearned(whole.weights, whole.work, "empirical-approximate", whole.notes)
 
 
-def _begun(case: Case, cycles: Cycles) -> Progress:
+def _begun(case: UnlearningCase, cycles: Cycles) -> Progress:
     """Return the progress before the first cycle; goal is the loss to measure from."""
     notes = {"cycles": str(cycles.number)} if cycles.number > 1 else {}
     forgets = cycles.guard is not None and cycles.guard.forget is not None
@@ -116,7 +120,7 @@ def _begun(case: Case, cycles: Cycles) -> Progress:
 
 
 def _damage(
-    case: Case, cycles: Cycles, weights: Weights, before: float | None
+    case: UnlearningCase, cycles: Cycles, weights: Weights, before: float | None
 ) -> tuple[Work, Mapping[str, str]]:
     """Return what it took to see the damage left, and its note. Raises LastingDamageError."""
     if cycles.recovery.lasting is None or case.validation is None or before is None:
@@ -125,7 +129,9 @@ def _damage(
     return judged.work, check_lasting(cycles.recovery.lasting, before, judged.loss)
 
 
-def _ceiling(case: Case, guard: StepGuard | None, before: float | None) -> Ceiling | None:
+def _ceiling(
+    case: UnlearningCase, guard: StepGuard | None, before: float | None
+) -> Ceiling | None:
     if before is None or guard is None or guard.forget is None or case.targets is None:
         return None
     side, config = case.targets, case.config
@@ -141,8 +147,8 @@ def _ceiling(case: Case, guard: StepGuard | None, before: float | None) -> Ceili
     return Ceiling(_of_targets(ask), guard.forget * before)
 
 
-def _of_targets(ask: Judge) -> Judge:
-    def judge(weights: Weights) -> Judged:
+def _of_targets(ask: Validation) -> Validation:
+    def judge(weights: Weights) -> ValidationLoss:
         try:
             return ask(weights)
         except RoundFailedError:
@@ -154,7 +160,9 @@ def _of_targets(ask: Judge) -> Judge:
     return judge
 
 
-def _hooks(case: Case, pin: str, whole: Progress, cycles: Cycles, hooks: Hooks) -> Hooks:
+def _hooks(
+    case: UnlearningCase, pin: str, whole: Progress, cycles: Cycles, hooks: Hooks
+) -> Hooks:
     """Return the hooks of one cycle: its progress within the whole."""
     earlier, every = whole.rounds * cycles.recovery.rounds, cycles.recovery.rounds
 

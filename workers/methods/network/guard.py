@@ -20,7 +20,7 @@ from math import inf, isfinite
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.judges import Judge
+from workers.methods.network.validation import Validation
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import DivergedError
 from workers.training.networks.weights import Weights, moved
@@ -67,7 +67,7 @@ class StepGuard:
 class Ceiling:
     """judge: asks the rows that go. loss: where they are forgotten, in nats."""
 
-    judge: Judge
+    judge: Validation
     loss: float
 
 
@@ -138,7 +138,7 @@ def guarded_step(
     candidate: Candidate,
     asked: float,
     *,
-    judge: Judge,
+    judge: Validation,
     guard: StepGuard,
     ceiling: Ceiling | None = None,
 ) -> Stepped:
@@ -197,7 +197,7 @@ def take_step(
     candidate: Candidate,
     asked: float,
     *,
-    judge: Judge | None,
+    judge: Validation | None,
     guard: StepGuard | None,
     ceiling: Ceiling | None = None,
 ) -> Stepped:

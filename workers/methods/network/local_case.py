@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Side, UnlearningRequest
+from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
 from workers.training.fedavg.base import ClientData, Clients
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.data import data_digest
@@ -52,13 +52,14 @@ def local_case(
     device: torch.device | str = "cpu",
     threads: int | None = None,
     **more: Any,
-) -> Case:
+) -> UnlearningCase:
     """Return the case of a federation in this process, everybody online.
 
-    more are further fields of `Case` by name. Raises RefusedError as `divide` and `Case`.
+    more: further fields of the case by name. Raises RefusedError as `divide` and
+    `UnlearningCase`.
     """
     stays, goes = divide(clients, request)
     retained = Side(InProcess(stays, device, threads), sizes(stays))
     targets = Side(InProcess(goes, device, threads), sizes(goes))
     given = {"targets": targets, "data": data_digest(stays), **more}
-    return Case(network, weights, request, config, retained, **given)
+    return UnlearningCase(network, weights, request, config, retained, **given)

@@ -5,7 +5,7 @@ The control of PUF's section V-B. What a method forgets beyond this, it forgets 
 
 from dataclasses import dataclass, field
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import Work
 
@@ -32,7 +32,7 @@ class Natural:
         """Nothing."""
         return frozenset()
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after recovery. Raises as `step_and_recover`."""
         spelled = f"{self.id}/{self.version} {self!r}"
         return step_and_recover(

@@ -19,12 +19,12 @@ import torch
 
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Need,
     Side,
     TargetError,
     Unlearned,
+    UnlearningCase,
     UnmetNeedError,
     check_needs,
     method,
@@ -34,7 +34,7 @@ from workers.methods.network.guard import Ceiling, StepGuard, take_step
 from workers.methods.network.recovery import Recovery, Step
 from workers.training.fedavg.base import ClientUpdate, Fault
 from workers.training.fedavg.config import LocalConfig
-from workers.training.fedavg.rounds import Collected, collect, make_tasks, sample
+from workers.training.fedavg.rounds import CollectedRound, collect, make_tasks, sample
 from workers.training.fedavg.seeds import derive
 from workers.training.fedavg.server import weighted_mean
 from workers.training.networks.weights import Weights, moved
@@ -102,7 +102,7 @@ class Puf:
             return frozenset({"targets"})
         return frozenset({"targets", "validation"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the negated step and recovery.
 
         Raises UnmetNeedError and TargetError if a target cannot be asked or answers with
@@ -113,7 +113,7 @@ class Puf:
         cycles = Cycles(self.cycles, self.guard, self.recovery)
         return step_in_cycles(case, spelled, self._step, cycles, hooks)
 
-    def _step(self, case: Case, ceiling: Ceiling | None) -> Step:
+    def _step(self, case: UnlearningCase, ceiling: Ceiling | None) -> Step:
         assert case.targets is not None  # check_needs
         left = _ask(case, case.targets, list(case.targets.rows), self.epochs)
         if left.faults:
@@ -145,7 +145,7 @@ class Puf:
         return Step(stepped.weights, work + stepped.work, notes)
 
     def _directions(
-        self, weights: Weights, left: Collected, stay: Collected | None
+        self, weights: Weights, left: CollectedRound, stay: CollectedRound | None
     ) -> tuple[Weights, Mapping[str, torch.Tensor]]:
         """Return w + η_r Δ⁺ (float64, so that the step is rounded once) and -Δ⁻."""
         total = _rows(left.updates) + (_rows(stay.updates) if stay is not None else 0)
@@ -177,8 +177,8 @@ def regular(unlearning_rate: float | None = None, **settings: Any) -> Puf:
 
 
 def _ask(
-    case: Case, side: Side, clients: list[str], epochs: float | None, minimum: int = 0
-) -> Collected:
+    case: UnlearningCase, side: Side, clients: list[str], epochs: float | None, minimum: int = 0
+) -> CollectedRound:
     """Ask one side for an ordinary local update, without augmentation (section V-A)."""
     config = case.config
     local = replace(config.local, augment="none")

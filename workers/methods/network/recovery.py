@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Tick, Unlearned
+from workers.methods.network.base import Hooks, Tick, Unlearned, UnlearningCase
 from workers.methods.network.progress import Progress
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.checkpoint import RoundRecord
@@ -66,7 +66,7 @@ class Step:
     notes: Mapping[str, str]
 
 
-def recovery_config(case: Case, recovery: Recovery) -> TrainingConfig:
+def recovery_config(case: UnlearningCase, recovery: Recovery) -> TrainingConfig:
     """Return the training that goes on where the model's ended.
 
     The learning rate is that of round t + 1, …, after t = config.rounds, times `settle`. The
@@ -95,7 +95,7 @@ def check_lasting(lasting: float, before: float, after: float) -> dict[str, str]
     return {"recovery.damage": f"{after - before:.6g}"}
 
 
-def pin_of(case: Case, method: str) -> str:
+def pin_of(case: UnlearningCase, method: str) -> str:
     """Return the hex SHA-256 of all that the result depends on; method is id and options."""
     named = case.network.id, case.network.parameters
     pinned = {
@@ -115,7 +115,7 @@ def pin_of(case: Case, method: str) -> str:
 
 
 def step_and_recover(
-    case: Case,
+    case: UnlearningCase,
     method: str,
     step: Callable[[], Step],
     recovery: Recovery,
@@ -170,7 +170,12 @@ class _Recovering:
     """Recovery with its progress kept: what judging cost is part of it."""
 
     def __init__(
-        self, case: Case, recovery: Recovery, hooks: Hooks, pin: str, progress: Progress
+        self,
+        case: UnlearningCase,
+        recovery: Recovery,
+        hooks: Hooks,
+        pin: str,
+        progress: Progress,
     ) -> None:
         self.case, self.recovery, self.hooks = case, recovery, hooks
         self.pin, self.progress = pin, progress

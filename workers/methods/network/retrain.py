@@ -7,7 +7,15 @@ training's: the result is, bit for bit, the model of a federation they never joi
 from dataclasses import dataclass
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Side, Tick, Unlearned, method
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Side,
+    Tick,
+    Unlearned,
+    UnlearningCase,
+    method,
+)
 from workers.training.fedavg.checkpoint import RoundRecord
 from workers.training.fedavg.config import TrainingConfig
 from workers.training.fedavg.device import facts_of
@@ -38,7 +46,7 @@ class Retrain:
         """Nothing."""
         return frozenset()
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the retrained model. `resume` is a checkpoint of this very retraining.
 
         Any other is refused: checkpoints are pinned to the clients, the digest of the rows
@@ -108,5 +116,5 @@ def retraining(
     return trained
 
 
-def _digest(case: Case, weights: Weights) -> str:
+def _digest(case: UnlearningCase, weights: Weights) -> str:
     return digest_of(encode_weights(case.network.id, case.network.parameters, weights))

@@ -99,7 +99,7 @@ def check_shape(config: RidgeConfig, state: RidgeState, *, attested_too: bool = 
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class UpdateWork:
     """What an update cost: wall-clock seconds, rows touched, floating-point operations.
 
     gradient_passes counts passes over a training set; a closed form takes none.
@@ -121,7 +121,7 @@ class Outcome:
 
     state: RidgeState
     claim: Claim
-    work: Work
+    work: UpdateWork
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 

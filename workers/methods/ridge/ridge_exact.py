@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 
-from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work, bind, check_shape
+from workers.methods.ridge.base import (
+    Outcome,
+    RidgeConfig,
+    RidgeState,
+    UpdateWork,
+    bind,
+    check_shape,
+)
 from workers.methods.ridge.canonical_head import canonical_head
 from workers.methods.ridge.ridge_system import check_penalty
 from workers.methods.ridge.statistics.batch import add_batch, gather, subtract_batch
@@ -71,4 +78,4 @@ def _outcome(
     # One symmetric update, one factorisation, and for each term of the witness a solve
     # and an exact residual of about six products.
     flops = rows * d * (d + 1) + d**3 // 3 + steps * (2 + 6 * 2) * d * d * c
-    return Outcome(state, "exact", Work(perf_counter() - started, rows, flops))
+    return Outcome(state, "exact", UpdateWork(perf_counter() - started, rows, flops))

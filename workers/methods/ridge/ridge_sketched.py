@@ -26,7 +26,14 @@ import numpy as np
 
 from workers.arrays import IntMatrix, Matrix
 from workers.errors import PenaltyError, RefusedError
-from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work, bind, check_shape
+from workers.methods.ridge.base import (
+    Outcome,
+    RidgeConfig,
+    RidgeState,
+    UpdateWork,
+    bind,
+    check_shape,
+)
 from workers.methods.ridge.proven_head import LARGEST, ROOM, ProvenHead, prove_head
 from workers.methods.ridge.sketch_batch import Delta, delta_of, deltas_of, sum_above, without
 from workers.methods.ridge.sketch_bounds import (
@@ -262,7 +269,7 @@ class RidgeSketched:
             f"bound.{'add' if update.sign > 0 else 'delete'}": repr(prior),
             "tolerance": repr(self.tolerance),
         }
-        work = Work(perf_counter() - started, k, flops)
+        work = UpdateWork(perf_counter() - started, k, flops)
         return Outcome(state, "certified-approximate", work, MappingProxyType(notes))
 
     def _reset(self, update: _Update) -> _Followed:

@@ -16,7 +16,7 @@ import numpy as np
 from workers.arrays import Matrix
 from workers.blas_threads import threads_for
 from workers.errors import InfeasibleRemovalError, PenaltyError
-from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, Work
+from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState, UpdateWork
 from workers.methods.ridge.proven_head import LARGEST, ProvenHead, prove_head
 from workers.methods.ridge.ridge_system import check_penalty, factorise
 from workers.methods.ridge.statistics.gram import RidgeStatistics
@@ -126,7 +126,7 @@ class Upkeep:
             "tolerance": repr(self.tolerance),
         }
         flops += 12 * config.dimension**2 * config.classes  # the exact residual
-        work = Work(perf_counter() - started, rows, flops)
+        work = UpdateWork(perf_counter() - started, rows, flops)
         return Outcome(state, "numerically-exact", work, MappingProxyType(notes))
 
     def _try(

@@ -27,7 +27,7 @@ from workers.training.networks.weights import Weights, initial_weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Collected:
+class CollectedRound:
     """The usable updates of one round by client, sorted, why the others are not, the work."""
 
     updates: Mapping[str, ClientUpdate]
@@ -120,7 +120,7 @@ def collect(
     min_clients: int = 1,
     max_norm: float = 0.0,
     timeout: float = 0.0,
-) -> Collected:
+) -> CollectedRound:
     """Ask clients once and return what may count. The one way to ask, for every method.
 
     rows are the clients' registered numbers of rows; an answer with another is dropped.
@@ -156,7 +156,7 @@ def collect(
         bytes_up=answers.bytes_up,
         seconds=time.perf_counter() - started,
     )
-    return Collected(dict(sorted(updates.items())), dropped, work)
+    return CollectedRound(dict(sorted(updates.items())), dropped, work)
 
 
 def sample(clients: Iterable[str], config: TrainingConfig, round: int) -> list[str]:

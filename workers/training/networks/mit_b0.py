@@ -34,7 +34,7 @@ class Tokens(nn.Module):
         return normalised(self.norm, self.conv(inputs))
 
 
-class Layer(nn.Module):
+class MitLayer(nn.Module):
     """Attention over all positions with keys at a reduced resolution, then a Mix-FFN."""
 
     def __init__(self, width: int, heads: int, reduction: int) -> None:
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
         for stage, width in enumerate(WIDTHS):
             kernel, stride = (7, 4) if stage == 0 else (3, 2)
             patches.append(Tokens(inputs, width, kernel, stride))
-            pair = [Layer(width, HEADS[stage], REDUCTIONS[stage]) for _ in range(LAYERS)]
+            pair = [MitLayer(width, HEADS[stage], REDUCTIONS[stage]) for _ in range(LAYERS)]
             stages.append(nn.Sequential(*pair))
             norms.append(nn.LayerNorm(width, EPS))
             inputs = width

@@ -17,7 +17,7 @@ GROUPS = 2
 LEVELS = 5
 
 
-class Block(nn.Module):
+class UnetBlock(nn.Module):
     """relu(norm(conv(relu(norm(conv x)))) + shortcut x), 3 x 3, same size."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -46,12 +46,12 @@ class ResUNet(nn.Module):
         super().__init__()
         widths = [features << level for level in range(LEVELS)]
         self.down = nn.ModuleList(
-            Block(inputs, outputs)
+            UnetBlock(inputs, outputs)
             for inputs, outputs in zip([channels, *widths], widths, strict=False)
         )
         pairs = list(zip(widths[:0:-1], widths[-2::-1], strict=True))  # (512, 256), ...
         self.narrow = nn.ModuleList(nn.Conv2d(deep, skip, 1) for deep, skip in pairs)
-        self.up = nn.ModuleList(Block(2 * skip, skip) for _, skip in pairs)
+        self.up = nn.ModuleList(UnetBlock(2 * skip, skip) for _, skip in pairs)
         self.pixels = nn.Conv2d(features, classes, 1)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

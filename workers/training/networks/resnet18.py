@@ -20,7 +20,7 @@ GROUPS = 2
 WIDTHS = (64, 128, 256, 512)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two 3 x 3 convolutions and a shortcut, a 1 x 1 convolution where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -59,8 +59,8 @@ class ResNet18(nn.Module):
         self.pool = nn.MaxPool2d(3, 2, padding=1) if pool else nn.Identity()
         blocks, inputs = [], WIDTHS[0]
         for stage, outputs in enumerate(WIDTHS):
-            blocks.append(Block(inputs, outputs, 1 if stage == 0 else 2))
-            blocks.append(Block(outputs, outputs, 1))
+            blocks.append(ResidualBlock(inputs, outputs, 1 if stage == 0 else 2))
+            blocks.append(ResidualBlock(outputs, outputs, 1))
             inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(inputs, classes)

@@ -18,7 +18,7 @@ from workers.training.networks.initial import transformer
 DEEPEST = 256  # each layer takes time to make before its weights can be counted
 
 
-class Layer(nn.Module):
+class VitLayer(nn.Module):
     """One encoder layer on tokens (n, t, width)."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -78,7 +78,7 @@ class ViTLite(nn.Module):
         tokens = (height // patch) * (width // patch) + 1
         self.token = nn.Parameter(torch.empty(1, 1, embedding))
         self.positions = nn.Parameter(torch.empty(1, tokens, embedding))
-        self.layers = nn.Sequential(*[Layer(embedding, heads) for _ in range(layers)])
+        self.layers = nn.Sequential(*[VitLayer(embedding, heads) for _ in range(layers)])
         self.norm = nn.LayerNorm(embedding)
         self.head = nn.Linear(embedding, classes)
 

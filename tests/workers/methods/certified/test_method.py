@@ -32,7 +32,13 @@ from workers.methods.certified.newton import minimise
 from workers.methods.certified.noise import commitment, gaussian
 from workers.methods.certified.objective import NotConvexError
 from workers.methods.certified.release import Release
-from workers.methods.network.base import Case, Hooks, Side, Unlearned, UnlearningRequest
+from workers.methods.network.base import (
+    Hooks,
+    Side,
+    Unlearned,
+    UnlearningCase,
+    UnlearningRequest,
+)
 from workers.methods.network.hf_kcu.products import Asking, NobodyAnsweredError
 from workers.methods.network.local_case import local_case
 from workers.methods.network.registry import make
@@ -48,7 +54,7 @@ NOISY = replace(METHOD, sigma=0.01, releases=4, tolerance=0.1)
 OPTIMUM = refit(without(POISONED, "ben"))
 
 
-def case(**more: Any) -> Case:
+def case(**more: Any) -> UnlearningCase:
     return replace(case_of("ben"), data=DATA, **more)
 
 
@@ -147,11 +153,13 @@ def test_a_release_is_its_bytes(plain: Release, noised: Release) -> None:
         assert again.encode("pin") == release.encode("pin")
 
 
-def changed(**local: Any) -> Case:
+def changed(**local: Any) -> UnlearningCase:
     return case(config=replace(CONFIG, local=replace(CONFIG.local, **local)))
 
 
-def refused() -> Iterator[tuple[Case, CertifiedNewton, bytes | None, type[Exception], str]]:
+def refused() -> Iterator[
+    tuple[UnlearningCase, CertifiedNewton, bytes | None, type[Exception], str]
+]:
     yield changed(optimizer="adamw"), METHOD, None, NotConvexError, "optimizer sgd or adam"
     yield changed(weight_decay=0.0), METHOD, None, NotConvexError, "weight_decay"
     yield changed(loss="cross-entropy+dice"), METHOD, None, NotConvexError, "only a logistic"
@@ -200,7 +208,7 @@ def test_settings_out_of_range(settings: dict[str, Any]) -> None:
     assert make("certified-newton") == CertifiedNewton()
 
 
-def stepped(request: UnlearningRequest) -> tuple[Case, Unlearned]:
+def stepped(request: UnlearningRequest) -> tuple[UnlearningCase, Unlearned]:
     """A converged model after HF-KCU's step, whole and undamped."""
     at = from_vector(torch.from_numpy(refit(POISONED)), NETWORK)
     given = local_case(NETWORK, at, request, CONFIG, POISONED)
@@ -208,11 +216,13 @@ def stepped(request: UnlearningRequest) -> tuple[Case, Unlearned]:
 
 
 @pytest.fixture(scope="module")
-def near() -> tuple[Case, Unlearned]:
+def near() -> tuple[UnlearningCase, Unlearned]:
     return stepped(UnlearningRequest(rows={"ben": (50, 51, 52)}))
 
 
-def test_hf_kcu_on_a_logistic_head_gets_the_bound(near: tuple[Case, Unlearned]) -> None:
+def test_hf_kcu_on_a_logistic_head_gets_the_bound(
+    near: tuple[UnlearningCase, Unlearned],
+) -> None:
     of, found = near
     bounded = with_bound(of, found, row_norm=12.0)
     assert found.claim == "empirical-approximate"
@@ -227,7 +237,7 @@ def test_hf_kcu_on_a_logistic_head_gets_the_bound(near: tuple[Case, Unlearned]) 
 
 
 def test_hf_kcu_gets_noise_of_the_same_kind_and_says_nothing_of_its_step(
-    near: tuple[Case, Unlearned], noised: Release
+    near: tuple[UnlearningCase, Unlearned], noised: Release
 ) -> None:
     of, found = replace(near[0], data=DATA), near[1]
     wide = replace(NOISY, epsilon=8.0)

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS, client_data
-from workers.methods.network.base import Case, UnlearningRequest
-from workers.methods.network.judges import held_out
+from workers.methods.network.base import UnlearningCase, UnlearningRequest
 from workers.methods.network.local_case import local_case
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import Answers, ClientUpdate, Engine, Fault, RoundTask
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import train
@@ -23,7 +23,7 @@ SEVERAL = UnlearningRequest(frozenset({"anna"}), {"bert": (1, 2)})
 REQUESTS = {"client": WHOLE, "rows": SOME_ROWS, "several at once": SEVERAL}
 
 
-def case(request: UnlearningRequest = WHOLE, **changes: Any) -> Case:
+def case(request: UnlearningRequest = WHOLE, **changes: Any) -> UnlearningCase:
     given = {"validation": held_out(NETWORK, VALIDATION), **changes}
     return local_case(NETWORK, TRAINED, request, CONFIG, CLIENTS, **given)
 

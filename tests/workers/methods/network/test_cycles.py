@@ -17,10 +17,10 @@ from tests.workers.methods.network.small import (
 )
 from tests.workers.training.fedavg.small import CLIENTS, NETWORK
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Side, TargetError, Tick
-from workers.methods.network.judges import Judged
+from workers.methods.network.base import Hooks, Side, TargetError, Tick, UnlearningCase
 from workers.methods.network.recovery import LastingDamageError
 from workers.methods.network.registry import make
+from workers.methods.network.validation import ValidationLoss
 from workers.training.fedavg.base import ClientUpdate, Work
 from workers.training.fedavg.evaluate import evaluate
 from workers.training.fedavg.flops import forward_flops
@@ -34,7 +34,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def later(given: Case, cycle: int) -> Case:
+def later(given: UnlearningCase, cycle: int) -> UnlearningCase:
     """The case of a later cycle without its weights: the schedule has gone on."""
     return replace(given, config=replace(given.config, rounds=given.config.rounds + 2 * cycle))
 
@@ -153,7 +153,7 @@ def test_damage_is_measured_from_the_model_before_the_first_step(
     after: tuple[float, ...], refused: bool
 ) -> None:
     losses = iter((1.0, *after))
-    given = replace(case(), validation=lambda _: Judged(next(losses), Work()))
+    given = replace(case(), validation=lambda _: ValidationLoss(next(losses), Work()))
     recovery = {"rounds": 1, "epochs": 1.0, "lasting": 0.5}
     method = make("puf-special", {"guard": None, "cycles": 2, "recovery": recovery})
     if not refused:
@@ -180,7 +180,7 @@ def test_odd_damages_are_refused(lasting: Any) -> None:
 
 def test_other_recoveries_are_judged_as_well() -> None:
     losses = iter((1.0, 1.1))
-    given = replace(case(), validation=lambda _: Judged(next(losses), Work()))
+    given = replace(case(), validation=lambda _: ValidationLoss(next(losses), Work()))
     with pytest.raises(LastingDamageError, match=r"is 1\.1, before"):
         make("natural", {"recovery": {"rounds": 1, "lasting": 0.05}}).run(given)
     free = make("natural", {"recovery": {"rounds": 1}}).run(case())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.workers.methods.network.small import REQUESTS, VALIDATION, case
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK
-from workers.methods.network.base import Case
+from workers.methods.network.base import UnlearningCase
 from workers.methods.network.estimate import Sizes, most_flops, retraining_flops
 from workers.methods.network.registry import make
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
@@ -32,7 +32,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def sizes_of(asked: Case) -> Sizes:
+def sizes_of(asked: UnlearningCase) -> Sizes:
     assert asked.targets is not None
     stays, goes = sum(asked.retained.rows.values()), sum(asked.targets.rows.values())
     return Sizes(stays, goes, len(VALIDATION))

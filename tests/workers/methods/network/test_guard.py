@@ -20,7 +20,7 @@ from workers.methods.network.guard import (
     guarded_step,
     take_step,
 )
-from workers.methods.network.judges import Judged, by_clients, held_out
+from workers.methods.network.validation import ValidationLoss, by_clients, held_out
 from workers.training.fedavg.base import ClientData, Fault, Work
 from workers.training.fedavg.errors import DivergedError, RoundFailedError
 from workers.training.fedavg.evaluate import evaluate
@@ -39,9 +39,9 @@ class Parabola:
     def __init__(self) -> None:
         self.asked: list[float] = []
 
-    def __call__(self, weights: Weights) -> Judged:
+    def __call__(self, weights: Weights) -> ValidationLoss:
         self.asked.append(float(weights["w"]))
-        return Judged(1 + self.asked[-1] ** 2, Work(flops=10))
+        return ValidationLoss(1 + self.asked[-1] ** 2, Work(flops=10))
 
 
 def test_the_largest_halving_within_the_budget_is_taken() -> None:
@@ -78,14 +78,14 @@ def test_the_trials_are_a_budget_too() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_is_over_any_budget(bad: float) -> None:
-    def judge(weights: Weights) -> Judged:
+    def judge(weights: Weights) -> ValidationLoss:
         step = float(weights["w"])
-        return Judged(bad if step > 3 else 1.0, Work())
+        return ValidationLoss(bad if step > 3 else 1.0, Work())
 
     stepped = guarded_step(line, 8.0, judge=judge, guard=StepGuard(rise=1e9, shrink=0.5))
     assert stepped.step == 2.0
     with pytest.raises(DivergedError, match="retrain"):
-        guarded_step(line, 8.0, judge=lambda _: Judged(bad, Work()), guard=StepGuard())
+        guarded_step(line, 8.0, judge=lambda _: ValidationLoss(bad, Work()), guard=StepGuard())
 
 
 def test_weights_that_overflow_are_not_even_evaluated() -> None:
@@ -108,15 +108,15 @@ def test_without_a_guard_the_step_is_the_one_asked_for() -> None:
         take_step(line, 10.0, judge=None, guard=StepGuard())
 
 
-def judged_as(loss: float, weights: Weights) -> Judged:
-    return Judged(loss, Work())
+def judged_as(loss: float, weights: Weights) -> ValidationLoss:
+    return ValidationLoss(loss, Work())
 
 
 class Square:
     """The loss 0.1 + w² on the rows that go."""
 
-    def __call__(self, weights: Weights) -> Judged:
-        return Judged(0.1 + float(weights["w"]) ** 2, Work(flops=3))
+    def __call__(self, weights: Weights) -> ValidationLoss:
+        return ValidationLoss(0.1 + float(weights["w"]) ** 2, Work(flops=3))
 
 
 def test_a_ceiling_ends_the_step_where_the_rows_that_go_are_forgotten() -> None:
@@ -139,7 +139,7 @@ def test_a_ceiling_ends_the_step_where_the_rows_that_go_are_forgotten() -> None:
 
 @pytest.mark.parametrize("loss", [2.0, 7.0])
 def test_what_is_forgotten_before_the_step_needs_none(loss: float) -> None:
-    ceiling = Ceiling(lambda _: Judged(loss, Work()), 2.0)
+    ceiling = Ceiling(lambda _: ValidationLoss(loss, Work()), 2.0)
     guard = StepGuard(forget=2.0)
     stepped = guarded_step(line, 10.0, judge=Parabola(), guard=guard, ceiling=ceiling)
     assert (stepped.step, stepped.trials, float(stepped.weights["w"])) == (0.0, (), 0.0)

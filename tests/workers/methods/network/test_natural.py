@@ -19,7 +19,7 @@ from tests.workers.methods.network.small import (
 )
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Side, Tick, UnlearningRequest
+from workers.methods.network.base import Hooks, Side, Tick, UnlearningCase, UnlearningRequest
 from workers.methods.network.natural import Natural
 from workers.methods.network.recovery import Recovery, recovery_config
 from workers.methods.network.registry import METHODS, make
@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_from_every_point(recovery: Recovery) -> None:
 def test_progress_of_another_run_is_refused() -> None:
     kept: list[bytes] = []
     Natural(Recovery(rounds=2)).run(case(), Hooks(save=kept.append))
-    others: dict[str, tuple[Natural, Case]] = {
+    others: dict[str, tuple[Natural, UnlearningCase]] = {
         "request": (Natural(Recovery(rounds=2)), case(SOME_ROWS)),
         "settings": (Natural(Recovery(rounds=3)), case()),
         "data": (Natural(Recovery(rounds=2)), replace(case(), data="other")),

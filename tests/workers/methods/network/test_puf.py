@@ -26,18 +26,18 @@ from tests.workers.methods.network.small import (
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, client_data
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Side,
     TargetError,
+    UnlearningCase,
     UnlearningRequest,
     UnmetNeedError,
 )
 from workers.methods.network.guard import NoSafeStepError, StepGuard
-from workers.methods.network.judges import by_clients
 from workers.methods.network.local_case import divide, local_case
 from workers.methods.network.puf import Puf, regular, special
 from workers.methods.network.recovery import Recovery
+from workers.methods.network.validation import by_clients
 from workers.training.fedavg.base import Clients, ClientUpdate, Fault, RoundTask
 from workers.training.fedavg.determinism import deterministic
 from workers.training.fedavg.errors import CheckpointError, DivergedError, RoundFailedError
@@ -52,7 +52,9 @@ NONE = Recovery(rounds=0)
 ROUND = CONFIG.rounds + 1
 
 
-def local_update(given: Case, client: str, rows: Clients, epochs: float) -> ClientUpdate:
+def local_update(
+    given: UnlearningCase, client: str, rows: Clients, epochs: float
+) -> ClientUpdate:
     """What a client answers in the unlearning round, asked without any engine."""
     local = replace(CONFIG.local, epochs=epochs)
     seed = derive(CONFIG.seed, "unlearning", CONFIG.rounds)
@@ -62,7 +64,11 @@ def local_update(given: Case, client: str, rows: Clients, epochs: float) -> Clie
 
 
 def written_out(
-    given: Case, eta_u: float, eta_r: float | None, epochs: float = 1.0, rows: bool = True
+    given: UnlearningCase,
+    eta_u: float,
+    eta_r: float | None,
+    epochs: float = 1.0,
+    rows: bool = True,
 ) -> dict[str, torch.Tensor]:
     """Equations 5 to 9, client by client; eta_r None: Special."""
     stays, goes = divide(CLIENTS, given.request)

@@ -16,9 +16,9 @@ from tests.workers.methods.network.small import (
     killed_after,
 )
 from tests.workers.training.fedavg.small import CONFIG
-from workers.methods.network.base import Case, Hooks, Side, Unlearned
-from workers.methods.network.judges import Judged
+from workers.methods.network.base import Hooks, Side, Unlearned, UnlearningCase
 from workers.methods.network.registry import make
+from workers.methods.network.validation import ValidationLoss
 from workers.training.fedavg.base import Answers, Engine, RoundTask
 from workers.training.fedavg.config import ServerConfig
 from workers.training.fedavg.in_process import InProcess
@@ -35,12 +35,12 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {  # method, settings, saves
 }
 
 
-def given() -> Case:
+def given() -> UnlearningCase:
     """Several targets, and a server whose moments must survive too."""
     return replace(case(SEVERAL), config=replace(CONFIG, server=ServerConfig(momentum=0.5)))
 
 
-def stepped(case: Case) -> Case:
+def stepped(case: UnlearningCase) -> UnlearningCase:
     """The case of a run that has its step behind it: the targets must not be asked again."""
     assert case.targets is not None
     return replace(case, targets=Side(Silent(), case.targets.rows))
@@ -95,7 +95,7 @@ def test_killed_while_a_round_was_judged() -> None:
     judge, asked = whole.validation, iter(range(9))
     assert judge is not None
 
-    def dies(weights: Any) -> Judged:
+    def dies(weights: Any) -> ValidationLoss:
         if next(asked) == 2:  # the goal and the first round were judged before
             raise KilledError
         return judge(weights)
@@ -120,7 +120,7 @@ class Elsewhere:
         return self.inner.run(tasks, timeout=timeout)
 
 
-def on(device: str) -> Case:
+def on(device: str) -> UnlearningCase:
     start = given()
     return replace(start, retained=replace(start.retained, engine=Elsewhere(start.retained.engine, device)))  # fmt: skip
 

@@ -18,7 +18,7 @@ from tests.workers.methods.network.small import (
 )
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, NETWORK, ROWS
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Side, Tick, UnlearningRequest
+from workers.methods.network.base import Hooks, Side, Tick, UnlearningCase, UnlearningRequest
 from workers.methods.network.retrain import Retrain
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import ServerConfig
@@ -88,7 +88,7 @@ def test_a_killed_retraining_goes_on_from_every_checkpoint() -> None:
         assert len(again) == CONFIG.rounds - saves
 
 
-def checkpoints(given: Case) -> list[bytes]:
+def checkpoints(given: UnlearningCase) -> list[bytes]:
     kept: list[bytes] = []
     RETRAIN.run(given, Hooks(save=kept.append))
     return kept

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from workers.methods.network.base import Case, Side, TargetError
+from workers.methods.network.base import Side, TargetError, UnlearningCase
 from workers.methods.network.baselines.central import RowHolder, RowsElsewhereError
 from workers.training.fedavg.base import ClientData, ClientUpdate, Fault, RoundTask
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import DivergedError
 from workers.training.fedavg.in_process import InProcess
-from workers.training.fedavg.rounds import Collected, collect, make_tasks
+from workers.training.fedavg.rounds import CollectedRound, collect, make_tasks
 from workers.training.networks.weights import Weights
 
 Answer = Callable[[RoundTask, ClientData, torch.device | str], ClientUpdate]
@@ -45,7 +45,7 @@ def holder_of(side: Side) -> RowHolder:
 
 
 def ask(
-    case: Case,
+    case: UnlearningCase,
     side: Side,
     answer: Answer,
     local: LocalConfig,
@@ -54,7 +54,7 @@ def ask(
     weights: Weights | None = None,
     clients: Iterable[str] | None = None,
     round: int | None = None,
-) -> Collected:
+) -> CollectedRound:
     """Ask clients of a side (None: all) once, at `weights` (None: the case's).
 
     The norm is not bounded: max_norm is for training. Raises RowsElsewhereError.

@@ -18,12 +18,12 @@ import torch
 
 from workers.errors import RefusedError
 from workers.methods.network.base import (
-    Case,
     Hooks,
     Need,
     Side,
     Tick,
     Unlearned,
+    UnlearningCase,
     UnmetNeedError,
     check_needs,
 )
@@ -117,11 +117,13 @@ class CentralMethod(Protocol):
     def recovery(self) -> Recovery:
         """Ordinary rounds afterwards; none of the papers has them, so 0 by default."""
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after the method, inside `deterministic`, seconds left out."""
 
 
-def unlearn(method: CentralMethod, case: Case, hooks: Hooks | None = None) -> Unlearned:
+def unlearn(
+    method: CentralMethod, case: UnlearningCase, hooks: Hooks | None = None
+) -> Unlearned:
     """Return the model after a central method. `resume` goes on after it, never within.
 
     Raises UnmetNeedError, RowsElsewhereError where rows are not here, DivergedError,
@@ -142,7 +144,7 @@ def unlearn(method: CentralMethod, case: Case, hooks: Hooks | None = None) -> Un
     return step_and_recover(case, spelled, step, method.recovery, hooks)
 
 
-def gather(case: Case, pools: frozenset[Pool], purpose: str) -> Gathered:
+def gather(case: UnlearningCase, pools: frozenset[Pool], purpose: str) -> Gathered:
     """Return the rows of these pools and no others: the other side is not even looked at.
 
     The seed is derived from config.seed, its rounds and `purpose`.

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case
+from workers.methods.network.base import UnlearningCase
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig
 from workers.training.fedavg.errors import DivergedError
@@ -53,7 +53,9 @@ class Passes:
 class Descent:
     """A model on its way, one optimiser, and what its steps took."""
 
-    def __init__(self, case: Case, passes: Passes, device: torch.device | str) -> None:
+    def __init__(
+        self, case: UnlearningCase, passes: Passes, device: torch.device | str
+    ) -> None:
         self.config = passes.local(case.config.local, case.config.rounds + 1)
         self.network, self.device = case.network, device
         self.module = with_weights(case.network, case.weights, device).train()

@@ -21,7 +21,14 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Unlearned,
+    UnlearningCase,
+    check_needs,
+    method,
+)
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.baselines.layers import classifier
 from workers.methods.network.baselines.random_label import other_labels
@@ -76,7 +83,7 @@ class FedAU:
         """The targets once more."""
         return frozenset({"targets"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after mixing and recovery.
 
         Raises UnmetNeedError, RowsElsewhereError, TargetError, DivergedError.
@@ -85,7 +92,7 @@ class FedAU:
         spelled = f"{self.id}/{self.version} {self!r}"
         return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
 
-    def _step(self, case: Case) -> Step:
+    def _step(self, case: UnlearningCase) -> Step:
         assert case.targets is not None  # check_needs
         config, names = case.config, classifier(case.network)
         fresh = initial_weights(case.network, derive(config.seed, self.id, "module"))

@@ -8,7 +8,7 @@ in the text at hand, so the training's own is the default. Neither paper was at 
 
 from dataclasses import dataclass, field
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -48,11 +48,11 @@ class Finetune:
         """The rows that stay."""
         return frozenset({"retained"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after training on. Raises as `central.unlearn`."""
         return unlearn(self, case, hooks)
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs."""
         descent = Descent(case, self._passes(), rows.device)
         for epoch in range(self.epochs):

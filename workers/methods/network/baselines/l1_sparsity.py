@@ -14,7 +14,7 @@ from math import isfinite
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -60,11 +60,11 @@ class L1Sparsity:
         """The rows that stay."""
         return frozenset({"retained"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after all epochs. Raises as `central.unlearn`."""
         return unlearn(self, case, hooks)
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs. Raises RefusedError for a single step."""
         descent = Descent(case, self._passes(), rows.device)
         steps = self.epochs * -(-len(rows.stay) // descent.config.batch_size)

@@ -18,7 +18,15 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Tick, Unlearned, check_needs, method
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Tick,
+    Unlearned,
+    UnlearningCase,
+    check_needs,
+    method,
+)
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work
@@ -69,7 +77,7 @@ class MoDe:
         """The targets, in every round of the guidance."""
         return frozenset({"targets"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the guided model. `resume` goes on after the guidance, never within.
 
         Raises UnmetNeedError, RowsElsewhereError, TargetError, RoundFailedError,
@@ -81,7 +89,7 @@ class MoDe:
             case, spelled, lambda: self._step(case, hooks or Hooks()), self.recovery, hooks
         )
 
-    def _step(self, case: Case, hooks: Hooks) -> Step:
+    def _step(self, case: UnlearningCase, hooks: Hooks) -> Step:
         total = self.degradation_rounds + self.guidance_rounds
         config = replace(case.config, seed=derive(case.config.seed, self.id, "degradation"))
         young = initial_state(initial_weights(case.network, config.seed), config.server)
@@ -112,7 +120,12 @@ class MoDe:
         return Step(state.weights, work, notes)
 
     def _guide(
-        self, case: Case, weights: Weights, young: Weights, local: LocalConfig, number: int
+        self,
+        case: UnlearningCase,
+        weights: Weights,
+        young: Weights,
+        local: LocalConfig,
+        number: int,
     ) -> tuple[dict[str, ClientUpdate], Work]:
         """Return everybody's update of one round; a client may be on both sides."""
         assert case.targets is not None  # check_needs
@@ -140,7 +153,7 @@ class MoDe:
         updates.update({f"target {name}": update for name, update in left.updates.items()})
         return updates, replace(stay.work + left.work, rounds=1)
 
-    def _sent(self, case: Case, young: Weights) -> Work:
+    def _sent(self, case: UnlearningCase, young: Weights) -> Work:
         """Return what bringing M_d to the targets and labelling their rows once takes."""
         assert case.targets is not None  # check_needs
         size = len(encode_weights(case.network.id, case.network.parameters, young))

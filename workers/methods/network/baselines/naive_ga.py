@@ -10,7 +10,14 @@ and no recovery follows. Several targets ascend each by itself and are averaged 
 
 from dataclasses import dataclass, field, replace
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Unlearned,
+    UnlearningCase,
+    check_needs,
+    method,
+)
 from workers.methods.network.baselines.ascent import ascend
 from workers.methods.network.baselines.at_clients import ask, check_targets
 from workers.methods.network.guard import fixed_step
@@ -53,7 +60,7 @@ class NaiveGA:
         """The targets once more."""
         return frozenset({"targets"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the ascent.
 
         Raises UnmetNeedError, RowsElsewhereError, TargetError, and DivergedError where the
@@ -63,7 +70,7 @@ class NaiveGA:
         spelled = f"{self.id}/{self.version} {self!r}"
         return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
 
-    def _step(self, case: Case) -> Step:
+    def _step(self, case: UnlearningCase) -> Step:
         assert case.targets is not None  # check_needs
         config = case.config
         local = self._local(config.local, config.rounds + 1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -51,11 +51,11 @@ class NegGrad:
         """The rows to forget."""
         return frozenset({"forget"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the ascent. Raises as `central.unlearn`."""
         return unlearn(self, case, hooks)
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs."""
         descent = Descent(case, self._passes(), rows.device)
 

@@ -8,7 +8,7 @@ negation is the same (PUF): what it forgets selectively, the recovery does.
 
 from dataclasses import dataclass, field
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.layers import first_kernel
 from workers.methods.network.recovery import Recovery, Step, step_and_recover
 from workers.training.fedavg.base import Work
@@ -36,12 +36,12 @@ class NoT:
         """Nothing."""
         return frozenset()
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after negation and recovery. Raises as `step_and_recover`."""
         spelled = f"{self.id}/{self.version} {self!r}"
         return step_and_recover(case, spelled, lambda: self._step(case), self.recovery, hooks)
 
-    def _step(self, case: Case) -> Step:
+    def _step(self, case: UnlearningCase) -> Step:
         kernel = first_kernel(case.network)
         weights = {
             name: -part if name == kernel else part for name, part in case.weights.items()

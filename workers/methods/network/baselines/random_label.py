@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -54,11 +54,11 @@ class RandomLabel:
         """All rows."""
         return frozenset({"forget", "retained"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after all epochs. Raises as `central.unlearn`."""
         return unlearn(self, case, hooks)
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the weights after all epochs. Rows are not augmented: the sets are mixed."""
         wrong = other_labels(rows.leave.targets, case.network.classes, rows.seed)
         mixed = ClientData(

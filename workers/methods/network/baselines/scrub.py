@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.baselines.descent import Batch, Descent, Passes
 from workers.methods.network.recovery import Recovery, Step
@@ -80,11 +80,11 @@ class Scrub:
         """All rows."""
         return frozenset({"forget", "retained"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after all epochs. Raises as `central.unlearn`."""
         return unlearn(self, case, hooks)
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return the student's weights after all epochs."""
         descent = Descent(case, self._passes(), rows.device)
         teacher = with_weights(case.network, case.weights, rows.device).eval()

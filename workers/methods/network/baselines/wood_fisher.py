@@ -28,7 +28,7 @@ from math import isfinite
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, method
+from workers.methods.network.base import Hooks, Need, Unlearned, UnlearningCase, method
 from workers.methods.network.baselines.central import Gathered, Pool, Tell, unlearn
 from workers.methods.network.guard import StepGuard, along, take_step
 from workers.methods.network.recovery import Recovery, Step
@@ -88,11 +88,11 @@ class WoodFisher:
         """All rows."""
         return frozenset({"forget", "retained"})
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the step. Raises as `central.unlearn`, and NoSafeStepError."""
         return unlearn(self, case, hooks)
 
-    def step(self, case: Case, rows: Gathered, tell: Tell) -> Step:
+    def step(self, case: UnlearningCase, rows: Gathered, tell: Tell) -> Step:
         """Return w + α F⁻¹ v. Raises RefusedError, before any work, if G is too large."""
         used, parameters = min(self.samples, len(rows.stay)), count(case.network)
         if 4 * used * parameters > self.memory:
@@ -132,7 +132,7 @@ class WoodFisher:
 class _Gradients:
     """Gradients of the training's loss at the case's weights, and what they took."""
 
-    def __init__(self, case: Case, device: torch.device | str) -> None:
+    def __init__(self, case: UnlearningCase, device: torch.device | str) -> None:
         self.network, self.config, self.device = case.network, case.config.local, device
         self.module = with_weights(case.network, case.weights, device)
         self.steps = self.flops = 0

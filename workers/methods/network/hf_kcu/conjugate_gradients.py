@@ -33,7 +33,7 @@ class BreakdownError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SolverReport:
     """How a run of conjugate gradients went.
 
     residual is ‖b - Ax‖ / ‖b‖ of the solution, by the recurrence; `true_residual` by one
@@ -69,7 +69,7 @@ class Solution:
     """x (d,) float64 with A x ≈ b, the best of the Krylov space that was searched."""
 
     x: torch.Tensor
-    report: Report
+    report: SolverReport
 
 
 def solve(
@@ -95,7 +95,7 @@ def solve(
     scale = _length(right)
     x = torch.zeros_like(right)
     if scale == 0:
-        return Solution(x, Report("converged", 0, 0, 0.0, (0.0,), None, None, None, 0.0))
+        return Solution(x, SolverReport("converged", 0, 0, 0.0, (0.0,), None, None, None, 0.0))
     r = right / scale  # so that no scalar of the recurrence under- or overflows
     z = r if diagonal is None else r / diagonal
     p = z.clone()
@@ -143,7 +143,7 @@ def solve(
         true_residual = _length(right - product(x) - damping * x) / scale
     return Solution(
         x,
-        Report(
+        SolverReport(
             outcome=outcome,
             iterations=len(steps),
             products=len(quotients) + check,

@@ -7,11 +7,11 @@ from typing import Literal
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, TargetError, UnmetNeedError
+from workers.methods.network.base import TargetError, UnlearningCase, UnmetNeedError
 from workers.methods.network.hf_kcu.bounds import Stability, stability
 from workers.methods.network.hf_kcu.conjugate_gradients import (
-    Report,
     Solution,
+    SolverReport,
     estimate_diagonal,
     preconditioner,
     solve,
@@ -51,7 +51,7 @@ class Direction:
     form: Form | Literal["as-printed"]
     why: str
     drift: float | None
-    report: Report
+    report: SolverReport
     bound: Stability
     scaling: float  # what adaptive scaling left of it: 1 is all
     panel: int  # clients whose curvature counted at the end
@@ -92,7 +92,7 @@ class Direction:
         return found
 
 
-def corrected(case: Case, settings: Settings, asking: Asking) -> Direction:
+def corrected(case: UnlearningCase, settings: Settings, asking: Asking) -> Direction:
     """Return Δ of either form, before adaptive scaling.
 
     Raises NobodyAnsweredError, UnmetNeedError, TargetError, CurvatureError, BreakdownError.
@@ -147,7 +147,7 @@ def _equation(
     return choose(stay, rows, leaving, settings.newton_above)
 
 
-def penalty_of(case: Case) -> float:
+def penalty_of(case: UnlearningCase) -> float:
     """Return λ of the (λ/2)‖θ‖² in each row's loss: what sgd and adam's weight decay is.
 
     adamw decouples its decay from the loss: its fixed point is no minimum of any.
@@ -186,9 +186,9 @@ def solve_on(panel: Panel, right: torch.Tensor, settings: Settings) -> tuple[Sol
 
 
 def bound_of(
-    case: Case,
+    case: UnlearningCase,
     settings: Settings,
-    report: Report,
+    report: SolverReport,
     gradient: float,
     penalty: float,
     scale: float,
@@ -221,7 +221,7 @@ def bound_of(
 
 
 def _leaving(
-    case: Case, settings: Settings, asking: Asking, decay: torch.Tensor
+    case: UnlearningCase, settings: Settings, asking: Asking, decay: torch.Tensor
 ) -> Leaving | str:
     """Return what the targets answer, or why the step does without."""
     if settings.form == "newton":
@@ -257,7 +257,7 @@ def _chosen(panel: Panel, settings: Settings) -> Panel:
     return replace(panel, clients=clients, least=max(1.0, least))
 
 
-def _check(report: Report, settings: Settings) -> None:
+def _check(report: SolverReport, settings: Settings) -> None:
     if report.asymmetry > ASYMMETRY:
         raise CurvatureError(
             f"the products are not those of one matrix (asymmetry {report.asymmetry:.2g}): a "

@@ -15,7 +15,14 @@ leave nor their curvature are needed for the second. Weight decay counts as the 
 
 from dataclasses import dataclass, replace
 
-from workers.methods.network.base import Case, Hooks, Need, Unlearned, check_needs, method
+from workers.methods.network.base import (
+    Hooks,
+    Need,
+    Unlearned,
+    UnlearningCase,
+    check_needs,
+    method,
+)
 from workers.methods.network.cycles import Cycles, step_in_cycles
 from workers.methods.network.guard import Ceiling, along, take_step
 from workers.methods.network.hf_kcu.direction import Direction, corrected
@@ -55,7 +62,7 @@ class HfKcu(Settings):
             found.add("targets")
         return frozenset(found)
 
-    def run(self, case: Case, hooks: Hooks | None = None) -> Unlearned:
+    def run(self, case: UnlearningCase, hooks: Hooks | None = None) -> Unlearned:
         """Return the model after the step and recovery.
 
         Raises UnmetNeedError, TargetError, NobodyAnsweredError, CurvatureError,
@@ -67,7 +74,7 @@ class HfKcu(Settings):
         cycles = Cycles(self.cycles, self.guard, self.recovery)
         return step_in_cycles(case, spelled, self._step, cycles, hooks)
 
-    def direction(self, case: Case) -> Direction:
+    def direction(self, case: UnlearningCase) -> Direction:
         """Return Δ and its report without taking the step. Raises as `run`."""
         asking = Asking(
             case.network,
@@ -87,7 +94,7 @@ class HfKcu(Settings):
             found = replace(found, delta=kept * found.delta, scaling=kept)
         return found
 
-    def asked(self, case: Case, found: Direction) -> float:
+    def asked(self, case: UnlearningCase, found: Direction) -> float:
         """Return the η that is taken, or with a guard the first that is tried.
 
         1 by default: the whole of Δ. Off an optimum only the direction of the influence
@@ -106,7 +113,7 @@ class HfKcu(Settings):
         share = SEARCH_FROM if self.scaling is None else min(SEARCH_FROM, self.scaling)
         return max(1.0, share * size / length)
 
-    def _step(self, case: Case, ceiling: Ceiling | None) -> Step:
+    def _step(self, case: UnlearningCase, ceiling: Ceiling | None) -> Step:
         found = self.direction(case)
         stepped = take_step(
             along(case.weights, from_vector(found.delta, case.network)),

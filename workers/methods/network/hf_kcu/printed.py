@@ -9,15 +9,15 @@ the rows that go in place of those that stay.
 import torch
 
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, TargetError
-from workers.methods.network.hf_kcu.conjugate_gradients import Report
+from workers.methods.network.base import TargetError, UnlearningCase
+from workers.methods.network.hf_kcu.conjugate_gradients import SolverReport
 from workers.methods.network.hf_kcu.direction import Direction, bound_of, solve_on
 from workers.methods.network.hf_kcu.products import Asking, Panel
 from workers.methods.network.hf_kcu.settings import Settings, causal_weights
 from workers.training.networks.weights import norm, to_vector
 
 
-def as_printed(case: Case, settings: Settings, asking: Asking) -> Direction:
+def as_printed(case: UnlearningCase, settings: Settings, asking: Asking) -> Direction:
     """Return Δ of Algorithm 1, adaptive scaling (line 17) included; one report, the worst.
 
     Raises RefusedError for a request by rows, TargetError if a target does not answer, and
@@ -55,7 +55,7 @@ def as_printed(case: Case, settings: Settings, asking: Asking) -> Direction:
         kept, gradient = min(kept, scale), max(gradient, float(right.norm()))
         if worst is None or solution.report.residual > worst.residual:
             worst = solution.report
-    assert isinstance(worst, Report)
+    assert isinstance(worst, SolverReport)
     return Direction(
         delta=delta,
         form="as-printed",

@@ -27,7 +27,7 @@ NO_EMULATION = {
 Sums = tuple[IntMatrix, IntMatrix, int]  # G (d, d), C (d, c) and the number of rows
 
 
-class DeviceError(ModelError):
+class BackendError(ModelError):
     """A device computes wrongly or not at all. It is not used again by this process."""
 
 

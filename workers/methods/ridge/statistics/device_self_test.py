@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from workers.arrays import IntMatrix, Rows
-from workers.methods.ridge.statistics.backend import DeviceError, using
+from workers.methods.ridge.statistics.backend import BackendError, using
 from workers.methods.ridge.statistics.gram import accumulate
 from workers.methods.ridge.statistics.quantiser import largest_code
 from workers.methods.ridge.statistics.torch_backend import TorchBackend
@@ -23,7 +23,7 @@ def check_device(device: TorchBackend) -> None:
     for name, left, right in _products():
         got = device.product(left.astype(np.float64), right.astype(np.float64))
         if not np.array_equal(got, left @ right):
-            raise DeviceError(f"the device failed its self-test: {name}")
+            raise BackendError(f"the device failed its self-test: {name}")
     for d, c in SHAPES:
         rows = _rows(d, c)
         gram, moment, count = device.sums([rows], d, c, bits=16)
@@ -31,7 +31,7 @@ def check_device(device: TorchBackend) -> None:
             want = accumulate([rows], d, c)
         same = np.array_equal(gram, want.gram) and np.array_equal(moment, want.moment)
         if not same or count != want.rows:
-            raise DeviceError(f"the device failed its self-test: statistics of {d} columns")
+            raise BackendError(f"the device failed its self-test: statistics of {d} columns")
 
 
 def _products() -> Iterator[tuple[str, IntMatrix, IntMatrix]]:

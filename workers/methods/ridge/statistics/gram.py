@@ -208,7 +208,7 @@ def _sums_on_device(
         return None
     try:
         return device.sums(blocks, dimension, classes, bits=bits)
-    except backend.DeviceError:
+    except backend.BackendError:
         if not isinstance(blocks, Sequence):
             raise
         return None

@@ -18,7 +18,7 @@ import torch
 
 from workers.arrays import Codes, IntMatrix, Labels, Matrix, Rows
 from workers.methods.ridge.statistics import backend
-from workers.methods.ridge.statistics.backend import DeviceError, Sums
+from workers.methods.ridge.statistics.backend import BackendError, Sums
 from workers.methods.ridge.statistics.blocks import check_rows
 from workers.methods.ridge.statistics.gram import FLOAT_LIMIT, check_bounds
 from workers.methods.ridge.statistics.quantiser import largest_code
@@ -112,7 +112,7 @@ def _failures_named() -> Iterator[None]:
     except RuntimeError as error:  # out of memory, a lost device, an unsupported kernel
         backend.use(None)
         log.warning("the device failed (%s): computing on the CPU", type(error).__name__)
-        raise DeviceError(
+        raise BackendError(
             "the device ran out of memory or stopped answering: the CPU takes over"
         ) from error
 

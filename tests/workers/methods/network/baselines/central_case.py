@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workers.methods.network.base import Case, UnlearningRequest
+from workers.methods.network.base import UnlearningCase, UnlearningRequest
 from workers.methods.network.baselines.central import CentralMethod
 from workers.methods.network.baselines.finetune import Finetune
 from workers.methods.network.baselines.l1_sparsity import L1Sparsity
@@ -58,7 +58,9 @@ CLIENTS: Clients = {name: client_data(rows, rows) for name, rows in ROWS.items()
 REQUEST = UnlearningRequest(frozenset({"cleo"}), {"bert": (1, 5)})
 
 
-def make_case(clients: Clients = CLIENTS, config: TrainingConfig = CONFIG, **more: Any) -> Case:
+def make_case(
+    clients: Clients = CLIENTS, config: TrainingConfig = CONFIG, **more: Any
+) -> UnlearningCase:
     return local_case(NETWORK, WEIGHTS, REQUEST, config, clients, **more)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.workers.methods.network.small import WHOLE
 from tests.workers.training.fedavg.small import ROWS, client_data
-from workers.methods.network.base import Case, UnlearningRequest
+from workers.methods.network.base import UnlearningCase, UnlearningRequest
 from workers.methods.network.local_case import local_case
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
@@ -23,6 +23,6 @@ def images(rows: int, seed: int) -> ClientData:
 CNN_CLIENTS = {name: images(rows, rows) for name, rows in ROWS.items()}
 
 
-def cnn_case(request: UnlearningRequest = WHOLE, **changes: Any) -> Case:
+def cnn_case(request: UnlearningRequest = WHOLE, **changes: Any) -> UnlearningCase:
     weights = initial_weights(CNN, 1)
     return local_case(CNN, weights, request, CNN_CONFIG, CNN_CLIENTS, **changes)

@@ -18,7 +18,14 @@ from tests.workers.methods.network.baselines.central_case import (
     pooled,
 )
 from workers.errors import RefusedError
-from workers.methods.network.base import Case, Hooks, Side, Tick, Unlearned, UnmetNeedError
+from workers.methods.network.base import (
+    Hooks,
+    Side,
+    Tick,
+    Unlearned,
+    UnlearningCase,
+    UnmetNeedError,
+)
 from workers.methods.network.baselines import central
 from workers.methods.network.baselines.central import RowsElsewhereError, gather
 from workers.methods.network.baselines.finetune import Finetune
@@ -52,11 +59,11 @@ class Listing(Remote):
     clients, device, threads = ("anna", "bert"), "cpu", None
 
 
-def run(method: str, case: Case, **hooks: Any) -> Unlearned:
+def run(method: str, case: UnlearningCase, **hooks: Any) -> Unlearned:
     return central.unlearn(METHODS[method], case, Hooks(**hooks))
 
 
-def with_engine(case: Case, engine: Any) -> Case:
+def with_engine(case: UnlearningCase, engine: Any) -> UnlearningCase:
     return replace(
         case,
         retained=Side(engine, case.retained.rows),

@@ -22,8 +22,8 @@ from workers.methods.network.base import UnlearningRequest, UnmetNeedError
 from workers.methods.network.baselines import wood_fisher
 from workers.methods.network.baselines.wood_fisher import WoodFisher, fisher_inverse_times
 from workers.methods.network.guard import StepGuard
-from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from tests.workers.training.fedavg.small import client_data
-from workers.methods.network.base import Case, Side, UnlearningRequest
+from workers.methods.network.base import Side, UnlearningCase, UnlearningRequest
 from workers.methods.network.hf_kcu.method import HfKcu
-from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import (
     Answers,
     ClientData,
@@ -77,7 +77,7 @@ def derivatives(clients: Clients, theta: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def case_of(
     *targets: str, clients: Clients = POISONED, theta: np.ndarray | None = None, **more: Any
-) -> Case:
+) -> UnlearningCase:
     """Return the case of a converged model (or one at `theta`) whose `targets` leave."""
     at = refit(clients) if theta is None else theta
     return local_case(
@@ -97,11 +97,11 @@ def without(clients: Clients, *names: str) -> Clients:
 EXACT = HfKcu(newton_above=0.1, damping=0.0, iterations=60, tolerance=1e-6, guard=None)
 
 
-def delta_of(method: HfKcu, case: Case) -> np.ndarray:
+def delta_of(method: HfKcu, case: UnlearningCase) -> np.ndarray:
     return np.asarray(method.direction(case).delta)
 
 
-def vector_of(case: Case) -> np.ndarray:
+def vector_of(case: UnlearningCase) -> np.ndarray:
     return np.asarray(to_vector(case.weights).double())
 
 
@@ -128,7 +128,7 @@ class Spoiled:
         return replace(answers, updates=updates, faults=faults)
 
 
-def spoil(case: Case, change: Change) -> tuple[Case, Spoiled]:
+def spoil(case: UnlearningCase, change: Change) -> tuple[UnlearningCase, Spoiled]:
     """Return the case with the answers of those who stay changed."""
     engine = Spoiled(case.retained.engine, change)
     return replace(case, retained=Side(engine, case.retained.rows)), engine

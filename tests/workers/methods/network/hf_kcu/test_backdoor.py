@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from workers.data.digit_images import load_digit_images
-from workers.methods.network.base import Case, UnlearningRequest
+from workers.methods.network.base import UnlearningCase, UnlearningRequest
 from workers.methods.network.hf_kcu.method import HfKcu
-from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData, Clients
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.data import image_data
@@ -43,7 +43,7 @@ def triggered(inputs: torch.Tensor) -> torch.Tensor:
 class Attack:
     clients: Clients  # c0 attacks: half of its rows carry the trigger and the wrong label
     test: ClientData
-    case: Case
+    case: UnlearningCase
     retrained: Weights
 
     def success(self, weights: Weights) -> float:

@@ -20,7 +20,7 @@ from tests.workers.methods.network.hf_kcu.small import (
     vector_of,
     without,
 )
-from workers.methods.network.base import Case
+from workers.methods.network.base import UnlearningCase
 from workers.methods.network.hf_kcu.method import HfKcu
 from workers.training.fedavg.base import ClientUpdate, RoundTask
 from workers.training.fedavg.curvature import some_rows
@@ -30,7 +30,7 @@ from workers.training.networks.weights import Weights
 DEFAULT = HfKcu()
 
 
-def memorised(**more: Any) -> Case:
+def memorised(**more: Any) -> UnlearningCase:
     """Weights four times those of the optimum, without decay: every row is fitted too well."""
     case = case_of("ada", clients=CLIENTS, theta=4 * refit(CLIENTS), **more)
     return replace(case, config=replace(CONFIG, local=replace(CONFIG.local, weight_decay=0.0)))

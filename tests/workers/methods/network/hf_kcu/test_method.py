@@ -29,10 +29,10 @@ from workers.errors import RefusedError
 from workers.methods.network.base import UnlearningRequest, UnmetNeedError
 from workers.methods.network.guard import NoSafeStepError, StepGuard
 from workers.methods.network.hf_kcu.method import HfKcu
-from workers.methods.network.judges import held_out
 from workers.methods.network.local_case import local_case
 from workers.methods.network.recovery import Recovery
 from workers.methods.network.registry import make
+from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask
 from workers.training.networks.registry import network
 from workers.training.networks.weights import initial_weights, norm, to_vector

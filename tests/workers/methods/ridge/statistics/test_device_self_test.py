@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from workers.methods.ridge.statistics.backend import DeviceError
+from workers.methods.ridge.statistics.backend import BackendError
 from workers.methods.ridge.statistics.device_self_test import _products, check_device
 from workers.methods.ridge.statistics.torch_backend import TorchBackend
 
@@ -66,7 +66,7 @@ def test_inexact_arithmetic_is_noticed(name: str) -> None:
         def _multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
             return PLANTED[name](left, right)
 
-    with pytest.raises(DeviceError, match="self-test"):
+    with pytest.raises(BackendError, match="self-test"):
         check_device(Planted(CPU))
 
 
@@ -77,7 +77,7 @@ def test_statistics_are_checked_even_if_products_are_right() -> None:
             moment[-1, -1] += 1
             return gram, moment, count
 
-    with pytest.raises(DeviceError, match="statistics of 1 columns"):
+    with pytest.raises(BackendError, match="statistics of 1 columns"):
         check_device(Planted(CPU))
 
 

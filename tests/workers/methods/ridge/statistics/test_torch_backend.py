@@ -16,7 +16,7 @@ from workers.methods.ridge.statistics import (
     backend,
     gram,
 )
-from workers.methods.ridge.statistics.backend import DeviceError, using
+from workers.methods.ridge.statistics.backend import BackendError, using
 from workers.methods.ridge.statistics.gram import RidgeStatistics, accumulate, add, subtract
 from workers.methods.ridge.statistics.torch_backend import TorchBackend
 
@@ -152,7 +152,7 @@ def test_a_device_that_fails_hands_over_to_the_processor(
 
 def test_a_device_that_fails_on_an_iterator_says_so_and_is_given_up(failing: None) -> None:
     rows = random_rows(np.random.default_rng(0), 300, 4, 2)
-    with pytest.raises(DeviceError, match="CPU takes over"):
+    with pytest.raises(BackendError, match="CPU takes over"):
         accumulate(iter([rows]), 4, 2)
     assert backend.current() is None
 

@@ -22,14 +22,14 @@ from workers.training.networks.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ValidationLoss:
     """The mean loss in nats, NaN or infinite where the model has none, and the work it took."""
 
     loss: float
     work: Work
 
 
-Judge = Callable[[Weights], Judged]
+Validation = Callable[[Weights], ValidationLoss]
 
 
 def held_out(
@@ -37,21 +37,21 @@ def held_out(
     rows: ClientData,
     device: torch.device | str = "cpu",
     threads: int | None = None,
-) -> Judge:
-    """Return the judge that asks rows the server holds itself.
+) -> Validation:
+    """Return the loss on rows that the server holds itself.
 
     They must stay: rows of the forget set would hold the step back.
     Raises RefusedError for rows that are not the network's.
     """
     check_data(network, rows)
 
-    def judge(weights: Weights) -> Judged:
+    def measure(weights: Weights) -> ValidationLoss:
         started = time.perf_counter()
         loss = evaluate(network, weights, rows, device, threads).loss
         flops = len(rows) * forward_flops(network)
-        return Judged(loss, Work(flops=flops, seconds=time.perf_counter() - started))
+        return ValidationLoss(loss, Work(flops=flops, seconds=time.perf_counter() - started))
 
-    return judge
+    return measure
 
 
 def by_clients(
@@ -62,19 +62,19 @@ def by_clients(
     *,
     timeout: float = 0.0,
     share: float = 1.0,
-) -> Judge:
-    """Return the judge that asks clients who stay, weighted by their rows.
+) -> Validation:
+    """Return the loss on the rows of clients who stay, weighted by their numbers.
 
     share: of each one's rows, the same ones for every model.
 
     They are asked to evaluate: a forward pass, no tensor comes back. All of them must
-    answer, or two models would be judged by different rows: the judge raises
+    answer, or two models would be compared on different rows: measuring raises
     RoundFailedError otherwise.
     """
     if not rows:
         raise RefusedError("no client stays to be asked for a loss")
 
-    def judge(weights: Weights) -> Judged:
+    def measure(weights: Weights) -> ValidationLoss:
         tasks = make_tasks(
             network, weights, rows, config, round=1, seed=0, operation="evaluate", share=share
         )
@@ -82,9 +82,9 @@ def by_clients(
         if any(fault.reason != "not-finite" for fault in found.faults):
             raise RoundFailedError(
                 "not every client who stays told its loss: wait until they are back, or give "
-                "held-out rows to judge by"
+                "held-out rows to measure on"
             )
         # A client whose loss is not finite has answered: this model is of no use to it.
-        return Judged(inf if found.faults else found.loss, found.work)
+        return ValidationLoss(inf if found.faults else found.loss, found.work)
 
-    return judge
+    return measure

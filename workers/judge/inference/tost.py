@@ -5,7 +5,7 @@ around 1/2 has two sides. Each side is tested at half the level, which is more t
 tests need; in return what decides is the interval that the certificate shows.
 """
 
-from workers.judge.samples.intervals import Interval, clopper_pearson
+from workers.judge.inference.intervals import Interval, clopper_pearson
 
 
 def within(interval: Interval, margin: Interval) -> bool:
