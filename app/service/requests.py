@@ -21,7 +21,7 @@ from app.service.problems import (
     NotWithdrawableError,
 )
 from app.service.progress import progress_of
-from app.service.queue import PARKED
+from app.service.queue import PARKED, head_of_queue
 from app.service.signatures import current_key
 from lethe.signing.http import SignedBy
 from models import (
@@ -99,13 +99,13 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
         NotWithdrawableError: A worker has begun, or the request is closed otherwise.
     """
 
-    def effect(tx: Transaction) -> None:
+    def effect(tx: Transaction) -> Job | None:
         key = current_key(tx.session, signed, "requester")
         request = find(tx.session, request_id)
         if request.keyid != key.keyid:
             raise NotFoundError("no request has this id")
         if request.state == "withdrawn":  # sent again: the first answer may have been lost
-            return
+            return None
         job = tx.session.exec(select(Job).where(Job.request_id == request.id)).one()
         waits = request.state in ("received", "needs-decision")
         begun = not waits or job.lease_token != 0
@@ -119,8 +119,11 @@ def withdraw(services: Services, signed: SignedBy, request_id: str) -> RequestVi
                 release.upload_id = None
             release.state = "done"
         close(services, tx, request, job, "withdrawn", None)
+        tx.session.flush()
+        return head_of_queue(tx.session, request.model_id)
 
-    services.committer.submit(effect)
+    if (following := services.committer.submit(effect)) is not None:
+        services.dispatcher.nudge(following.id, following.stage)
     return view(services, request_id)
 
 
