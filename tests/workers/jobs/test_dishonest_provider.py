@@ -160,7 +160,7 @@ def test_a_wrong_result_is_noticed_and_the_request_escalates_to_a_refit(
         found.extend(verification.report["checks"])
         escalate(services, tx, lease, verification, following)
 
-    monkeypatch.setattr(repair, "next_attempt", watch)
+    monkeypatch.setattr(repair, "escalate", watch)
     cheat(monkeypatch)
     request = ready.caller.erase_records("r1", "r6").json()["id"]  # two rows of one client
     ready.drain()
