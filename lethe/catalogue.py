@@ -75,6 +75,14 @@ GuaranteeClass = Literal[
     "none",
 ]
 
+# What a guarantee's bounds are, by their names, with units.
+BOUNDS: Final[Mapping[str, str]] = {
+    "head": "largest distance of the head from the solution (Frobenius norm)",
+    "distance": "largest distance of the weights from the optimum (L2 norm)",
+    "epsilon": "epsilon of the noise, for all releases together",
+    "delta": "delta of the noise, for all releases together",
+}
+
 # --- what the judge measures ---------------------------------------------------------------
 Attack = Literal["lira", "rmia", "shokri", "song-confidence", "song-modified-entropy", "yeom"]
 ATTACKS: Final[tuple[str, ...]] = get_args(Attack)

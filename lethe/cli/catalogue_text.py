@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lethe.catalogue import ATTACKS, CHECKS, EVENTS, METHODS, VERIFIERS, Event
+from lethe.catalogue import ATTACKS, BOUNDS, CHECKS, EVENTS, METHODS, VERIFIERS, Event
 
 HEAD = """# Catalogue
 
@@ -21,6 +21,10 @@ def catalogue_lines() -> Iterator[str]:
     yield from _table("guarantee class", "version")
     for name, version in VERIFIERS.items():
         yield _row(f"`{name}`", version)
+    yield from ("", "## Bounds", "")
+    yield from _table("bound", "what it is")
+    for name, meaning in BOUNDS.items():
+        yield _row(f"`{name}`", meaning)
     yield from ("", "## Checks", "")
     yield f"`*` is the name of an attack: {', '.join(f'`{name}`' for name in ATTACKS)}."
     yield "In `distance:*-accuracy` it is `forget`, `retained` or `test`."

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from lethe.catalogue import ATTACKS, GuaranteeClass, check_of
+from lethe.catalogue import ATTACKS, BOUNDS, GuaranteeClass, check_of
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
 
@@ -18,74 +18,77 @@ COST = "cost."
 
 def print_statement(statement: Statement) -> None:
     """Print what a certificate says: in plain words first, then line by line."""
-    said = statement.predicate
-    sets, guarantee, purged = said.retained_set, said.guarantee, said.purged
-    bounds = [f"{name} {bound}" for name, bound in sorted(guarantee.bounds.items())]
-    lines = [("result", said.result), ("guarantee", f"{guarantee.class_}")]
+    predicate = statement.predicate
+    sets, guarantee, purged = predicate.retained_set, predicate.guarantee, predicate.purged
+    bounds = [f"{BOUNDS.get(name, name)}: {b}" for name, b in sorted(guarantee.bounds.items())]
+    lines = [("result", predicate.result), ("guarantee", f"{guarantee.class_}")]
     lines += [("", text) for text in (guarantee.statement, *bounds)]
     lines += [("subject", f"{s.name} sha256:{s.digest}") for s in statement.subject]
     lines += [
-        ("model", f"{said.model.ref}, before sha256:{said.model.version_before.digest}"),
-        ("scope", f"{said.scope.level}, {count(said.scope.records, 'record')}"),
+        (
+            "model",
+            f"{predicate.model.ref}, before sha256:{predicate.model.version_before.digest}",
+        ),
+        ("scope", f"{predicate.scope.level}, {count(predicate.scope.records, 'record')}"),
         ("retained", f"{count(sets.before.count, 'record')} before, {sets.after.count} after"),
-        ("method", f"{said.method.id} {said.method.version}"),
-        *_how(said),
+        ("method", f"{predicate.method.id} {predicate.method.version}"),
+        *_method_lines(predicate),
     ]
-    passed = sum(check.passed for check in said.checks)
-    by = f"{said.verifier.id} {said.verifier.version}"
-    told = (
-        f"the published model, by {by}: {passed} of {count(len(said.checks), 'check')} passed"
-    )
-    lines.append(("tested", told))
-    for check in said.checks:
+    passed = sum(check.passed for check in predicate.checks)
+    checks = count(len(predicate.checks), "check")
+    by = f"{predicate.verifier.id} {predicate.verifier.version}"
+    tested = f"the published model, by {by}: {passed} of {checks} passed"
+    lines.append(("tested", tested))
+    for check in predicate.checks:
         outcome = "passed" if check.passed else "FAILED"
         lines.append((f"check {check.number}", f"{check.name} {outcome}"))
         lines.append(("", f"{INDENT}{check.quantity}: {check.value}"))
         if check.threshold is not None:
             lines.append(("", f"{INDENT}threshold: {check.threshold}"))
     lines.append(("", LEGEND))
-    lines += [("" if n else "not tested", text) for n, text in enumerate(untested(said))]
+    lines += [("" if n else "not tested", text) for n, text in enumerate(untested(predicate))]
     gone = len(purged.artifacts), purged.feature_rows, purged.keys_destroyed
     names = ("artifact", "feature row", "key")
     lines += [
         ("purged", ", ".join(count(n, name) for n, name in zip(gone, names, strict=True))),
-        *_compared(said),
-        ("request", f"{said.request_ref}, log entry {said.request_log_index}"),
-        ("certificate", said.certificate_id),
-        ("completed", said.completed_at.isoformat()),
+        *_comparison_lines(predicate),
+        ("request", f"{predicate.request_ref}, log entry {predicate.request_log_index}"),
+        ("certificate", predicate.certificate_id),
+        ("completed", predicate.completed_at.isoformat()),
     ]
-    if said.supersedes is not None:
-        lines.append(("supersedes", said.supersedes))
-    click.echo(f"{plain(in_words(said))}\n")
+    if predicate.supersedes is not None:
+        lines.append(("supersedes", predicate.supersedes))
+    click.echo(f"{plain(in_words(predicate))}\n")
     for label, text in lines:
         click.echo(f"{label:11} {plain(text)}")
 
 
-def _how(said: Predicate) -> list[tuple[str, str]]:
+def _method_lines(predicate: Predicate) -> list[tuple[str, str]]:
     # How it came to this method, if another was asked for, what did not pass on the attempts
     # before, and what an audit of the method found.
-    told = said.method.parameters
-    lines = [(name, told[name]) for name in ("attempt", "asked") if name in told]
-    lines += escalation_lines(said)
-    lines += [(name, told[name]) for name in ("audit.found",) if name in told]
-    audits = audits_in_words(told)
+    parameters = predicate.method.parameters
+    lines = [(name, parameters[name]) for name in ("attempt", "asked") if name in parameters]
+    lines += escalation_lines(predicate)
+    lines += [(name, parameters[name]) for name in ("audit.found",) if name in parameters]
+    audits = audits_in_words(parameters)
     return lines if audits is None else [*lines, ("audits", audits)]
 
 
-def _compared(said: Predicate) -> list[tuple[str, str]]:
+def _comparison_lines(predicate: Predicate) -> list[tuple[str, str]]:
     """Return what an auditor compares: with the log, with files, with released code."""
-    told = said.method.parameters
-    lines = [("policy", f"sha256:{told['policy']}")] if "policy" in told else []
-    for part in said.evidence:
+    verifier = predicate.verifier
+    parameters = predicate.method.parameters
+    lines = [("policy", f"sha256:{parameters['policy']}")] if "policy" in parameters else []
+    for part in predicate.evidence:
         label = "scores" if part.name.endswith("scores") else "evidence"
         lines.append((label, f"{part.name} sha256:{part.digest}"))
     lines += [
-        ("code", f"method sha256:{said.method.code_digest}"),
-        ("", f"{said.verifier.id} {said.verifier.version} sha256:{said.verifier.code_digest}"),
+        ("code", f"method sha256:{predicate.method.code_digest}"),
+        ("", f"{verifier.id} {verifier.version} sha256:{verifier.code_digest}"),
     ]
     cost = [
-        f"{name.removeprefix(COST)} {told[name]}"
-        for name in sorted(told)
+        f"{name.removeprefix(COST)} {parameters[name]}"
+        for name in sorted(parameters)
         if name.startswith(COST)
     ]
     return lines + ([("cost", ", ".join(cost))] if cost else [])
@@ -121,38 +124,41 @@ NOT_SEEN = " It did not see the records themselves."
 LEGEND = "What each check means: lethe certificate catalogue"
 
 
-def in_words(said: Predicate) -> str:
+def in_words(predicate: Predicate) -> str:
     """Return what a certificate comes to, in plain sentences on one line."""
-    records = count(said.scope.records, "record") + WHOSE[said.scope.level]
-    model, checks = f"model {said.model.ref}", len(said.checks)
-    if said.result != "PASS":
-        failed = sum(not check.passed for check in said.checks)
+    records = count(predicate.scope.records, "record") + WHOSE[predicate.scope.level]
+    model, checks = f"model {predicate.model.ref}", len(predicate.checks)
+    if predicate.result != "PASS":
+        failed = sum(not check.passed for check in predicate.checks)
         return (
-            f"It is not shown that {records} left {model}: the result is {said.result}, and "
-            f"{failed} of {count(checks, 'check')} did not pass."
+            f"It is not shown that {records} left {model}: the result is {predicate.result}, "
+            f"and {failed} of {count(checks, 'check')} did not pass."
         )
-    were = "was" if said.scope.records == 1 else "were"
-    day = said.completed_at.date().isoformat()
+    were = "was" if predicate.scope.records == 1 else "were"
+    day = predicate.completed_at.date().isoformat()
     passed = "The one check passed." if checks == 1 else f"All {checks} checks passed."
-    return f"{records} {were} erased on {day} from {model}. {_found(said)} {passed}"
+    return f"{records} {were} erased on {day} from {model}. {_finding(predicate)} {passed}"
 
 
-def _found(said: Predicate) -> str:
-    told = said.method.parameters
-    unseen = told.get("data", "rows") != "rows"
-    found = FOUND[said.guarantee.class_].format(kept=UNSEEN if unseen else SEEN)
-    if said.guarantee.class_ == "exact-retrained" and told.get("retrain.missing", "0") != "0":
-        found += f" Answers of clients were missing in both: {told['retrain.missing']}."
+def _finding(predicate: Predicate) -> str:
+    parameters = predicate.method.parameters
+    unseen = parameters.get("data", "rows") != "rows"
+    found = FOUND[predicate.guarantee.class_].format(kept=UNSEEN if unseen else SEEN)
+    if (
+        predicate.guarantee.class_ == "exact-retrained"
+        and parameters.get("retrain.missing", "0") != "0"
+    ):
+        found += f" Answers of clients were missing in both: {parameters['retrain.missing']}."
     return found + (NOT_SEEN if unseen else "")
 
 
-def audits_in_words(told: Mapping[str, str]) -> str | None:
+def audits_in_words(parameters: Mapping[str, str]) -> str | None:
     """Return how many audits of its method a certificate counts, None where it counts none."""
     names = ("audit.started", "audit.reported", "audit.log-size")
-    if any(name not in told for name in names):
+    if any(name not in parameters for name in names):
         return None
-    started, reported, size = (told[name] for name in names)
-    number = told.get("audit.number")
+    started, reported, size = (parameters[name] for name in names)
+    number = parameters.get("audit.number")
     which = "none of them is cited" if number is None else f"the one cited is number {number}"
     return (
         f"the log's first {size} entries have {started} started of this method, and reports of "
@@ -170,27 +176,27 @@ def count(number: int, noun: str) -> str:
 # which power, and what was asked for.
 SIZES = "samples"  # the check that says how many rows there were, and the power they gave
 # What a reader wants to know of checks that passed: on what, and whose signatures there were.
-SAID = {SIZES: "tested on", "silos-answered": "signed"}
+VALUES_SHOWN = {SIZES: "tested on", "silos-answered": "signed"}
 INDENT = "  "
 
 Lines = Iterator[tuple[str, str]]  # a label, and what stands beside it
 
 
-def escalation_lines(said: Predicate) -> Lines:
-    """Yield the lines on how a request came to the certified method, none if by asking.
+def escalation_lines(predicate: Predicate) -> Lines:
+    """Yield a line for each attempt before the certified one, none where nothing escalated.
 
     Raises NotCanonicalError or ShapeError where the escalation is of another form.
     """
-    attempts = read_escalation(said.method.parameters)
+    attempts = read_escalation(predicate.method.parameters)
     for number, attempt in enumerate(attempts, 1):
         yield f"attempt {number}", f"{attempt.method}: {_verdict(attempt)}"
         yield from (("", INDENT + text) for text in _checks(attempt))
     if attempts:
-        told = said.method.parameters.get("attempt", said.method.id)
-        checks = len(said.checks)
+        certified = predicate.method.parameters.get("attempt", predicate.method.id)
+        checks = len(predicate.checks)
         yield (
             f"attempt {len(attempts) + 1}",
-            f"{told}: {said.result}, the certified one ({checks} checks)",
+            f"{certified}: {predicate.result}, the certified one ({checks} checks)",
         )
 
 
@@ -215,26 +221,26 @@ def _checks(attempt: AttemptPart) -> Iterator[str]:
             yield f"not run  {check.name}: {why}"
             continue
         yield f"not shown  {check.name}"
-        yield from (INDENT + text for text in _told(check))
+        yield from (INDENT + text for text in _check_lines(check))
     passed = [check for check in attempt.checks if check.passed]
     for check in passed:
-        if check.name in SAID:
-            yield f"{SAID[check.name]}  {check.value}"
+        if check.name in VALUES_SHOWN:
+            yield f"{VALUES_SHOWN[check.name]}  {check.value}"
     if passed:
         yield f"passed  {', '.join(check.name for check in passed)}"
 
 
-def _told(check: CheckPart) -> Iterator[str]:
-    """Yield what was found, a line for each part of it, and what was asked for."""
+def _check_lines(check: CheckPart) -> Iterator[str]:
+    """Yield quantity, value and threshold of a check, a line for each part of the value."""
     interval = "" if check.interval is None else f", interval {' to '.join(check.interval)}"
     first, *rest = check.value.split("; ")
-    yield f"value   {check.quantity}"
-    yield f"found   {first}{interval}"
-    yield from (f"        {part}" for part in rest)
+    yield f"measured   {check.quantity}"
+    yield f"value      {first}{interval}"
+    yield from (f"           {part}" for part in rest)
     if check.threshold is not None:
-        yield f"wanted  {check.threshold}"
+        yield f"threshold  {check.threshold}"
     if (spec := check_of(check.name)) is not None:
-        yield f"        that is: {spec.wording}"
+        yield f"           that is: {spec.wording}"
 
 
 # --- not tested --------------------------------------------------------------------------
@@ -245,17 +251,17 @@ ELSEWHERE = "copies of the data or of earlier models elsewhere, and backups"
 HELD = "the records themselves: what their holders sent of them was taken as sent"
 
 
-def untested(said: Predicate) -> Iterator[str]:
+def untested(predicate: Predicate) -> Iterator[str]:
     """Yield what was not tested, a line each."""
-    claim, told = said.guarantee.class_, said.method.parameters
-    for check in said.checks:
+    claim, parameters = predicate.guarantee.class_, predicate.method.parameters
+    for check in predicate.checks:
         if (why := not_run(check)) is not None:
             yield f"{check.name}: {why}"
-    reported = [c.name for c in said.checks if c.threshold is None and not_run(c) is None]
+    reported = [c.name for c in predicate.checks if c.threshold is None and not_run(c) is None]
     if reported:
         yield f"{', '.join(reported)}: measured and reported, with no limit to pass"
     if claim == "empirical-approximate":
-        yield from _of_samples(said)
+        yield from _of_samples(predicate)
     elif claim == "exact-retrained":
         yield NO_ATTACK.format("the training was repeated")
         yield "the training's own code: the repetition ran the same"
@@ -263,21 +269,21 @@ def untested(said: Predicate) -> Iterator[str]:
         yield NO_ATTACK.format("what its weights are was proven")
     if claim == "certified-approximate":
         yield "what the weights still tell within the stated distance"
-    if told.get("data", "rows") != "rows":
+    if parameters.get("data", "rows") != "rows":
         yield HELD
-    if told.get("retrain.missing", "0") != "0":
+    if parameters.get("retrain.missing", "0") != "0":
         yield "whether the answers that were missing would have changed the model"
     yield ELSEWHERE
 
 
-def _of_samples(said: Predicate) -> Iterator[str]:
-    ran = sorted({c.name.partition(":")[0] for c in said.checks} & set(ATTACKS))
+def _of_samples(predicate: Predicate) -> Iterator[str]:
+    ran = sorted({c.name.partition(":")[0] for c in predicate.checks} & set(ATTACKS))
     yield f"attacks other than {', '.join(ran) or 'none'}: a stronger one may find more"
     yield "erased rows without a partner: the check samples says which share was tested"
     yield "any single record: the tests are on averages and on a tail"
-    told = said.method.parameters
-    if "audit" not in told:
-        why = told.get("audit.missing", "the certificate cites no audit of it")
+    parameters = predicate.method.parameters
+    if "audit" not in parameters:
+        why = parameters.get("audit.missing", "the certificate cites no audit of it")
         yield f"the method over many erasures: {why}"
 
 

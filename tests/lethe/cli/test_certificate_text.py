@@ -206,14 +206,14 @@ def test_each_attempt_says_what_was_found_on_what_and_what_was_criterion() -> No
             "tell whether it had erased enough",
         ),
         ("", "  not shown  samples"),
-        ("", "    value   rows tested"),
-        ("", "    found   45 pairs, testing 18.4% of 245 forget rows"),
-        ("", "            914 retained"),
-        ("", "            power: AUC 0.0000"),
-        ("", "    wanted  at least 310 pairs; power 0.8"),
+        ("", "    measured   rows tested"),
+        ("", "    value      45 pairs, testing 18.4% of 245 forget rows"),
+        ("", "               914 retained"),
+        ("", "               power: AUC 0.0000"),
+        ("", "    threshold  at least 310 pairs; power 0.8"),
         (
             "",
-            "            that is: there must be enough erased rows, each matched with an unseen "
+            "               that is: there must be enough erased rows, each matched with an unseen "
             "row, to detect a trace of the stated size",
         ),
         ("", "  not run  attacks: the samples do not allow it"),
@@ -231,8 +231,8 @@ def test_a_refuted_attempt_says_by_which_check_on_how_many_rows() -> None:
     told = lines(AttemptPart("puf", "FAIL", None, (PURGE, enough, ATTACK, silos)))
     assert told[0][1] == "puf: FAIL, so it was not certified: a check refuted it"
     texts = [text for _, text in told]
-    assert "    found   0.7012 (45 forget, 45 unseen rows), interval 0.61 to 0.79" in texts
-    assert "    wanted  between 0.4 and 0.6" in texts
+    assert "    value      0.7012 (45 forget, 45 unseen rows), interval 0.61 to 0.79" in texts
+    assert "    threshold  between 0.4 and 0.6" in texts
     assert any("about as good as guessing" in text for text in texts)
     assert f"  tested on  {SAMPLES.value}" in texts
     assert f"  signed  {silos.value}" in texts
