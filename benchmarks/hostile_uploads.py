@@ -34,7 +34,7 @@ from lethe.signing.keys import PrivateKey, generate_key
 from workers.data.digits import load_digits
 from workers.data.extractors.random_relu import RandomRelu
 from workers.demo.service import LocalService
-from workers.families.ridge.registration import prepare
+from workers.registration.ridge import prepare
 
 COLUMNS = 256
 UNPACKED = 1_000_000_000  # bytes, below the default of LETHE_MAX_UPLOAD_BYTES

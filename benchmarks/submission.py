@@ -21,7 +21,7 @@ from lethe.signing.keys import generate_key
 from workers.data.digits import load_digits
 from workers.data.extractors.random_relu import RandomRelu
 from workers.demo.service import LocalService
-from workers.families.ridge.registration import prepare
+from workers.registration.ridge import prepare
 
 POLL = 0.01  # seconds
 

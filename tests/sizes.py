@@ -20,7 +20,7 @@ FULL = {
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",
     "tests/workers/jobs/test_network_canary.py": "the canary's check is tested in tests/workers/judge",
     "tests/workers/jobs/test_network_certified_hazards.py": "test_network_certified.py, and tests/workers/judge",
-    "tests/workers/jobs/test_network_trainings.py": "test_network_hazards.py, and tests/redteam",
+    "tests/workers/jobs/test_reference_models.py": "test_network_hazards.py, and tests/redteam",
     "tests/workers/jobs/test_silo_scores.py": "test_network_silos.py, and tests/workers/silos",
     "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The array types every method speaks."""
+"""The array types of all methods."""
 
 from dataclasses import dataclass
 

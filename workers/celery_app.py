@@ -1,4 +1,4 @@
-"""The Celery application of the workers: a job's stages, silos, audits, and the sweep."""
+"""The Celery application: a job's stages, silo tasks, method audits, and the sweep."""
 
 import logging
 from collections.abc import Callable
@@ -8,12 +8,14 @@ from celery import Celery
 from app.dispatch import make_celery
 from app.settings import Settings
 from workers import runtime
+from workers.families import base as family
 from workers.jobs import (
     certify,
     execute,
     sweep,
     verify,
 )
+from workers.method_audits import run as audit_pair
 
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
@@ -52,21 +54,23 @@ def certify_task(job_id: str) -> None:
 @app.task(name="lethe.answer")
 def answer_task(silo_task_id: str) -> None:
     """Answer one client's part of a federated round, or a judge's question for scores."""
-    # Here, because it needs torch, which only the workers of silos must have.
-    from workers.families.network.rows import client_rows
-    from workers.families.network.scores import score
-    from workers.silos import answer
+    from workers.silos import answer  # needs torch, which only the workers of silos must have
 
-    silos = runtime.silos()
-    quietly(lambda: answer.run(runtime.services(), silo_task_id, client_rows, score, silos))
+    quietly(
+        lambda: answer.run(
+            runtime.services(),
+            silo_task_id,
+            family.client_rows,
+            family.score,
+            runtime.silos(),
+        )
+    )
 
 
 @app.task(name="lethe.audit")
 def audit_task(audit_id: str) -> None:
     """Compute one pair of an audit, whichever is next."""
-    from workers.method_audits import run as audit  # needs torch, as above
-
-    quietly(lambda: audit.run(runtime.services(), audit_id))
+    quietly(lambda: audit_pair.run(runtime.services(), audit_id))
 
 
 @app.task(name="lethe.sweep")

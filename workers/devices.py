@@ -1,4 +1,4 @@
-"""Which device a worker computes on: chosen and tested once, when the process starts.
+"""The device a worker computes on: chosen and tested once, when the process starts.
 
 torch is imported only where a device is wanted: it is an optional dependency, and costs
 seconds and hundreds of megabytes.

@@ -1,4 +1,4 @@
-"""Every error the mathematics raises on purpose."""
+"""The errors that the mathematics raises on purpose."""
 
 
 class ModelError(Exception):

@@ -1,4 +1,4 @@
-"""Which code and which machine did something: what a certificate says about its makers."""
+"""Digests of the code, and the environment, for certificates."""
 
 import hashlib
 import platform

@@ -18,7 +18,7 @@ from lethe.signing.http import MAX_WINDOW, new_nonce, sign_request
 from lethe.signing.keys import PrivateKey, generate_key
 from workers.data.extractors.described import Described
 from workers.data.federation import Federation, record_ids
-from workers.families.ridge.registration import prepare
+from workers.registration.ridge import prepare
 
 KEYID = "load"
 PUBLIC = "http://lethe.test"  # what signatures cover, whichever process a request reaches

@@ -13,7 +13,7 @@ from benchmarks.soundness.ridge_problem import without
 from workers.arrays import Rows
 from workers.blas_threads import threads_for
 from workers.families.ridge import state as ridge_state
-from workers.families.ridge.blocks import Block
+from workers.families.ridge.blocks import RowBlock
 from workers.families.ridge.rows import row_digests, rows_digest
 from workers.jobs import versions
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
@@ -128,7 +128,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     def publish() -> None:
         """Refit, and compute all that the log says of a version made by a refit."""
         made = METHOD.refit(config, [rest]).state
-        block = Block(list(told.records), rest, told.salts, told.learned)
+        block = RowBlock(list(told.records), rest, told.salts, told.learned)
         digests = row_digests(block, (told.client, told.subject))
         ridge_state.encode(made, config, {"rows": rows_digest(digests)})
         versions.RetainedSet.of(sets.after)

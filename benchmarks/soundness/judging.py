@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.rates import VERDICTS, Tally
 from workers.arrays import Rows
-from workers.families.ridge.blocks import SALT, Block
+from workers.families.ridge.blocks import SALT, RowBlock
 from workers.families.ridge.rows import grown_digest, row_digests, rows_digest
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim
 from workers.judge.merkle import merkle_root
@@ -67,11 +67,11 @@ def contents(
         np.frombuffer(salts, dtype=np.uint8).reshape(-1, SALT),
         np.ones(len(rows), dtype=np.int64),
     )
-    whole = row_digests(Block(names, rows, *marks), OWNER)
+    whole = row_digests(RowBlock(names, rows, *marks), OWNER)
     gone = {*erased, *missing}
     kept = np.array([row not in gone for row in range(len(rows))])
     stays = [name for name, keep in zip(names, kept, strict=True) if keep]
-    left = Block(stays, stored, *(mark[kept] for mark in marks))
+    left = RowBlock(stays, stored, *(mark[kept] for mark in marks))
     nothing = rows_digest(())
     return RowsClaim(
         [BlockClaim(*OWNER, left.records, left.salts, left.learned)],

@@ -10,7 +10,7 @@ from app.schemas.networks import Training
 from benchmarks.data import formats as published
 from tests.docs.markdown import read
 from workers.cli import network_data
-from workers.families.network.source import FORMATS
+from workers.registration.network_source import FORMATS
 
 
 def members(wire: type[BaseModel], before: str = "") -> dict[str, Any]:

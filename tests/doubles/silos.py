@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from app.dispatch import Dispatcher
 from app.service.context import Services
-from workers.families.network.scores import score
+from workers.families.base import score
 from workers.silos import answer
 from workers.silos.answer import Load, Score
 

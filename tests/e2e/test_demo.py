@@ -28,8 +28,8 @@ from workers.data.digits import load_digits
 from workers.data.extractors.random_relu import RandomRelu
 from workers.demo.directory import make_directory
 from workers.demo.measure import compare
-from workers.families.ridge.registration import prepare
 from workers.methods.ridge.ridge_exact import METHOD
+from workers.registration.ridge import prepare
 
 LETHE = [sys.executable, "-m", "lethe.cli.main"]
 STRIDE = 7  # bytes; every certificate gets another phase

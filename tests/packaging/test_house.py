@@ -15,16 +15,8 @@ REPOSITORY = Path(__file__).parents[2]
 Files = dict[str, ast.Module]
 PACKAGES = ("lethe", "app", "workers", "models")
 
-CIRCLES_LEFT: dict[tuple[str, ...], str] = {
-    ("workers.families.network.case", "workers.families.network.certified_case"): (
-        "the certified case takes the parts that the case has read, and is chosen there"
-    ),
-}
-NAMES_LEFT: dict[str, str] = {
-    "workers.Member": "of a batch of requests, and of a masked round",
-    "workers.RowDigest": "of a network's row, and of a ridge row",
-    "workers.Transcript": "of a judgement, and of a masked round",
-}
+CIRCLES_LEFT: dict[tuple[str, ...], str] = {}
+NAMES_LEFT: dict[str, str] = {}
 
 
 def sources() -> Files:

@@ -10,9 +10,9 @@ import torch
 
 from app.schemas.networks import NewNetwork
 from tests.docs.markdown import read
-from workers.families.network.registration import NetworkOptions
-from workers.families.network.source import Source, prepare
 from workers.judge.policy.policy import Policy
+from workers.registration.network import NetworkOptions
+from workers.registration.network_source import Source, prepare
 from workers.training.fedavg.base import ClientData
 from workers.training.replay.canary import read_canary
 

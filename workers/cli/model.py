@@ -104,7 +104,7 @@ def register(
     from workers.cli.errors import shown
     from workers.data.extractors import registry
     from workers.data.npz import load_npz, names_held_out
-    from workers.families.ridge.registration import prepare
+    from workers.registration.ridge import prepare
 
     with shown():
         federation = load_npz(data)
@@ -132,8 +132,8 @@ def register(
             click.echo(f"registered {ref}: it waits for the statistics of its clients")
             return
         operator.register_model(manifest, prepared.npz)
-        told = prepared.told(drawn=not names_held_out(data))
-        click.echo(f"registered {told}; fitting …")
+        summary = prepared.summary(drawn=not names_held_out(data))
+        click.echo(f"registered {summary}; fitting …")
         service.wait_until_ready(operator, ref, FIT_SECONDS)
 
 

@@ -71,8 +71,8 @@ def register_network(
     from workers.cli import service
     from workers.cli.errors import shown
     from workers.cli.policy_file import load
-    from workers.families.network.registration import NetworkOptions
-    from workers.families.network.source import prepare
+    from workers.registration.network import NetworkOptions
+    from workers.registration.network_source import prepare
 
     trained = training_of(context, training, network, rest)
     with shown():

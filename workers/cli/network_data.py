@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from workers.families.network.source import Source
+    from workers.registration.network_source import Source
 
-# As in workers.families.network.source, which would load the numerics before they are needed.
+# As in workers.registration.network_source, which loads the numerics: too late for --help.
 FORMATS = ("npz", "masks")
 PATH = click.Path(exists=True, path_type=Path)
 
@@ -80,7 +80,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def source_of(options: Mapping[str, Any], seed: int) -> "Source":
     """Return where the rows are by the options' values; clients are dealt and drawn by seed."""
     from workers.data.owners import Ownership
-    from workers.families.network.source import Source
+    from workers.registration.network_source import Source
 
     return Source(
         path=options["data"],

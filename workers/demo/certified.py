@@ -4,7 +4,7 @@ from math import ceil, sqrt
 from typing import Any
 
 from workers.data.images import LabelledImages
-from workers.families.network.registration import NetworkOptions
+from workers.registration.network import NetworkOptions
 
 METHOD = "certified-newton"
 # With less weight decay the optimum is known less closely and needs more noise to hide that.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import parse_statement
 from workers.artifacts import decode_head
-from workers.families.ridge.registration import Prepared
+from workers.registration.ridge import RidgeRegistration
 
 
 def accuracy(head: bytes, features: NDArray[np.floating], labels: NDArray[np.int64]) -> float:
@@ -33,7 +33,11 @@ class Comparison:
 
 
 def compare(
-    after: bytes, certificate: bytes, prepared: Prepared, erased: set[str], clients: set[str]
+    after: bytes,
+    certificate: bytes,
+    prepared: RidgeRegistration,
+    erased: set[str],
+    clients: set[str],
 ) -> Comparison:
     """Compare the unlearned head with one retrained on the rows that remain.
 
@@ -60,7 +64,7 @@ def compare(
 
 
 def _retrain(
-    after: bytes, prepared: Prepared, erased: set[str], clients: set[str]
+    after: bytes, prepared: RidgeRegistration, erased: set[str], clients: set[str]
 ) -> tuple[str, float]:
     """Return SHA-256 of the retrained head, and its distance from `after`.
 

@@ -35,9 +35,9 @@ from workers.demo.network_measure import accuracies, retrained_digest
 from workers.demo.plan import Wish
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import TableRow, print_table, verify_all
-from workers.families.network.registration import (
+from workers.registration.network import (
     NetworkOptions,
-    PreparedNetwork,
+    NetworkRegistration,
     deal_out,
     prepare_network,
 )
@@ -90,7 +90,7 @@ def run(
         raise DemoError("a certificate did not verify: see the table")
 
 
-def _prepare(images: LabelledImages, method: str, rounds: int) -> PreparedNetwork:
+def _prepare(images: LabelledImages, method: str, rounds: int) -> NetworkRegistration:
     training = {"rounds": rounds, **TRAINING}
     owners = images.clients
     if owners is None:
@@ -107,7 +107,7 @@ def _prepare(images: LabelledImages, method: str, rounds: int) -> PreparedNetwor
     return prepared
 
 
-def _wishes(prepared: PreparedNetwork) -> list[Wish]:
+def _wishes(prepared: NetworkRegistration) -> list[Wish]:
     """Return two requests: the largest client, and a few records of the next."""
     order = [client for client, _ in Counter(prepared.clients).most_common()]
     if len(order) < 3:
@@ -122,7 +122,7 @@ def _wishes(prepared: PreparedNetwork) -> list[Wish]:
 
 
 def _serve(
-    out: Path, base_url: str, token: str, prepared: PreparedNetwork, wishes: list[Wish]
+    out: Path, base_url: str, token: str, prepared: NetworkRegistration, wishes: list[Wish]
 ) -> list[TableRow]:
     key = generate_key("ed25519")
     for name in ("log.vkey", "issuer.pem"):
@@ -190,7 +190,7 @@ def _escalation(status: RequestStatus) -> str:
 
 
 def _compare(
-    out: Path, images: LabelledImages, prepared: PreparedNetwork, outcomes: list[TableRow]
+    out: Path, images: LabelledImages, prepared: NetworkRegistration, outcomes: list[TableRow]
 ) -> None:
     clients = {outcome.client for outcome in outcomes if outcome.client is not None}
     erased = {record for outcome in outcomes for record in outcome.records}

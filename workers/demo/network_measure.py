@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from workers.data.images import LabelledImages
-from workers.families.network.registration import PreparedNetwork
+from workers.registration.network import NetworkRegistration
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
 from workers.training.fedavg.data import image_data, is_held_out
@@ -29,7 +29,7 @@ class Accuracies:
 
 
 def accuracies(
-    model: bytes, images: LabelledImages, prepared: PreparedNetwork, erased: Collection[str]
+    model: bytes, images: LabelledImages, prepared: NetworkRegistration, erased: Collection[str]
 ) -> Accuracies:
     """Return how a model does on the data set's own test rows and on erased records."""
     named, weights = decode_weights(model)
@@ -44,7 +44,7 @@ def accuracies(
 
 
 def retrained_digest(
-    images: LabelledImages, prepared: PreparedNetwork, erased: Collection[str]
+    images: LabelledImages, prepared: NetworkRegistration, erased: Collection[str]
 ) -> str:
     """Return the SHA-256 of the model that the registered training gives without `erased`.
 

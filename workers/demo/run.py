@@ -33,7 +33,7 @@ from workers.demo.measure import accuracy, compare
 from workers.demo.plan import Wish, plan_requests
 from workers.demo.service import DemoError, LocalService, stopped_on_failure
 from workers.demo.table import TableRow, print_table, verify_all
-from workers.families.ridge.registration import Prepared, prepare
+from workers.registration.ridge import RidgeRegistration, prepare
 from workers.secure_sum.client.service import RoundClient
 from workers.secure_sum.local import parse_rows
 
@@ -94,7 +94,7 @@ def run(
         raise DemoError("a certificate did not verify: see the table")
 
 
-def _prepare_data(data: Path | None, method: str, masked: bool) -> Prepared:
+def _prepare_data(data: Path | None, method: str, masked: bool) -> RidgeRegistration:
     extractor: Extractor
     if data is None:
         federation = load_digits(clients=100)
@@ -114,7 +114,7 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> Prepared:
     return replace(prepared, manifest={**prepared.manifest, "masked": alone})
 
 
-def _serve(out: Path, running: Running, prepared: Prepared) -> list[TableRow]:
+def _serve(out: Path, running: Running, prepared: RidgeRegistration) -> list[TableRow]:
     keys = {name: generate_key(name) for name in ("ed25519", "ecdsa-p256-sha256")}
     with Client(running.base_url, token=running.token) as operator:
         for name, key in keys.items():
@@ -165,7 +165,9 @@ def _wait_until_ready(operator: Client) -> None:
     raise DemoError("the model was not fitted in time: see service.log")
 
 
-def _register(running: Running, operator: Client, prepared: Prepared) -> DataHolders | None:
+def _register(
+    running: Running, operator: Client, prepared: RidgeRegistration
+) -> DataHolders | None:
     """Register the model with its rows, or with the data holders who keep them."""
     click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
     if not running.masked:
@@ -211,7 +213,7 @@ def _wait_for_round(requester: Client, request_id: str) -> None:
         time.sleep(0.05)
 
 
-def _compare(out: Path, prepared: Prepared, outcomes: list[TableRow]) -> None:
+def _compare(out: Path, prepared: RidgeRegistration, outcomes: list[TableRow]) -> None:
     before = (out / "models" / "before.safetensors").read_bytes()
     after = (out / "models" / "after.safetensors").read_bytes()
     erased = {record for outcome in outcomes for record in outcome.records}

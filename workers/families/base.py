@@ -1,13 +1,15 @@
-"""The kinds of model: what a job asks of each, and where each is found.
+"""The interface of a kind of model, and the registry of those there are.
 
-A job knows this file alone. A family is a folder with a module `family` that holds FAMILY, and
-one line in FAMILIES.
+The rest of `workers` knows this file alone. A family is a folder with a module `family` that
+holds FAMILY, and one line in FAMILIES.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sqlmodel import Session
 
@@ -15,15 +17,22 @@ from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
-from models import Model, ModelVersion
-from workers.jobs.case import Case, Judge
-from workers.jobs.context import JobContext
+from models import Job, Model, ModelVersion
+from workers.errors import RefusedError
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import NextAttempt
-from workers.jobs.lesson import ParsedUpload, StoredBlock
-from workers.jobs.members import Member
-from workers.jobs.update import Update, UpdateResult
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.silos.score_task import ScoreTask
+from workers.silos.scores import SiloScores
+
+if TYPE_CHECKING:  # these load torch, which only some workers have
+    from workers.method_audits.pair import Pair
+    from workers.silos.message import Positions
+    from workers.training.fedavg.base import ClientData
 
 # By the family that a model is registered with, or by family and where the rows are.
 FAMILIES: Mapping[str, str] = MappingProxyType(
@@ -35,10 +44,37 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
 )
 
 
+NO_SILOS = "no rows of this kind of model lie with silos"
+
+
 class UnknownFamilyError(LetheError):
     """This worker knows no such kind of model; a newer one may, so the job waits."""
 
     slug, title, status = "unknown-family", "This worker knows no such family", 503
+
+
+@dataclass(frozen=True, slots=True)
+class OwnJob:
+    """A kind of job that only one family has: what executes it, and what ends it as failed.
+
+    fail: of (services, transaction, job, reason), in the transaction that ends the job.
+    """
+
+    run: Callable[[JobContext], None]
+    fail: Callable[[Services, Transaction, Job, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedMethod:
+    """A method, its settings and the stored rows, as a method audit runs them in memory.
+
+    version: of the method. environment: what equal bits need to agree on. run_pair: computes
+    the pair of a number.
+    """
+
+    version: str
+    environment: Mapping[str, str]
+    run_pair: "Callable[[int], Pair]"
 
 
 class Family(Protocol):
@@ -46,8 +82,8 @@ class Family(Protocol):
 
     rooms: of `workers`, whose code made a model what it is; judge_rooms: whose code judges it.
     Their digests stand in the certificate. audited: whether a certificate cites the audits of
-    the method. decidable: whether an operator can decide on what did not pass. own_jobs: what
-    executes the kinds of job that only this family has.
+    the method. decidable: whether an operator can decide on what did not pass. own_jobs: by
+    kind, the jobs that only this family has.
 
     What computes raises RefusedError where it declines, and the message says why.
     """
@@ -56,14 +92,14 @@ class Family(Protocol):
     judge_rooms: tuple[str, ...]
     audited: bool
     decidable: bool = True
-    own_jobs: Mapping[str, Callable[[JobContext], None]] = MappingProxyType({})
+    own_jobs: Mapping[str, OwnJob] = MappingProxyType({})
 
     def check_here(self) -> None:
         """Raise a LetheError if this worker lacks what the family computes with."""
         return
 
     def read(self, model: Model, upload: bytes) -> ParsedUpload:
-        """Return what an accepted upload teaches."""
+        """Parse an accepted upload. Raises RefusedError if it cannot be learned."""
 
     def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
         """Return an owner's stored block with what came since. Raises RefusedError."""
@@ -72,13 +108,13 @@ class Family(Protocol):
         self,
         job: JobContext,
         before: ModelVersion | None,
-        lesson: ParsedUpload,
+        upload: ParsedUpload,
         salts: Mapping[str, bytes],
     ) -> UpdateResult:
-        """Return the version after a lesson, whose records get these salts."""
+        """Return the version that has learned an upload, whose records get these salts."""
 
     def forget(
-        self, job: JobContext, before: ModelVersion, members: Sequence[Member]
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     ) -> Update:
         """Return the version without the members' records.
 
@@ -89,7 +125,7 @@ class Family(Protocol):
         """Return the version of the lease's attempt, the last of which makes the model anew."""
 
     def next_attempt(
-        self, job: JobContext, session: Session, case: Case, report: Report
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return what comes after a judgement that was no PASS, None for a person."""
 
@@ -106,10 +142,19 @@ class Family(Protocol):
         Where it is not, what was kept of that is destroyed with the repair.
         """
 
-    def prepare(self, job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+    def draw_seed(self, job: JobContext, case: ExecutedJob) -> bytes:
+        """Return 32 random bytes for a judgement that nobody knew when the job was executed.
+
+        A family whose verdict is worth drawing again logs them before they are used.
+        """
+        return os.urandom(32)
+
+    def prepare(
+        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
+    ) -> Judge:
         """Load what an executed job left to be judged; the result judges it.
 
-        seed: 32 random bytes that nobody knew when the job was executed.
+        seed: as `draw_seed` returned it.
         """
 
     def guarantee(self, plan: Draft) -> Guarantee:
@@ -117,6 +162,13 @@ class Family(Protocol):
 
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digests of a registration that stand in its certificates, by name."""
+
+    def registered_with_rows(self, model: Model) -> bool:
+        """Return whether a model was registered with rows, and has failed if they have.
+
+        One that waits for its clients' statistics can wait for other ones.
+        """
+        return True
 
     def asks(self, model: Model) -> bool:
         """Return whether only clients can tell what of a block belongs to some records."""
@@ -137,6 +189,36 @@ class Family(Protocol):
         """End what waits for the time alone, in transactions of its own."""
         return
 
+    def client_rows(
+        self,
+        services: Services,
+        session: Session,
+        model: Model,
+        client: str,
+        positions: "Positions",
+    ) -> "ClientData":
+        """Return a client's training rows, as its silo answers a round from them.
+
+        positions: which of them, in their order; None: all. Raises RefusedError.
+        """
+        raise RefusedError(NO_SILOS)
+
+    def score(self, services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        """Return what a silo's clients say of two models, and the number of classes.
+
+        Raises RefusedError.
+        """
+        raise RefusedError(NO_SILOS)
+
+    def audited_method(
+        self, services: Services, session: Session, model: Model, settings: Mapping[str, str]
+    ) -> AuditedMethod:
+        """Return the method of a method audit with its rows. settings: as it was started.
+
+        Raises RefusedError.
+        """
+        raise RefusedError("no method of this kind of model can be audited")
+
 
 def of(model: Model) -> Family:
     """Return the family of a model.
@@ -154,6 +236,21 @@ def of(model: Model) -> Family:
 def every() -> Iterator[Family]:
     """Yield each family once."""
     yield from map(_load, FAMILIES.values())
+
+
+def client_rows(
+    services: Services, session: Session, model_id: int, client: str, positions: "Positions"
+) -> "ClientData":
+    """Return a client's training rows of a model, as `Family.client_rows`."""
+    model = session.get_one(Model, model_id)
+    return of(model).client_rows(services, session, model, client, positions)
+
+
+def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+    """Answer a judge's question for scores, as `Family.score`."""
+    with services.reading() as session:
+        kind = of(session.get_one(Model, task.model_id))
+    return kind.score(services, task)
 
 
 def _load(path: str) -> Family:

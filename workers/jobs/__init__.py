@@ -1,1 +1,1 @@
-"""Load, call, record, retry: the stages of a job. No arithmetic."""
+"""The stages of a job: load, call the model's family, record, retry. No arithmetic."""

@@ -1,46 +1,31 @@
-"""Which erasure requests are executed together, and what each of them removes.
+"""Select the erasure requests that are executed together, and the records of each.
 
 They are taken in the order of the queue, each from the set that those before it left. So the
 certificate of each is as strong as if it had been alone, and their sets form a chain from
 the version before to the version after.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
-from app.service.context import Services
 from app.service.queue import waiting_run
 from app.service.scope import meant
-from lethe.certificates import shape
-from lethe.certificates.retained import Removal, prove_removal, record_commitment
-from models import ErasureRequest, Job, Model, Record
+from models import ErasureRequest, Job, Record
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.asking import ask, dropped_subjects, park
-from workers.jobs.lease import Lease, LeaseLostError
-from workers.jobs.members import Member
+from workers.jobs.chain import BatchMember
+from workers.jobs.lease import JobContext, held_job
+from workers.jobs.releases import ask, dropped_subjects, park
 
 # Each draft names the commitments that the others removed: this bounds what they take.
 MOST_RECORDS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What one member removed: its proof, the root after it, and what the others removed."""
-
-    removal: dict[str, Any]
-    root: bytes
-    earlier: list[bytes]
-    later: list[bytes]
-
-
-def collect(services: Services, lease: Lease) -> list[Member]:
+def collect(job: JobContext) -> list[BatchMember]:
     """Take the requests that are executed under this lease; the leased one comes first.
 
     Without a minimum to wait for each goes alone, and can be withdrawn until its turn. The
@@ -53,22 +38,22 @@ def collect(services: Services, lease: Lease) -> list[Member]:
         RefusedError: An earlier request erased all that the leased one asks for.
         LeaseLostError: Another worker holds the job now.
     """
-    settings = services.settings
-    alone = settings.batch_min_requests <= 1 or lease.tries >= settings.max_tries
+    settings = job.services.settings
+    alone = settings.batch_min_requests <= 1 or job.lease.tries >= settings.max_tries
     # Entries are made only of the others, which begin here; the leased one has begun.
-    members = services.ledger.transact(lambda tx: _take(tx, lease, alone), checkpoint=not alone)
+    members = job.services.ledger.transact(
+        lambda tx: _take(tx, job, alone), checkpoint=not alone
+    )
     if members is None:
         return []
-    if not members or members[0].job_id != lease.job_id:
+    if not members or members[0].job_id != job.lease.job_id:
         raise RefusedError("an earlier request erased all that this one asks for")
     return members
 
 
-def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
-    session = tx.session
-    head = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    if head.lease_token != lease.token or head.stage != lease.stage:
-        raise LeaseLostError(lease.job_id)
+def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember] | None:
+    session, lease = tx.session, leased.lease
+    head = held_job(tx, lease)
     assert head.request_id is not None
     whole = dropped_subjects(session, head.request_id)
     if whole:
@@ -77,9 +62,8 @@ def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
         run = [head, *_companions(session, head, whole)]
     else:
         run = [head] if alone else waiting_run(session, head)
-    model = session.get_one(Model, lease.model_id)
-    asks = family.of(model).asks(model)
-    members: list[Member] = []
+    asks = family.of(leased.model).asks(leased.model)
+    members: list[BatchMember] = []
     for job in run:
         member = _member(session, lease.model_id, job, members)
         if member is None:
@@ -95,8 +79,8 @@ def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
             break  # it is executed with its own companions, at its turn
         if job.id != head.id:
             member = replace(member, token=_begin(tx, job, request))
-        owned, gone = member.owned(), _owned(members)
-        if asks and ask(tx, request, owned, gone=gone, whole=whole):
+        owned, removed = member.owned(), _owned(members)
+        if asks and ask(tx, request, owned, removed=removed, whole=whole):
             park(tx, job, request, "the statistics of the records, from their clients")
             if job.id == head.id:
                 return None
@@ -108,7 +92,9 @@ def _take(tx: Transaction, lease: Lease, alone: bool) -> list[Member] | None:
     return members
 
 
-def _member(session: Session, model_id: int, job: Job, members: list[Member]) -> Member | None:
+def _member(
+    session: Session, model_id: int, job: Job, members: list[BatchMember]
+) -> BatchMember | None:
     """Return a request with what it erases beside the members so far, None for nothing."""
     request = session.get_one(ErasureRequest, job.request_id)
     scope = Scope.model_validate(request.scope)
@@ -116,7 +102,7 @@ def _member(session: Session, model_id: int, job: Job, members: list[Member]) ->
     found = meant(session, model_id, scope, request.id, taken)
     if not found:
         return None
-    return Member(
+    return BatchMember(
         job.id,
         job.lease_token,
         request.id,
@@ -155,7 +141,7 @@ def _begin(tx: Transaction, job: Job, request: ErasureRequest) -> int:
     return job.lease_token
 
 
-def _owned(members: list[Member]) -> dict[int, set[str]]:
+def _owned(members: list[BatchMember]) -> dict[int, set[str]]:
     owned: dict[int, set[str]] = {}
     for member in members:
         for subject, ids in member.owned().items():
@@ -163,35 +149,5 @@ def _owned(members: list[Member]) -> dict[int, set[str]]:
     return owned
 
 
-def _size(members: list[Member]) -> int:
+def _size(members: list[BatchMember]) -> int:
     return sum(len(member.salts) for member in members)
-
-
-def gone_before(member: Member) -> dict[str, str]:
-    """Return what a certificate says of named records that went with another request's."""
-    return {"erasedBefore": str(member.gone_before)} if member.gone_before else {}
-
-
-def prove(
-    retained: list[bytes], members: list[Member], dropped: Sequence[bytes] = ()
-) -> list[Link]:
-    """Return each member's link of the chain that starts at the sorted set `retained`.
-
-    `dropped` are the commitments of records that nobody asked for and that go last.
-    """
-    removals = []
-    for member in members:
-        removals.append(prove_removal(retained, member.salts))
-        own = {record_commitment(salt, record) for record, salt in member.salts.items()}
-        retained = [value for value in retained if value not in own]
-    read = [shape.read(Removal, removal) for removal in removals]
-    gone = [[record.commitment for record in removal.records] for removal in read]
-    return [
-        Link(
-            removals[position],
-            read[position].after.root,
-            [value for own in gone[:position] for value in own],
-            [*(value for own in gone[position + 1 :] for value in own), *dropped],
-        )
-        for position in range(len(members))
-    ]

@@ -1,4 +1,4 @@
-"""Certify: sign what the verifier found, if the log has it, and put it into the log, once."""
+"""Certify: compare the judgement with the log, then sign, log and store the certificate."""
 
 import uuid
 
@@ -28,13 +28,13 @@ from models import Certificate, ErasureRequest, Job, Model
 from models.types import utcnow
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import repair
-from workers.jobs.before import let_go
-from workers.jobs.cleanup import clean
+from workers.jobs import endings
+from workers.jobs.checkpoints import release_before
 from workers.jobs.draft import Draft
-from workers.jobs.judged import Passed, passed
-from workers.jobs.lease import advance, leased
-from workers.jobs.sweep import nudge_next
+from workers.jobs.lease import advance
+from workers.jobs.leased import leased
+from workers.jobs.logged_judgement import Passed, passed
+from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment
 
@@ -56,7 +56,7 @@ def run(services: Services, job_id: str) -> None:
                 judgement = passed(services, session, lease)
                 payload = _statement(services, session, judgement, certificate_id)
         except RefusedError as refusal:
-            repair.give_up(services, lease, f"not certified: {refusal}")
+            endings.give_up(services, lease, f"not certified: {refusal}")
             return
         kind, result = family.of(judgement.model), judgement.evidence.report.result
         key, keyid = load_issuer(services.settings)
@@ -89,7 +89,7 @@ def run(services: Services, job_id: str) -> None:
             job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
             if job.draft_id is not None:
                 services.artifacts.shred(tx.session, job.draft_id)
-            let_go(services, tx, job)
+            release_before(services, tx, job)
             kind.certified(services, tx, request.id)
             tx.session.flush()
             advance(tx, lease, "done")

@@ -1,4 +1,4 @@
-"""What execution hands on to verification and certification, sealed at rest.
+"""The draft: sealed facts of an execution that verification and certification need.
 
 Execution destroys what the later stages must still speak about: which records went, with
 their salts, and what was shredded. That knowledge lives in one sealed artifact until the

@@ -1,10 +1,11 @@
-"""Execute: learn what was contributed, or remove what was asked for.
+"""Execute: learn a contribution, or remove the records of erasure requests.
 
 Everything is computed before the transaction and committed in one: the new version, the
 retained set, the destroyed keys and the log entries stand or fall together. It is computed by
 the model's row that was compared with the log, and by no other reading of it.
 """
 
+from app.ledger.sequencer import Transaction
 from app.reconcile.judgement import is_executed
 from app.reconcile.model_events import request_events
 from app.service.context import Services
@@ -13,16 +14,22 @@ from models import ErasureRequest
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import (
-    erase,
+    batch,
+    checkpoints,
+    endings,
     learn,
+    publish,
+    releases,
     repair,
+    versions,
 )
-from workers.jobs.cleanup import clean
-from workers.jobs.context import JobContext
-from workers.jobs.lease import Lease, leased
-from workers.jobs.refuse import refuse
-from workers.jobs.registered import OtherModelError, as_registered
-from workers.jobs.sweep import nudge_next
+from workers.jobs.chain import BatchMember, Chain
+from workers.jobs.lease import JobContext, Lease, advance
+from workers.jobs.leased import leased
+from workers.jobs.logged_model import OtherModelError, as_registered
+from workers.jobs.releases import AnswerError, dropped_subjects
+from workers.jobs.sweep import clean, nudge_next
+from workers.method_audits import numbers as audit_numbers
 
 EXECUTED = "the log has this request as executed already, the database as not begun"
 
@@ -38,18 +45,18 @@ def run(services: Services, job_id: str) -> None:
             job = JobContext(services, lease, model)
             if lease.kind == "erase" and lease.attempt == 1 and _is_executed(services, lease):
                 # Its rows are gone and what came of it may be refuted: nothing is tried on it.
-                repair.give_up(services, lease, EXECUTED)
+                endings.give_up(services, lease, EXECUTED)
             elif lease.kind == "erase" and lease.attempt > 1:
                 repair.run(job)
             else:
                 _begin(job)
         except RefusedError as refusal:
             if lease.kind == "erase" and isinstance(refusal, OtherModelError):
-                repair.hold(services, lease, str(refusal))
+                endings.hold(services, lease, str(refusal))
             elif lease.attempt > 1:
-                repair.give_up(services, lease, str(refusal))
+                endings.give_up(services, lease, str(refusal))
             else:
-                refuse(services, lease, str(refusal))
+                endings.refuse(services, lease, str(refusal))
         reached("execute.applied")
         clean(services)
     # After the lease: the nudge's receiver must find the job free.
@@ -62,14 +69,79 @@ def _begin(job: JobContext) -> None:
     kind = family.of(job.model)
     own = kind.own_jobs.get(job.lease.kind)
     if own is not None:
-        own(job)
+        own.run(job)
     elif job.lease.kind != "erase":
         learn.run(job)
     elif not kind.park(job):
-        erase.run(job)
+        erase(job)
 
 
 def _is_executed(services: Services, lease: Lease) -> bool:
     with services.reading() as session:
         ref = session.get_one(ErasureRequest, lease.request_id).ref
     return is_executed(request_events(services.ledger, ref))
+
+
+def erase(job: JobContext) -> None:
+    """Remove a request's claimed records from its model, and those of requests like it.
+
+    If the method declines the removal of all together, the leased request goes alone: what
+    is wrong with one of them is not the fault of the others.
+
+    Raises:
+        RefusedError: The method declined; nothing was changed.
+        OtherModelError: The row was changed meanwhile; nothing was changed besides.
+        LeaseLostError: Another worker holds the job now.
+    """
+    services, lease = job.services, job.lease
+    members = batch.collect(job)
+    if not members:  # parked: a client must answer first
+        return
+    assert lease.request_id is not None
+    with services.reading() as session:
+        # What goes with a block that a person decided to remove goes with it or not at all.
+        together = bool(dropped_subjects(session, lease.request_id))
+    if len(members) > 1 and not together:
+        try:
+            _execute(job, members)
+            return
+        except OtherModelError:
+            raise
+        except RefusedError:
+            members = members[:1]
+    try:
+        _execute(job, members)
+    except AnswerError as error:
+        release = error.release
+        services.ledger.transact(lambda tx: releases.ask_anew(job, tx, release))
+
+
+def _execute(job: JobContext, members: list[BatchMember]) -> None:
+    services, lease, model = job.services, job.lease, job.model
+    with services.reading() as session:
+        before = versions.current(session, model)
+        assert before is not None
+    update = family.of(model).forget(job, before, members)
+    with services.reading() as session:
+        leaving = {record for member in members for record in member.salts}
+        audited = audit_numbers.of_records(session, model, leaving)
+        retained = versions.commitments(session, lease.model_id)
+        dropped = versions.commitments_of(session, lease.model_id, update.dropped)
+    chain = Chain.of(members, retained, dropped=dropped)
+    reached("execute.computed")
+    going: list[tuple[str, str]] = []
+
+    def effect(tx: Transaction) -> None:
+        publish.current(job, tx, before.number)
+        published = publish.publish(job, tx, before, members, update, chain)
+        ids = [member.request_id for member in members]
+        going.extend(releases.settle(services, tx, ids, list(update.rest)))
+        checkpoints.let_go(job, tx)
+        advance(
+            tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
+        )
+        audit_numbers.destroy(tx.session, audited)
+
+    services.ledger.transact(effect)
+    for job_id, stage in going:
+        services.dispatcher.nudge(job_id, stage)

@@ -1,4 +1,4 @@
-"""Learn an upload: add to the statistics, seal what came by its owner, shred the upload."""
+"""Learn an upload: update the model, seal the rows by owner, shred the upload."""
 
 import secrets
 from collections.abc import Mapping
@@ -26,14 +26,11 @@ from workers.families import base as family
 from workers.jobs import (
     checkpoints,
     publish,
-    subjects,
     versions,
 )
 from workers.jobs.chain import Chain
-from workers.jobs.context import JobContext
-from workers.jobs.lease import advance
-from workers.jobs.lesson import Owner, StoredBlock
-from workers.jobs.update import Update
+from workers.jobs.lease import JobContext, advance
+from workers.jobs.update import Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
 # the record was: it never comes back.
@@ -59,23 +56,23 @@ def run(job: JobContext) -> None:
     services, lease, model = job.services, job.lease, job.model
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
-        upload = services.artifacts.get(session, contribution.upload_id)
+        data = services.artifacts.get(session, contribution.upload_id)
         before = versions.current(session, model)
         base = model.current_version
         add_back = is_add_back(session, contribution)
         tombstone_key = open_tombstone_key(services.master, model)
         retained = versions.commitments(session, lease.model_id)
     kind = family.of(model)
-    lesson = kind.read(model, upload)
+    upload = kind.read(model, data)
     with services.reading() as session:
         clients = {
             record: owner[0]
-            for owner, block in lesson.blocks.items()
+            for owner, block in upload.blocks.items()
             for record in block.records
         }
         _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
-    salts = {record: secrets.token_bytes(32) for record in lesson.records}
-    made = kind.learn(job, before, lesson, salts)
+    salts = {record: secrets.token_bytes(32) for record in upload.records}
+    result = kind.learn(job, before, upload, salts)
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
     chain = Chain.of([], retained, added=list(fresh.values()))
     reached("execute.computed")
@@ -83,29 +80,29 @@ def run(job: JobContext) -> None:
     def effect(tx: Transaction) -> None:
         model = publish.current(job, tx, base)
         owned: list[tuple[str, int]] = []
-        for owner, block in lesson.blocks.items():
+        for owner, block in upload.blocks.items():
             subject = _seal(services, tx.session, model, owner, block)
             owned += [(record, subject) for record in block.records]
         versions.add_records(tx.session, lease.model_id, owned, salts, fresh)
-        update = Update(made, rest={})
+        update = Update(result, rest={})
         version = publish.publish(job, tx, before, [], update, chain).version
-        if made.repeated:
+        if result.repeated:
             versions.record_repeated(tx, model, version)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)
         versions.shred(services, tx.session, contribution.upload_id)
         contribution.state = "learned"
-        contribution.saturated = lesson.saturated
+        contribution.saturated = upload.saturated
         lifted: list[bytes] = []
         if add_back:
-            tags = [record_tag(tombstone_key, record) for record in lesson.records]
+            tags = [record_tag(tombstone_key, record) for record in upload.records]
             lifted = _lift(tx.session, lease.model_id, tags)
         digests = {ADD_BACK: tags_digest(lifted)} if lifted else {}
         index = record_model_event(tx, model.ref, "contribution.learned", digests)
         if lifted:
-            said = digests[ADD_BACK]
-            services.journal.returned(tx.session, model.ref, lifted, index, said)
+            digest = digests[ADD_BACK]
+            services.journal.returned(tx.session, model.ref, lifted, index, digest)
         tx.session.flush()
-        checkpoints.let_go(services, tx, lease)
+        checkpoints.let_go(job, tx)
         advance(tx, lease, "done")
 
     services.ledger.transact(effect)
@@ -116,7 +113,7 @@ def _seal(
 ) -> int:
     """Add to its owner's block, under a new key; return the owner's id."""
     assert model.id is not None
-    subject = subjects.named(session, model.id, owner)
+    subject = versions.named_subject(session, model.id, owner)
     assert subject.id is not None
     sealed = services.features.load(session, subject.id) if subject.wrapped_key else None
     whole = family.of(model).join(model, sealed, block) if sealed else block

@@ -1,4 +1,4 @@
-"""Publish: the version after an update, the end of what it erased, and what the log says of it.
+"""Publish a version: bury the erased records, rewrite blocks, withdraw versions, log it.
 
 Whatever kind of model it is, and whether its erasures were executed at their turn or together
 with a round: records are buried, blocks rewritten and earlier versions destroyed here, with the
@@ -6,25 +6,33 @@ version that no longer knows them, in one transaction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.scope import bury, open_tombstone_key, record_tag
 from app.steps import reached
-from models import ErasureRequest, FeatureBlock, Model, ModelVersion, Subject
-from workers.jobs import batch, draft, versions
-from workers.jobs import before as before_artifact
-from workers.jobs.chain import Chain
-from workers.jobs.context import JobContext
+from lethe.certificates.escalation import AttemptPart
+from models import (
+    Artifact,
+    ErasureRequest,
+    FeatureBlock,
+    Job,
+    Model,
+    ModelVersion,
+    Subject,
+)
+from workers.jobs import checkpoints, draft, versions
+from workers.jobs.attempts import escalated, escalation_parameters, executed
+from workers.jobs.chain import BatchMember, Chain
 from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
-from workers.jobs.ladder import escalated, executed
-from workers.jobs.lease import LeaseLostError, follow
-from workers.jobs.lesson import StoredBlock
-from workers.jobs.members import Member
-from workers.jobs.registered import as_registered
-from workers.jobs.update import Update
+from workers.jobs.lease import JobContext, LeaseLostError, follow
+from workers.jobs.logged_model import as_registered
+from workers.jobs.update import StoredBlock, Update, UpdateResult
+from workers.jobs.versions import RetainedSet
+
+KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ def publish(
     job: JobContext,
     tx: Transaction,
     before: ModelVersion | None,
-    members: Sequence[Member],
+    members: Sequence[BatchMember],
     update: Update,
     chain: Chain,
     *,
@@ -70,7 +78,7 @@ def publish(
         LeaseLostError: A record is gone, or a member's job was taken elsewhere.
     """
     services, lease = job.services, job.lease
-    session, made = tx.session, update.made
+    session, result = tx.session, update.result
     model = session.get_one(Model, lease.model_id)
     rewritten = {
         subject_id: _rewrite(services, tx, subject_id, rest)
@@ -80,7 +88,7 @@ def publish(
     if members:
         _bury(job, tx, model, members, update.dropped)
     version = versions.publish(
-        services, tx, model, lease, made.encoded, chain.after, chain.roots
+        services, tx, model, lease, result.encoded, chain.after, chain.roots
     )
     if not members:
         if before is not None:
@@ -90,8 +98,8 @@ def publish(
         return Published(version, [], None)
     assert before is not None
     withdrawn = versions.withdraw_earlier(services, tx, model, version)
-    before_id = before_artifact.keep(services, tx, update.before)
-    parameters = {**made.parameters, "batch": str(len(members))}
+    before_id = checkpoints.keep_before(services, tx, update.before)
+    parameters = {**result.parameters, "batch": str(len(members))}
     if update.dropped:
         parameters["dropped"] = str(len(update.dropped))
     drafts = []
@@ -105,12 +113,12 @@ def publish(
             number=version.number,
             head_before=before.head_digest,
             statistics_before=before.statistics_digest,
-            statistics_after=made.encoded.statistics,
-            method=made.method,
-            method_version=made.method_version,
-            claim=made.claim,
-            parameters=parameters | batch.gone_before(member),
-            bounds=dict(made.bounds),
+            statistics_after=result.encoded.statistics,
+            method=result.method,
+            method_version=result.method_version,
+            claim=result.claim,
+            parameters=parameters | _erased_before(member),
+            bounds=dict(result.bounds),
             artifacts=[*withdrawn, *shredded],
             blocks=[rewritten[one] for one in member.owned() if one in rewritten],
             feature_rows=sum(one in rewritten for one in member.subjects.values()),
@@ -124,10 +132,10 @@ def publish(
     for member, stored in zip(members, drafts, strict=True):
         request = session.get_one(ErasureRequest, member.request_id)
         request.state = "verifying"
-        if made.escalated is not None:
-            why = escalated("NONE", made.escalated, lease.attempt, made.method)
+        if result.escalated is not None:
+            why = escalated("NONE", result.escalated, lease.attempt, result.method)
             record_request_event(tx, request, "request.escalated", why)
-        record_request_event(tx, request, "request.executed", executed(made, stored.digest))
+        record_request_event(tx, request, "request.executed", executed(result, stored.digest))
     ids = [stored.id for stored in drafts]
     session.flush()
     for member, draft_id in zip(members, ids, strict=True):
@@ -137,11 +145,70 @@ def publish(
     return Published(version, ids, before_id)
 
 
+def _erased_before(member: BatchMember) -> dict[str, str]:
+    return {"erasedBefore": str(member.erased_before)} if member.erased_before else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """A request that was executed in a refuted version: its job and its draft.
+
+    since: the attempt that the draft is of, and those skipped after it.
+    """
+
+    row: Job
+    plan: Draft
+    since: Sequence[AttemptPart]
+
+
+def replace_refuted(
+    job: JobContext,
+    tx: Transaction,
+    result: UpdateResult,
+    retained: RetainedSet,
+    refuted: Sequence[Refuted],
+) -> list[Artifact]:
+    """Publish the version of a later attempt in place of a refuted one; return the drafts.
+
+    Each request gets a draft of the new version, in the order of `refuted`: the one that it
+    was executed in is destroyed, and so is its draft.
+    """
+    services, session = job.services, tx.session
+    model = session.get_one(Model, job.lease.model_id)
+    version = versions.publish(services, tx, model, job.lease, result.encoded, retained)
+    shredded = versions.withdraw_earlier(services, tx, model, version)
+    drafts = []
+    for one in refuted:
+        kept = {name: one.plan.parameters[name] for name in KEPT if name in one.plan.parameters}
+        plan = replace(
+            one.plan,
+            number=version.number,
+            statistics_after=result.encoded.statistics,
+            method=result.method,
+            method_version=result.method_version,
+            claim=result.claim,
+            parameters={
+                **result.parameters,
+                **kept,
+                **escalation_parameters(one.plan, one.since, result.escalated),
+            },
+            bounds=dict(result.bounds),
+            artifacts=[*one.plan.artifacts, *shredded],
+        )
+        assert one.row.draft_id is not None
+        services.artifacts.shred(session, one.row.draft_id)
+        stored = draft.store(services, session, plan)
+        one.row.draft_id, one.row.attempt = stored.id, job.lease.attempt
+        session.get_one(ErasureRequest, one.row.request_id).state = "verifying"
+        drafts.append(stored)
+    return drafts
+
+
 def _bury(
     job: JobContext,
     tx: Transaction,
     model: Model,
-    members: Sequence[Member],
+    members: Sequence[BatchMember],
     dropped: frozenset[str],
 ) -> None:
     """Take the records out of the training set; their tombstones say by whose request."""

@@ -1,4 +1,4 @@
-"""The sweep: what a crash or a lost message left behind is found here."""
+"""The sweep: find and resume what a crash or a lost message left behind."""
 
 from datetime import datetime, timedelta
 
@@ -10,12 +10,15 @@ from app.service.context import Services
 from app.service.keys import forget_bindings
 from app.service.queue import head_of_queue, is_held_back
 from app.service.retention import end_retention
-from models import Job, UsedNonce
+from app.vault.scrub import scrub
+from models import Artifact, Job, UsedNonce
 from models.clock import clock
 from workers.families import base as family
-from workers.jobs import releasing, waits
-from workers.jobs.cleanup import clean_again
-from workers.jobs.lease import is_given_up
+from workers.jobs import (
+    releases,
+    stalled,
+)
+from workers.jobs.leased import is_given_up
 from workers.method_audits import sweep as audit_sweep
 from workers.silos import table as silo_table
 
@@ -31,8 +34,8 @@ def run(services: Services) -> int:
     finds the lease taken and does nothing.
     """
     services.ledger.publish_checkpoint()  # a crash may have left entries without one
-    releasing.escalate_silence(services)
-    releasing.wake(services)
+    releases.escalate_silence(services)
+    releases.wake(services)
     for kind in family.every():
         kind.sweep(services)
     silo_table.sweep(services)
@@ -66,7 +69,7 @@ def _is_stuck(services: Services, session: Session, job: Job, now: datetime) -> 
     if held or young or is_held_back(session, services.settings, job, now):
         return False
     # It is not tried again before it is decided on; who waits behind it is told in time.
-    return not is_given_up(services, session, job) or waits.is_due(session, job, now)
+    return not is_given_up(services, session, job) or stalled.is_due(session, job, now)
 
 
 def _forget_nonces(tx: Transaction) -> None:
@@ -79,3 +82,29 @@ def nudge_next(services: Services, model_id: int) -> None:
         following = head_of_queue(session, model_id)
     if following is not None:
         services.dispatcher.nudge(following.id, following.stage)
+
+
+# Longer than any reader lives, so that at least one scrub comes after the last of them.
+SCRUB_FOR = timedelta(minutes=10)
+
+
+def clean(services: Services) -> None:
+    """Unlink shredded files and rewrite the pages where destroyed keys may still be read.
+
+    A crash before this, or a reader that keeps old pages alive, leaves traces of the key:
+    `clean_again`, which the sweep calls, makes sure of it.
+    """
+    with services.reading() as session:
+        services.artifacts.unlink_shredded(session)
+    scrub(services.engine)
+
+
+def clean_again(services: Services, orphan_age: timedelta) -> None:
+    """Repeat what `clean` may have missed: orphans of crashes, and recent shredding."""
+    with services.reading() as session:
+        since = clock(session) - SCRUB_FOR
+        recent = select(Artifact.id).where(col(Artifact.shredded_at) > since)
+        services.artifacts.unlink_shredded(session, orphan_age)
+        owed = session.exec(recent.limit(1)).first() is not None
+    if owed:
+        scrub(services.engine)

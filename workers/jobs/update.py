@@ -1,10 +1,55 @@
-"""What removing records from a model comes to, whichever kind of model it is."""
+"""What a family returns to a job: a parsed upload, a version, an update."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from workers.jobs.lesson import StoredBlock
-from workers.jobs.versions import Encoded
+Owner = tuple[str, str]  # client, subject
+
+
+class StoredBlock(Protocol):
+    """What the vault seals of one owner. Only the model's family can read it."""
+
+    @property
+    def records(self) -> list[str]:
+        """The ids of the records in it."""
+
+    def encode(self) -> bytes:
+        """Return the bytes that the vault seals."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedUpload:
+    """records: ids in the upload's order. blocks: what it holds, as it is stored, by owner.
+
+    saturated: codes that the quantiser clipped.
+    """
+
+    records: list[str]
+    blocks: Mapping[Owner, StoredBlock]
+    saturated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A state as the artifacts that a version consists of.
+
+    contents: digests of a ridge head's rows by their names in the log (`ridge_rows`); empty
+    where the rows are not here. start: of a network that was trained from them, hex SHA-256
+    of its initial weights.
+    """
+
+    head: bytes
+    state: bytes
+    statistics: str
+    contents: Mapping[str, str] = field(default_factory=dict)
+    start: str | None = None
+
+    @property
+    def head_digest(self) -> str:
+        """Hex SHA-256 of the head's file."""
+        return hashlib.sha256(self.head).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +89,7 @@ class Update:
     of them came. round_id: of the masked round that the removal was part of.
     """
 
-    made: UpdateResult
+    result: UpdateResult
     rest: Mapping[int, StoredBlock | None]
     dropped: frozenset[str] = frozenset()
     before: bytes | None = None

@@ -1,43 +1,22 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from sqlalchemy import delete, insert
-from sqlmodel import Session, col, select
+from sqlalchemy import delete, insert, update
+from sqlmodel import Session, col, exists, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.scope import chunks
 from lethe.certificates.retained import retained_root
-from models import Artifact, Model, ModelVersion, Record
-from workers.jobs.draft import ShreddedArtifact, sha256_hex
+from models import Artifact, Model, ModelVersion, Record, Subject
+from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import Lease
-from workers.jobs.subjects import forget_names
+from workers.jobs.update import Encoded, Owner
 
 REPEATED = "model.repeated"
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A state as the artifacts that a version consists of.
-
-    contents: digests of a ridge head's rows by their names in the log (`ridge_rows`); empty
-    where the rows are not here. start: of a network that was trained from them, hex SHA-256
-    of its initial weights.
-    """
-
-    head: bytes
-    state: bytes
-    statistics: str
-    contents: Mapping[str, str] = field(default_factory=dict)
-    start: str | None = None
-
-    @property
-    def head_digest(self) -> str:
-        """Hex SHA-256 of the head's file."""
-        return sha256_hex(self.head)
 
 
 def current(session: Session, model: Model) -> ModelVersion | None:
@@ -186,8 +165,8 @@ def publish(
 
 def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> None:
     """Log that the training of a version was repeated, bit for bit."""
-    said = {"head": version.head_digest, "statistics": version.statistics_digest}
-    record_model_event(tx, model.ref, REPEATED, said)
+    digests = {"head": version.head_digest, "statistics": version.statistics_digest}
+    record_model_event(tx, model.ref, REPEATED, digests)
 
 
 def withdraw_earlier(
@@ -213,3 +192,33 @@ def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArt
     if session.get_one(Artifact, artifact_id).wrapped_key is None:
         return None
     return ShreddedArtifact(artifact_id, services.artifacts.shred(session, artifact_id))
+
+
+def find_subject(session: Session, model_id: int, owner: Owner) -> Subject | None:
+    """Return the row of (client, subject), also if its names were destroyed."""
+    query = select(Subject).where(
+        Subject.model_id == model_id,
+        Subject.client_tag == owner[0],
+        Subject.subject_tag == owner[1],
+    )
+    return session.exec(query).first()
+
+
+def named_subject(session: Session, model_id: int, owner: Owner) -> Subject:
+    """Return the row of (client, subject), made if there is none; it gets its names again."""
+    found = find_subject(session, model_id, owner)
+    if found is None:
+        found = Subject(model_id=model_id, client_tag=owner[0], subject_tag=owner[1])
+        session.add(found)
+    if found.client is None:
+        found.client, found.subject = owner
+    session.flush()
+    return found
+
+
+def forget_names(session: Session, subjects: Collection[int]) -> None:
+    """Destroy the names of those among `subjects` of whom no record is left."""
+    for chunk in chunks(sorted(subjects)):
+        holds = exists().where(col(Record.subject_id) == col(Subject.id))
+        statement = update(Subject).where(col(Subject.id).in_(chunk), ~holds)
+        session.connection().execute(statement.values(client=None, subject=None))

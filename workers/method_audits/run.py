@@ -7,18 +7,14 @@ from app.service.audit_macs import about, mac_key, pair_mac
 from app.service.context import Services
 from models import Audit, Model
 from workers.errors import RefusedError
-from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.rows import Holdings, assemble, holdings
-from workers.families.network.training import device_of, here
-from workers.jobs.lease import LONGEST_COOL_DOWN_S, is_outside
+from workers.families import base as family
+from workers.jobs.leased import LONGEST_COOL_DOWN_S, is_outside
 from workers.method_audits import (
     queue as audit_queue,
 )
 from workers.method_audits import (
     report as audit_report,
 )
-from workers.method_audits.draw import Plan, StoredRows
-from workers.method_audits.pair import Pair, run_pair
 from workers.method_audits.queue import LeasedPair
 from workers.method_audits.report import ROOMS
 from workers.provenance import code_digest
@@ -71,50 +67,20 @@ def _computed(services: Services, taken: LeasedPair) -> dict[str, object]:
         model = session.get_one(Model, audit.model_id)
         if model.state != "ready":
             raise RefusedError("the model went out of service: start it again afterwards")
-        config = network_config(model)
-        rows = holdings(assemble(services, session, audit.model_id), config)
+        method = family.of(model).audited_method(services, session, model, audit.config)
         version = model.current_version
-    code, made_by = code_digest(*ROOMS), config.method(audit.method).version
-    if not audit_queue.pin_code(services, taken.audit_id, code, made_by):
+    code = code_digest(*ROOMS)
+    if not audit_queue.pin_code(services, taken.audit_id, code, method.version):
         raise OtherCodeError("the workers' code changed during the audit: start it again")
-    done = _pair(services, config, rows, audit.config, taken.pair)
+    pair = method.run_pair(taken.pair)
     recorded = {
-        "before": done.before.hex(),
-        "after": done.after.hex(),
-        "retrained": done.retrained.hex(),
-        "gave_way": done.gave_way,
+        "before": pair.before.hex(),
+        "after": pair.after.hex(),
+        "retrained": pair.retrained.hex(),
+        "gave_way": pair.gave_way,
         "version": version,
-        "environment": here(services),
+        "environment": dict(method.environment),
     }
-    common = about(model, taken.audit_id, audit.config, made_by, code)
+    common = about(model, taken.audit_id, audit.config, method.version, code)
     key = mac_key(services.master, model)
     return {**recorded, "mac": pair_mac(key, common, taken.pair, recorded)}
-
-
-def _pair(
-    services: Services,
-    config: NetworkConfig,
-    rows: Holdings,
-    asked: dict[str, str],
-    pair: int,
-) -> Pair:
-    plan = Plan(
-        seed=int(asked["seed"]),
-        pairs=int(asked["pairs"]),
-        rows=int(asked["rows"]),
-        targets=int(asked["targets"]),
-        mislabelled=asked["target"] == "mislabelled",
-    )
-    stored = {
-        client: StoredRows(own.records, own.data, own.held.tolist())
-        for client, own in rows.items()
-    }
-    return run_pair(
-        config.network,
-        config.training,
-        config.method(asked["method"]),
-        stored,
-        plan,
-        pair,
-        device_of(services),
-    )

@@ -12,7 +12,7 @@ from app.service.audit_macs import RECORDED, about, is_authentic, mac_key
 from app.service.context import Services
 from lethe.certificates.audit_counts import RUNNING
 from models import Audit, AuditPair, Model
-from workers.jobs.registered import registered
+from workers.jobs.logged_model import registered
 
 UNLOGGED = "the log has no such audit that runs: its row was changed; start another"
 UNREGISTERED = "the model is not as it was registered: its row was changed; restore it"

@@ -1,4 +1,4 @@
-"""The server's side: from the round's messages to the sum of the survivors' inputs.
+"""The server's side: the sum of the survivors' inputs from a round's messages.
 
 A pure function of the transcript, so that whoever holds it later gets the same sum.
 """
@@ -123,11 +123,11 @@ def unmask(plan: RoundPlan, found: Transcript) -> Aggregate:
         total += found.masked[member].vector
         seed = _self_seed(plan, found, member)
         add_mask(total, self_key(plan, seed, member), -1)
-    for gone in found.dropped:
-        secret = mask_key(_mask_seed(plan, found, gone), plan, gone)
+    for absent in found.dropped:
+        secret = mask_key(_mask_seed(plan, found, absent), plan, absent)
         for member in found.survivors:
-            key = pair_key(plan, secret, gone, member, found.advertised[member].mask)
-            add_mask(total, key, -pair_sign(member, gone))
+            key = pair_key(plan, secret, absent, member, found.advertised[member].mask)
+            add_mask(total, key, -pair_sign(member, absent))
     return Aggregate(total, tuple(found.survivors), tuple(found.dropped))
 
 
@@ -137,11 +137,11 @@ def _self_seed(plan: RoundPlan, found: Transcript, member: str) -> bytes:
     return combine(plan, shares, lambda seed: commit_self_seed(seed, plan, member) == wanted)
 
 
-def _mask_seed(plan: RoundPlan, found: Transcript, gone: str) -> bytes:
-    shares = {sender: reveal.mask_shares[gone] for sender, reveal in found.revealed.items()}
-    wanted = found.advertised[gone].mask
+def _mask_seed(plan: RoundPlan, found: Transcript, absent: str) -> bytes:
+    shares = {sender: reveal.mask_shares[absent] for sender, reveal in found.revealed.items()}
+    wanted = found.advertised[absent].mask
     return combine(
-        plan, shares, lambda seed: public_bytes(mask_key(seed, plan, gone)) == wanted
+        plan, shares, lambda seed: public_bytes(mask_key(seed, plan, absent)) == wanted
     )
 
 

@@ -1,4 +1,4 @@
-"""What ends a masked round, or a member's part in it, by name.
+"""Errors that end a masked round, or a member's part in it.
 
 No message names a member or a record: a refusal is shown to whoever asks for the round.
 """

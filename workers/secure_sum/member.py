@@ -1,4 +1,4 @@
-"""A member's side of one round. Everything it knows dies with the object.
+"""A member's side of one round. Its secrets live no longer than the object.
 
 A member that restarts has lost its secrets and has dropped out: secrets on disk would
 outlive the round that made them worthless.
@@ -168,9 +168,9 @@ class Member:
             raise UnknownMemberError("shares come from somebody who did not advertise")
         self._enough({*sealed, self.name})
         digest = hashlib.sha256(vector.tobytes()).digest()
-        asked = (dict(sealed), digest, tuple(adds), tuple(releases))
+        inputs = (dict(sealed), digest, tuple(adds), tuple(releases))
         return self._answer(
-            MaskedInput.step, asked, lambda: self._mask(sealed, vector, asked[2], asked[3])
+            MaskedInput.step, inputs, lambda: self._mask(sealed, vector, inputs[2], inputs[3])
         )
 
     def _mask(
@@ -304,14 +304,14 @@ class Member:
         if step not in self._answers:
             raise DuplicateMessageError("the steps of a round are taken in their order")
 
-    def _answer(self, step: str, asked: object, make: Callable[[], Message]) -> bytes:
+    def _answer(self, step: str, inputs: object, make: Callable[[], Message]) -> bytes:
         if step in self._answers:
             before, answer = self._answers[step]
-            if before != asked:
+            if before != inputs:
                 raise DuplicateMessageError(
                     "this step was taken before, with other messages: it is not taken again"
                 )
             return answer
         answer = messages.sign_message(self.plan, self.name, make(), self._key)
-        self._answers[step] = (asked, answer)
+        self._answers[step] = (inputs, answer)
         return answer

@@ -1,4 +1,4 @@
-"""What a masked round is about. Every key, share and signature of the round is bound to it."""
+"""The plan of a masked round. Every key, share and signature of the round is bound to it."""
 
 import hashlib
 import re

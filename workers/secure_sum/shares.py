@@ -1,4 +1,4 @@
-"""Threshold shares of 16-byte secrets, and their way to the peer they are for.
+"""Threshold shares of 16-byte secrets, sealed for the peer they are for.
 
 Shamir over GF(2^128) from PyCryptodome. Its pitfalls, avoided here: it takes any threshold
 and any index, it interpolates whatever it is given, so a wrong share makes a wrong secret

@@ -1,1 +1,1 @@
-"""Rounds over queues: each silo's worker answers for its clients, the database carries it."""
+"""Silos: each silo's worker answers training rounds and score requests for its clients."""

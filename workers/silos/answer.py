@@ -1,4 +1,4 @@
-"""A silo's end: take a row, compute what it asks of clients' rows, seal the answer."""
+"""The silo's side: take a task, compute on its clients' rows, sign and store the answer."""
 
 import hashlib
 import logging
@@ -59,9 +59,9 @@ def _answer(
 ) -> bytes:
     data = table.message_of(services, silo_task_id)
     if is_score_task(data):
-        asked = decode_task(data)
-        key = _key(services, asked.silo, silos)  # first: without it all is vain
-        scores, classes = score(services, asked)
+        question = decode_task(data)
+        key = _key(services, question.silo, silos)  # first: without it all is vain
+        scores, classes = score(services, question)
         return keys.sign(key, encode_scores(hashlib.sha256(data).hexdigest(), scores, classes))
     message = decode_message(data)
     if message.row != silo_task_id:

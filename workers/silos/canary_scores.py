@@ -1,4 +1,4 @@
-"""A silo's answer about the registered canary, beside the scores of the same clients' rows."""
+"""A silo's answer about the registered canary, beside the scores of its clients' rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which engine carries a job's rounds: this process, or the silos if there are any."""
+"""The engine of a job's rounds: this process, or the silos if there are any."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The judge's end: ask every silo for scores, and take what is signed, in time and complete."""
+"""The judge's side: ask every silo for scores; accept signed, timely, complete answers."""
 
 import hashlib
 import time
@@ -34,7 +34,7 @@ class SilentError(Exception):
 
 
 @dataclass(slots=True)
-class Collected:
+class SiloAnswers:
     """What counts, by silo; why of the others nothing does; and which keys signed.
 
     signed_by: hex SHA-256 of the SubjectPublicKeyInfo, as the log has it.
@@ -54,7 +54,7 @@ def collect(
     stamps: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Collected:
+) -> SiloAnswers:
     """Ask the silos of some tasks, all of one job, and wait LETHE_ROUND_TIMEOUT_SECONDS.
 
     logged: the digest that the log has of each silo's key; no other key's signature counts.
@@ -63,7 +63,7 @@ def collect(
     """
     sent: dict[str, tuple[ScoreTask, str]] = {}  # by the id of the row
     queues: dict[str, str] = {}
-    found = Collected()
+    found = SiloAnswers()
     try:
         deadline = clock() + services.settings.round_timeout_seconds
         for task in tasks:

@@ -134,8 +134,8 @@ class SiloEngine:
         up = 0
         logged = self._logged() if any(over(row) for row in rows.values()) else {}
         with self._services.reading() as session:
-            for client, asked in sent.items():
-                row = rows.get(asked.row)
+            for client, posted in sent.items():
+                row = rows.get(posted.row)
                 if row is None or not over(row):
                     taken = row is not None and row.taken_at is not None
                     detail = "not answered" if taken else "not taken"
@@ -145,10 +145,10 @@ class SiloEngine:
                     faults.append(Fault(client, "client-error", row.fault or ""))
                     continue
                 try:
-                    key = trusted_key(self._services, asked.silo, logged)
+                    key = trusted_key(self._services, posted.silo, logged)
                     data = self._services.artifacts.get(session, row.answer_id)
                     signed = keys.opened(key, data, keys.UPDATE)
-                    if signed[:DIGEST] != asked.digest:
+                    if signed[:DIGEST] != posted.digest:
                         faults.append(Fault(client, "unsigned", "to another task"))
                         continue
                     updates[client] = decode_update(signed[DIGEST:])

@@ -1,4 +1,4 @@
-"""What a silo is given, before it is sealed: the task, and which of the client's rows count.
+"""The message of a round to a silo: the task, and which of the client's rows count.
 
 One line of canonical JSON, then the bytes of the task. The client is named in the task only.
 The line names the job, the silo and the very row that the message was sent in, so its SHA-256,

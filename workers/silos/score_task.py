@@ -1,4 +1,4 @@
-"""What a silo is asked about two models: which, for whose request, and which rows count.
+"""The message of a judge to a silo: two models, one request, and which rows are scored.
 
 One line of canonical JSON, sealed like a round's task. It names no client and no record:
 the records to be forgotten are given as their salted commitments.

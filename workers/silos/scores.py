@@ -1,4 +1,4 @@
-"""What a silo says of two models: scores, labels, counts and salted digests. No rows, no names.
+"""A silo's scores of two models, with labels, counts and salted digests: no rows, no names.
 
 A client is a position in the answer and nothing else. Whoever knows the salts of its records,
 which stay in the database, can tell who it is; nobody else can.
@@ -105,8 +105,8 @@ def encode_scores(task_digest: str, scores: SiloScores, classes: int) -> bytes:
         parts = [getattr(one, name) for one in clients]
         arrays[name] = np.concatenate([np.zeros((0, classes)), *parts])
     arrays |= canary_arrays([one.canary for one in clients], classes)
-    said = {"kind": KIND, "models": list(scores.models), "task": task_digest}
-    return encode_tensors(arrays, said)
+    metadata = {"kind": KIND, "models": list(scores.models), "task": task_digest}
+    return encode_tensors(arrays, metadata)
 
 
 def decode_scores(
@@ -126,8 +126,8 @@ def decode_scores(
     stamp rows with. The model before may be another than was published: the judge says so.
     """
     try:
-        arrays, said = decode_tensors(data)
-        scores = _read(arrays, said)
+        arrays, metadata = decode_tensors(data)
+        scores = _read(arrays, metadata)
         fits = scores.models[1] == task.models[1] and all(
             len(one.labels) == (one.scored(task) if classifies else 0) for one in scores.clients
         )
@@ -149,8 +149,8 @@ def _plausible(one: ClientScores, classes: int, stamps: bool) -> bool:
     return bool(named and finite and stamps and one.canary.is_plausible(rows))
 
 
-def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
-    before, after = said["models"]
+def _read(arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> SiloScores:
+    before, after = metadata["models"]
     if {type(before), type(after)} != {str}:
         raise ValueError("models")
     if [arrays[name].dtype.kind for name in ("labels", "before", "after")] != ["i", "f", "f"]:
@@ -161,7 +161,7 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
     counts, scored = arrays["counts"].tolist(), arrays["scored"].tolist()
     stamped = [held + unseen for _, held, _, unseen, _ in counts]
     canaries = read_canaries(arrays, stamped)
-    clients, first, stored, gone, row = [], 0, 0, 0, 0
+    clients, first, stored, removed, row = [], 0, 0, 0, 0
     for numbers, rows, canary in zip(counts, scored, canaries, strict=True):
         if min(*numbers, rows) < 0:
             raise ValueError("counts")
@@ -175,7 +175,7 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
         clients.append(
             ClientScores(
                 **groups,
-                own=owned[gone : gone + left],
+                own=owned[removed : removed + left],
                 commitments=commitments[stored : stored + kept],
                 inputs=inputs[own],
                 labels=arrays["labels"][own],
@@ -184,10 +184,10 @@ def _read(arrays: dict[str, NDArray[Any]], said: dict[str, Any]) -> SiloScores:
                 canary=canary,
             )
         )
-        stored, gone, row = stored + kept, gone + left, row + rows
+        stored, removed, row = stored + kept, removed + left, row + rows
     scores = {len(arrays[name]) for name in ("labels", "before", "after", "inputs")}
     lengths = len(digests), len(commitments), len(owned), scores
-    if lengths != (first, stored, gone, {row}):
+    if lengths != (first, stored, removed, {row}):
         raise ValueError("lengths")
     return SiloScores((before, after), clients)
 

@@ -1,4 +1,4 @@
-"""The rows of a round on its way: posted, taken once, answered once, and removed together.
+"""The table of silo tasks: posted, taken once, answered once, and removed together.
 
 Each step is a transaction of its own and outside of the log's lock: nothing here is an event
 of the log, and a task or an answer is a file of megabytes that is durable before its row.
@@ -20,7 +20,7 @@ TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
 FAULT_LENGTH = 80  # characters, as wide as the column
 LONGEST_ROUND = timedelta(hours=12)  # rows twice as old are nobody's
-# Their digests are of no use. Later than the last scrub: `workers.jobs.cleanup` finds what
+# Their digests are of no use. Later than the last scrub: `workers.jobs.sweep` finds what
 # was shredded lately by these very rows.
 FORGET = timedelta(hours=1)
 
@@ -143,12 +143,12 @@ def _remove(services: Services, condition: ColumnElement[bool]) -> None:
     with Session(services.engine) as session:
         # In one statement: an answer that commits before it is returned here and shredded,
         # one that comes after it finds no row and rolls back.
-        gone = session.connection().execute(
+        deleted = session.connection().execute(
             delete(SiloTask)
             .where(condition)
             .returning(col(SiloTask.task_id), col(SiloTask.answer_id))
         )
-        artifacts = [name for pair in gone.all() for name in pair if name is not None]
+        artifacts = [name for pair in deleted.all() for name in pair if name is not None]
         for artifact_id in artifacts:
             services.artifacts.shred(session, artifact_id)
         session.commit()

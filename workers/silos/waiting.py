@@ -1,4 +1,4 @@
-"""Waiting for silos: send rows, send untaken ones again, look until all are answered."""
+"""Wait for silos: send tasks, send untaken ones again, poll until all are answered."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -36,8 +36,8 @@ from tests.conftest import _fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
 from workers.errors import RefusedError
-from workers.jobs import erase as erasing
-from workers.jobs.context import JobContext
+from workers.jobs import execute
+from workers.jobs.lease import JobContext
 
 
 @dataclass
@@ -373,14 +373,14 @@ def test_of_a_batch_that_did_not_commit_only_what_is_executed_later_counts(
                 made.drain()
         finally:
             steps.install(None)
-        honest = erasing.run
+        honest = execute.erase
 
         def refusing(job: JobContext) -> None:
             if job.lease.request_id == refused:
                 raise RefusedError("the method lacks what it needs")
             honest(job)
 
-        monkeypatch.setattr(erasing, "run", refusing)
+        monkeypatch.setattr(execute, "erase", refusing)
         made.recover()
         made.drain()
         states = [

@@ -21,7 +21,7 @@ from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.jobs import sweep
-from workers.jobs.cleanup import clean
+from workers.jobs.sweep import clean
 
 CLIENT, SUBJECT = "klinik-zwölf-7731", "jane.doe-4711@example.org"
 RECORDS = ("record-of-jane-0001", "record-of-jane-0002")

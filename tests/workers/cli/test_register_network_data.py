@@ -8,7 +8,7 @@ import pytest
 
 from tests.workers.cli.registering import Service, register, said, service
 from workers.data.image_npz import load_image_npz
-from workers.families.network.registration import deal_out
+from workers.registration.network import deal_out
 
 __all__ = ["service"]
 

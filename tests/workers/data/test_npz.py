@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from workers.data.extractors.identity import Identity
 from workers.data.npz import load_npz
 from workers.errors import DatasetError
-from workers.families.ridge.registration import prepare
+from workers.registration.ridge import prepare
 
 GOOD: dict[str, Any] = {
     "features": np.arange(24, dtype=np.float16).reshape(8, 3),

@@ -10,7 +10,7 @@ from workers.data.images import LabelledImages
 from workers.demo import certified
 from workers.demo.network import ROUNDS, TRAINING
 from workers.demo.network_measure import accuracies
-from workers.families.network.registration import PreparedNetwork, prepare_network
+from workers.registration.network import NetworkRegistration, prepare_network
 from workers.training.fedavg.data import image_data
 from workers.training.networks.files import encode_weights
 from workers.training.networks.registry import network
@@ -26,13 +26,13 @@ def images() -> LabelledImages:
 
 
 @pytest.fixture(scope="module")
-def prepared(images: LabelledImages) -> PreparedNetwork:
+def prepared(images: LabelledImages) -> NetworkRegistration:
     owners = np.array([f"c{row % 2}" for row in range(30)])
     options = certified.options(images, {"rounds": ROUNDS, **TRAINING})
     return prepare_network(images, owners, ref="demo", options=options)
 
 
-def test_the_registration_is_one_that_can_be_certified(prepared: PreparedNetwork) -> None:
+def test_the_registration_is_one_that_can_be_certified(prepared: NetworkRegistration) -> None:
     wanted = NewNetwork.model_validate(prepared.manifest)
     assert wanted.method == "certified-newton"
     assert wanted.training.local.weight_decay > 0
@@ -40,7 +40,7 @@ def test_the_registration_is_one_that_can_be_certified(prepared: PreparedNetwork
 
 
 def test_pixels_are_those_that_other_networks_see_and_none_is_too_long(
-    images: LabelledImages, prepared: PreparedNetwork
+    images: LabelledImages, prepared: NetworkRegistration
 ) -> None:
     with np.load(io.BytesIO(prepared.npz)) as arrays:
         inputs = arrays["inputs"]
@@ -53,7 +53,7 @@ def test_pixels_are_those_that_other_networks_see_and_none_is_too_long(
 
 
 def test_a_logistic_head_is_measured_on_flat_pixels(
-    images: LabelledImages, prepared: PreparedNetwork
+    images: LabelledImages, prepared: NetworkRegistration
 ) -> None:
     named = network("logistic", {"features": 24, "classes": 3})
     weights = initial_weights(named, 0)

@@ -34,9 +34,6 @@ from workers.method_audits import (
 from workers.method_audits import (
     report as audit_report,
 )
-from workers.method_audits import (
-    run as audit,
-)
 from workers.methods.network.retrain import Retrain
 
 Patch = pytest.MonkeyPatch
@@ -53,7 +50,7 @@ def quick(installation: Installation, monkeypatch: Patch) -> audits.Quick:
     """A small network whose audits are of pairs that are numbers and no models."""
     audits.register(installation)
     found = audits.Quick(installation)
-    monkeypatch.setattr(audit, "run_pair", found.run_pair)
+    monkeypatch.setattr("workers.families.network.audited.run_pair", found.run_pair)
     return found
 
 
@@ -325,7 +322,9 @@ def test_an_attempt_with_settings_of_its_own_cites_no_audit_of_others(
     """Audits run a method as it is registered, and so does an attempt without settings."""
     attempt = ladders.STRONGER if differs else ladders.HF_KCU
     networks.register(installation, policy=ladders.policy(attempt))
-    monkeypatch.setattr(audit, "run_pair", audits.Quick(installation).run_pair)
+    monkeypatch.setattr(
+        "workers.families.network.audited.run_pair", audits.Quick(installation).run_pair
+    )
     audits.start(installation, method=attempt["method"])
     installation.drain()
     plant(monkeypatch, "yeom:auc")

@@ -12,7 +12,6 @@ from tests.workers.jobs import (
     audits,
     networks,
 )
-from workers.method_audits import run as audit
 from workers.method_audits.pair import Pair
 
 
@@ -32,7 +31,7 @@ def ready(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Instal
         noise, high = drawn[0] / 256, 20 + drawn[1] / 256
         return Pair(high, noise if given[4].seed == 5 else high, noise, False)
 
-    monkeypatch.setattr(audit, "run_pair", run_pair)
+    monkeypatch.setattr("workers.families.network.audited.run_pair", run_pair)
     return installation
 
 

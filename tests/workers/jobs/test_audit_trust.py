@@ -13,12 +13,9 @@ from app.service.algorithm_audits import pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.jobs import audits
-from workers.jobs.registered import Registered
+from workers.jobs.logged_model import LoggedRegistration
 from workers.method_audits import (
     report as audit_report,
-)
-from workers.method_audits import (
-    run as audit,
 )
 from workers.method_audits import (
     trust as audit_trust,
@@ -44,7 +41,7 @@ def leaky(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Instal
         drawn = hashlib.sha256(f"{given[4].seed}|{given[5]}".encode()).digest()[0] / 256
         return Pair(20 + drawn, 20 + drawn, drawn, False)
 
-    monkeypatch.setattr(audit, "run_pair", run_pair)
+    monkeypatch.setattr("workers.families.network.audited.run_pair", run_pair)
     return installation
 
 
@@ -177,7 +174,7 @@ def test_a_model_that_was_trained_otherwise_meanwhile_is_not_the_registered_one(
     assert contradiction(leaky.services, row, model, pairs) == UNREGISTERED
     # Were it the registered one, its pairs are none of it.
     monkeypatch.setattr(
-        audit_trust, "registered", lambda *_: Registered(True, "", "", ("", ""))
+        audit_trust, "registered", lambda *_: LoggedRegistration(True, "", "", ("", ""))
     )
     assert contradiction(leaky.services, row, model, pairs) == FIRST
 

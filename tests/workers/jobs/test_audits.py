@@ -51,7 +51,7 @@ def ready(installation: Installation) -> Installation:
 def quick(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> audits.Quick:
     """The same with pairs that are numbers and no models."""
     found = audits.Quick(ready)
-    monkeypatch.setattr(audit, "run_pair", found.run_pair)
+    monkeypatch.setattr("workers.families.network.audited.run_pair", found.run_pair)
     return found
 
 

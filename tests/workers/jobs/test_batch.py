@@ -35,13 +35,13 @@ from workers.arrays import Rows
 from workers.errors import RefusedError
 from workers.jobs import (
     batch,
-    claims,
-    erase,
+    case,
+    chain,
     execute,
     sweep,
 )
-from workers.jobs.context import JobContext
-from workers.jobs.lease import Lease, LeaseLostError, leased
+from workers.jobs.lease import JobContext, Lease, LeaseLostError
+from workers.jobs.leased import leased
 from workers.judge.merkle import merkle_root
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
@@ -349,7 +349,7 @@ def test_others_cannot_be_withdrawn_once_the_update_has_begun(three: Installatio
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     with leased(three.services, jobs(three)[1].id, "execute") as lease:
         assert lease is not None
-        assert len(batch.collect(three.services, lease)) == 3
+        assert len(batch.collect(context(three, lease))) == 3
         for request in requests:
             answer = three.caller.signed("DELETE", f"/v1/requests/{request}")
             assert answer.json()["type"] == "urn:lethe:problem:not-withdrawable"
@@ -365,21 +365,21 @@ def test_a_worker_that_lost_its_lease_commits_nothing_for_the_others(
     job = jobs(three)[1]
     with leased(three.services, job.id, "execute") as slow:
         assert slow is not None
-        members = batch.collect(three.services, slow)
+        members = batch.collect(context(three, slow))
         change(three, update(Job).values(lease_until=utcnow().replace(year=2020)))
         with leased(three.services, job.id, "execute") as quick:
             assert quick is not None
             with pytest.raises(LeaseLostError):
-                erase._execute(context(three, slow), members)
+                execute._execute(context(three, slow), members)
             with pytest.raises(LeaseLostError):
-                batch.collect(three.services, slow)
+                batch.collect(context(three, slow))
             # With the lease and the others' outdated tokens: refused just the same.
-            fresh = batch.collect(three.services, quick)
+            fresh = batch.collect(context(three, quick))
             stale = [fresh[0], *(replace(m, token=m.token - 1) for m in fresh[1:])]
             with pytest.raises(LeaseLostError):
-                erase._execute(context(three, quick), stale)
+                execute._execute(context(three, quick), stale)
             assert len(versions(three)) == 1
-            erase._execute(context(three, quick), fresh)
+            execute._execute(context(three, quick), fresh)
     three.recover()
     assert states(three, *requests) == ["certified"] * 3
     assert len(versions(three)) == 2
@@ -425,7 +425,7 @@ def test_a_refit_of_the_first_serves_the_others_too(
 def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, judged = claims._probe, []
+    honest, judged = case._probe, []
 
     def probe(*arguments: Any) -> Any:
         judged.append(arguments)
@@ -434,7 +434,7 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
             found = [replace(found[0], readable=True), *found[1:]]
         return found
 
-    monkeypatch.setattr(claims, "_probe", probe)
+    monkeypatch.setattr(case, "_probe", probe)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
     assert states(three, *requests) == ["certified"] * 3
@@ -450,14 +450,14 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
 def test_a_chain_that_does_not_lead_to_the_version_is_not_certified(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = batch.prove
+    honest = chain._prove
 
-    def prove(*arguments: Any) -> list[batch.Link]:
+    def prove(*arguments: Any) -> list[chain.Link]:
         first, second, third = honest(*arguments)
         # The link is sound in itself, and the third's records are hidden from its chain.
         return [first, replace(second, later=[]), third]
 
-    monkeypatch.setattr(batch, "prove", prove)
+    monkeypatch.setattr(chain, "_prove", prove)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
     assert states(three, *requests) == ["certified", "needs-decision", "verifying"]

@@ -8,7 +8,6 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app import steps
-from app.service.context import Services
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from models import Contribution, Model
@@ -27,9 +26,10 @@ from tests.workers.jobs.changed_rows import (
 from tests.workers.jobs.test_decisions import decide, history, state
 from tests.workers.jobs.test_dishonest_provider import nothing_done
 from tests.workers.jobs.test_network_certified_hazards import one_ulp
-from tests.workers.jobs.test_waits import shown
+from tests.workers.jobs.test_stalled import shown
 from workers.jobs import batch
-from workers.jobs.registered import CHANGED, RENAMED
+from workers.jobs.lease import JobContext
+from workers.jobs.logged_model import CHANGED, RENAMED
 
 Patch = pytest.MonkeyPatch
 NEWTON = "certified-newton"
@@ -112,9 +112,9 @@ def test_what_is_changed_and_set_back_in_between_is_not_used(
     honest = config_of(installation.services)
     collect = batch.collect
 
-    def late(services: Services, lease: Any) -> Any:
-        NO_NOISE(services)
-        return collect(services, lease)
+    def late(job: JobContext) -> Any:
+        NO_NOISE(job.services)
+        return collect(job)
 
     monkeypatch.setattr(batch, "collect", late)
     request = networks.submit(installation, networks.some("r1"))

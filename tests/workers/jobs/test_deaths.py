@@ -13,18 +13,19 @@ from sqlmodel import Session, col, select
 from app import steps
 from app.service.retention import end_retention
 from app.steps import PlantedFaultError
-from models import Contribution, Job
+from models import Contribution, Job, Model
 from models.clock import clock
 from models.types import utcnow
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs import audits
 from tests.workers.jobs.test_decisions import decide, history
-from tests.workers.jobs.test_waits import shown
+from tests.workers.jobs.test_stalled import shown
 from tests.workers.secure_sum.client.federation import Masked
 from workers.families.network import attempt as network_attempt
-from workers.families.network.trainings import _Clock
-from workers.jobs.lease import leased
+from workers.families.network.reference_models import _Clock
+from workers.jobs.lease import JobContext
+from workers.jobs.leased import leased
 from workers.method_audits import run as audit
 
 NEEDS = "request.needs-decision"
@@ -112,7 +113,7 @@ def test_given_up_it_makes_room_for_what_waits_behind_it(ready: Installation) ->
 
 
 def test_who_waits_behind_it_is_told_once_it_is_soon_due(ready: Installation) -> None:
-    from tests.workers.jobs.test_waits import soon_due
+    from tests.workers.jobs.test_stalled import soon_due
 
     deadly(ready, "execute")
     ready.caller.erase_records("r1")
@@ -261,5 +262,8 @@ def test_what_is_late_is_so_by_the_databases_clock(
     with leased(ready.services, job(ready).id, "execute") as lease:
         assert lease is not None
     # What is raised in a lease is recorded and not raised again: look when it is over.
-    assert network_attempt._forbidden(ready.services, lease) is None
-    _Clock(ready.services, lease).check(1)
+    with ready.services.reading() as session:
+        model = session.get_one(Model, lease.model_id)
+    context = JobContext(ready.services, lease, model)
+    assert network_attempt._forbidden(context) is None
+    _Clock(context).check(1)

@@ -88,13 +88,13 @@ def test_a_retry_after_the_damage_was_mended_is_certified(
 def mend(ready: Installation, session: Session) -> None:
     """Take out of each block what has no record, as whoever restored the rows would."""
     from models import Record, Subject
-    from workers.families.ridge.blocks import Block, decode_block, encode_block
+    from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
 
     known = set(session.exec(select(Record.record)))
     for subject in session.exec(select(Subject)).all():
         assert subject.id is not None
         block = decode_block(ready.services.features.load(session, subject.id))
-        assert isinstance(block, Block)
+        assert isinstance(block, RowBlock)
         rest = block.without(set(block.records) - known)
         payload = None if rest is None else encode_block(rest)
         rows = 0 if rest is None else len(rest.records)

@@ -18,7 +18,7 @@ from lethe.certificates.statement import parse_statement
 from models import Artifact, Certificate, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows
-from workers.families.ridge.blocks import Block
+from workers.families.ridge.blocks import RowBlock
 from workers.jobs import (
     publish,
     repair,
@@ -91,17 +91,17 @@ def statistics_off_by_one(patch: Patch) -> None:
 
 
 def another_row_dropped_too(patch: Patch) -> None:
-    honest = Block.without
+    honest = RowBlock.without
 
-    def without(self: Block, erased: set[str]) -> Block | None:
+    def without(self: RowBlock, erased: set[str]) -> RowBlock | None:
         rest = honest(self, erased)
         return rest and honest(rest, {rest.records[0]})
 
-    patch.setattr(Block, "without", without)
+    patch.setattr(RowBlock, "without", without)
 
 
 def rows_kept_in_storage(patch: Patch) -> None:
-    patch.setattr(Block, "without", lambda self, erased: self)
+    patch.setattr(RowBlock, "without", lambda self, erased: self)
 
 
 def old_versions_not_shredded(patch: Patch) -> None:
@@ -154,11 +154,9 @@ def test_a_wrong_result_is_noticed_and_the_request_escalates_to_a_refit(
     found: list[dict[str, Any]] = []
     escalate = repair.escalate
 
-    def watch(
-        services: Any, tx: Any, lease: Any, verification: Verification, following: Any
-    ) -> None:
+    def watch(job: Any, tx: Any, verification: Verification, following: Any) -> None:
         found.extend(verification.report["checks"])
-        escalate(services, tx, lease, verification, following)
+        escalate(job, tx, verification, following)
 
     monkeypatch.setattr(repair, "escalate", watch)
     cheat(monkeypatch)

@@ -26,8 +26,8 @@ from tests.workers.jobs.ladders import (
     view,
 )
 from tests.workers.jobs.planted import plant
+from workers.families.base import client_rows
 from workers.families.network import case as network_case
-from workers.families.network.rows import client_rows
 from workers.methods.network.registry import make
 from workers.silos import keys
 from workers.training.replay import retraining

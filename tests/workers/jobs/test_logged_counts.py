@@ -28,16 +28,14 @@ from tests.workers.jobs.test_network_certified import leaves
 from workers.families.network import (
     certified as network_certified,
 )
-from workers.families.network import (
-    releases as network_releases,
-)
+from workers.families.network import logged as network_releases
 from workers.families.network import (
     training as network_training,
 )
 from workers.families.network import (
     update as network_update,
 )
-from workers.families.network.releases import UnprovenTrainingError, made
+from workers.families.network.logged import UnprovenTrainingError, releases_since_training
 from workers.jobs.update import UpdateResult
 
 Patch = pytest.MonkeyPatch
@@ -135,16 +133,16 @@ def test_a_budget_begins_with_a_repeated_training_only(
 ) -> None:
     model = model_of(ledger, *entries)
     if count is not None:
-        assert made(ledger, model) == count
+        assert releases_since_training(ledger, model) == count
         return
     with pytest.raises(UnprovenTrainingError):
-        made(ledger, model)
+        releases_since_training(ledger, model)
 
 
 def test_a_release_is_counted_up_to_itself(ledger: Ledger) -> None:
     model = model_of(ledger, TRAINED, REPEATED, RELEASED, RELEASED, TRAINED)
     second: Any = SimpleNamespace(number=3, log_index=3)
-    assert made(ledger, model, second) == 1
+    assert releases_since_training(ledger, model, second) == 1
     assert network_releases.ordinal(ledger, model, second) == 2
     assert network_releases.ordinal(ledger, model) == 4
 
@@ -199,8 +197,8 @@ def test_after_a_training_that_nobody_repeated_there_is_no_budget(
         patch.setattr(network_update, "repeat", lambda *_: False)
         assert contribute(installation)["state"] == "learned"
     with monkeypatch.context() as patch:  # the judge counts for itself
-        counted = {"made": lambda *_: 0, "ordinal": network_releases.ordinal}
-        patch.setattr(network_certified, "network_releases", SimpleNamespace(**counted))
+        counted = {"releases_since_training": lambda *_: 0, "ordinal": network_releases.ordinal}
+        patch.setattr(network_certified, "logged", SimpleNamespace(**counted))
         assert "FAIL (claim: what was published cannot be" in escalation_of(installation, "r3")
     installation.check()
 

@@ -23,21 +23,21 @@ from workers.families.ridge import (
 from workers.families.ridge import (
     update as ridge_update,
 )
-from workers.families.ridge.blocks import Block, decode_block, encode_block
+from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
 from workers.families.ridge.rows import grown_digest, rows_digest
-from workers.jobs.registered import RENAMED
+from workers.jobs.logged_model import RENAMED
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Patch = pytest.MonkeyPatch
 
 
-def blocks(session: Session, at: Installation) -> dict[int, Block]:
+def blocks(session: Session, at: Installation) -> dict[int, RowBlock]:
     model = session.exec(select(Model)).one()
     assert model.id is not None
     stored = at.services.features.load_many(session, model.id)
     found = {subject: decode_block(payload) for subject, payload in stored}
-    return {subject: block for subject, block in found.items() if isinstance(block, Block)}
+    return {subject: block for subject, block in found.items() if isinstance(block, RowBlock)}
 
 
 def rewrite(at: Installation, change: Callable[[dict[str, Any]], None]) -> None:

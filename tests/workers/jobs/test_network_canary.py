@@ -20,7 +20,7 @@ from tests.workers.jobs import (
     test_silo_scores,
 )
 from tests.workers.jobs.rechecking import download, rechecked
-from workers.jobs.case import Judged
+from workers.jobs.case import Verdict
 from workers.judge.scores.file import decode_scores
 from workers.methods.network.base import UnlearningCase
 
@@ -110,9 +110,9 @@ def test_who_forgets_it_too_is_certified_and_silos_say_the_same(
     installation: Installation, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     register(installation, 4.0)
-    reports: list[Judged] = []
+    reports: list[Verdict] = []
 
-    def both(judgement: test_silo_scores.Judgement) -> Judged | None:
+    def both(judgement: test_silo_scores.Judgement) -> Verdict | None:
         over = judgement.over_silos()
         assert over is not None
         reports.extend([judgement.alone(), over])

@@ -22,14 +22,12 @@ from tests.workers.jobs import (
 )
 from tests.workers.jobs.changed_rows import uncompared
 from workers.families.network import (
+    case as network_case,
+)
+from workers.families.network import (
     certified as network_certified,
 )
-from workers.families.network import (
-    certified_case as network_certified_case,
-)
-from workers.families.network import (
-    releases as network_releases,
-)
+from workers.families.network import logged as network_releases
 from workers.families.network import (
     training as network_training,
 )
@@ -74,8 +72,10 @@ def a_release_logged_as_a_training(patch: Patch) -> None:
 
 
 def a_budget_that_never_ends(patch: Patch) -> None:
-    always = SimpleNamespace(made=lambda *_: 0, ordinal=network_releases.ordinal)
-    patch.setattr(network_certified, "network_releases", always)
+    always = SimpleNamespace(
+        releases_since_training=lambda *_: 0, ordinal=network_releases.ordinal
+    )
+    patch.setattr(network_certified, "logged", always)
 
 
 def test_equal_rows_that_come_back_do_not_bring_the_noise_back(
@@ -217,14 +217,14 @@ UNREADABLE: dict[str, Callable[[Left], Left]] = {
 def test_each_check_finds_what_was_tampered_with(
     installation: Installation, monkeypatch: Patch
 ) -> None:
-    honest = network_certified_case.judge
+    honest = network_case._certified
     left: list[Left] = []
 
     def judge(*given: Any) -> Any:
         left.append(given)
         return honest(*given)
 
-    monkeypatch.setattr(network_certified_case, "judge", judge)
+    monkeypatch.setattr(network_case, "_certified", judge)
     logistic.register(installation, ONE, method="certified-newton")
     networks.erase(installation, networks.some("r1"))
     for name, (cheat, wanted) in CHEATS.items():

@@ -87,11 +87,9 @@ def state_is_garbage(patch: Patch) -> None:
 def one_record_left_in(patch: Patch) -> None:
     honest = network_training.retrained
 
-    def retrained(
-        services: Any, lease: Any, config: Any, rows: Any, salted: Any, *more: Any
-    ) -> Any:
+    def retrained(job: Any, config: Any, rows: Any, salted: Any, *more: Any) -> Any:
         leaving, *rest = more or ((),)
-        return honest(services, lease, config, rows, salted, set(sorted(leaving)[1:]), *rest)
+        return honest(job, config, rows, salted, set(sorted(leaving)[1:]), *rest)
 
     patch.setattr(network_update, "retrained", retrained)
 
@@ -174,8 +172,8 @@ def trained_on_what_was_kept(patch: Patch) -> None:
             if (rest := one.block.without(gone)) is not None
         ]
         rows = holdings(kept, config)
-        made = network_training.retrained(services, lease, config, rows, salted)
-        return replace(update, made=made)
+        made = network_training.retrained(job, config, rows, salted)
+        return replace(update, result=made)
 
     patch.setattr(network_update, "forget", forget)
 

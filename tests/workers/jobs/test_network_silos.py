@@ -14,7 +14,7 @@ from tests.doubles.silos import InlineSilos
 from tests.installation import Installation, install
 from tests.lethe.certificates.escalations import escalation_line
 from tests.workers.jobs import networks
-from workers.families.network.rows import client_rows
+from workers.families.base import client_rows
 from workers.silos import keys
 from workers.silos.engine import silo_of
 from workers.training.fedavg.base import ClientData

@@ -11,9 +11,9 @@ import pytest
 from lethe.certificates.retained import record_commitment
 from tests.workers.silos import questions
 from workers.families.network.config import NetworkConfig
-from workers.families.network.digests import label_bytes, row_digest
-from workers.families.network.sorting import MISSORTED, Sorting
-from workers.silos.collect import Collected
+from workers.families.network.rows import label_bytes, row_digest
+from workers.families.network.scores.sorting import MISSORTED, Sorting
+from workers.silos.collect import SiloAnswers
 from workers.silos.score_task import ScoreTask, rank
 from workers.silos.scores import ClientScores, SiloScores
 
@@ -80,12 +80,12 @@ HONEST = ClientScores(
 )
 
 
-def judged(client: ClientScores, task: ScoreTask = TASK) -> Collected:
+def judged(client: ClientScores, task: ScoreTask = TASK) -> SiloAnswers:
     stored = {record: salt(record) for record in ("t1", "t2", "h1")}
     gone = Removed([Gone(r, salt(r), commitment(r)) for r in ("t8", "h8")])
     sorting = Sorting(cast(NetworkConfig, Config()), stored, cast(Any, gone))
     scores = {task.silo: SiloScores(task.models, [HONEST, client])}
-    found = Collected(scores, {}, {task.silo: "a key"})
+    found = SiloAnswers(scores, {}, {task.silo: "a key"})
     sorting.leave_out(found, [task, replace(task, silo=1)])
     return found
 

@@ -12,6 +12,7 @@ from app import steps
 from tests import small_network
 from tests.installation import Installation
 from tests.workers.jobs import networks
+from tests.workers.jobs.test_batch import context
 from workers.families.network import progress
 from workers.jobs.lease import Lease
 
@@ -36,8 +37,8 @@ class Onlooker:
         self.request_id: str | None = None
         self.requests: list[Any] = []
         self.models: list[Any] = []
-        self._tell = progress.tell
-        monkeypatch.setattr(progress, "tell", self._told)
+        self._tell = progress.record
+        monkeypatch.setattr(progress, "record", self._told)
 
     def _told(self, *arguments: Any) -> None:
         self._tell(*arguments)
@@ -118,10 +119,11 @@ def test_who_lost_the_lease_tells_nothing(onlooker: Onlooker) -> None:
     held = Lease(
         job.id, job.lease_token, job.stage, 0, "erase", job.model_id, job.request_id, None, 1
     )
-    progress.tell(installation.services, replace(held, token=held.token + 1), "step", 1, 1)
-    progress.tell(installation.services, replace(held, stage="verify"), "step", 1, 1)
+    mine = context(installation, held)
+    progress.record(replace(mine, lease=replace(held, token=held.token + 1)), "step", 1, 1)
+    progress.record(replace(mine, lease=replace(held, stage="verify")), "step", 1, 1)
     assert onlooker.requests == [None, None]
-    progress.tell(installation.services, held, "step", 0, 1)
+    progress.record(mine, "step", 0, 1)
     assert onlooker.requests[-1] == rounds("step", 1)[0]
 
 
@@ -132,11 +134,12 @@ def test_what_cannot_be_told_stops_nothing(
     job = networks.jobs(installation)[-1]
     held = Lease(job.id, 1, "execute", 0, "learn", job.model_id, None, job.contribution_id, 1)
     away = replace(installation.services, engine=create_engine("sqlite:////nowhere/at/all.db"))
-    onlooker._tell(away, held, "training", 1, 3)
-    assert "not told: OperationalError" in caplog.text
+    mine = replace(context(installation, held), services=away)
+    onlooker._tell(mine, "training", 1, 3)
+    assert "not recorded: OperationalError" in caplog.text
     full = create_engine(
         "sqlite://", poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0
     )
     with full.connect():
-        onlooker._tell(replace(away, engine=full), held, "training", 2, 3)
-    assert "not told: TimeoutError" in caplog.text
+        onlooker._tell(replace(mine, services=replace(away, engine=full)), "training", 2, 3)
+    assert "not recorded: TimeoutError" in caplog.text

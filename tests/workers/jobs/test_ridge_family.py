@@ -15,7 +15,7 @@ from models import Artifact
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows
 from workers.artifacts import decode_head
-from workers.families.ridge import before
+from workers.families.ridge import state as ridge_state
 from workers.methods.ridge import registry
 
 CLASSES = {
@@ -122,14 +122,14 @@ def test_statistics_before_that_are_others_are_noticed(
 ) -> None:
     """A provider that shows the verifier statistics in which the person never was."""
     installation.ready()
-    honest = before.encode
+    honest = ridge_state.encode_before
 
     def encode(statistics: Any, config: Any) -> Any:
         gram = statistics.gram.copy()
         gram[0, 0] += 2
         return honest(replace(statistics, gram=gram), config)
 
-    monkeypatch.setattr(before, "encode", encode)
+    monkeypatch.setattr(ridge_state, "encode_before", encode)
     accepted = installation.caller.erase_records("r0")
     installation.drain()
     shown = installation.caller.http.get(f"/v1/requests/{accepted.json()['id']}").json()

@@ -27,18 +27,16 @@ from tests.workers.jobs import (
 )
 from tests.workers.jobs.rechecking import download, rechecked
 from workers.errors import RefusedError
+from workers.families.base import client_rows
 from workers.families.network import (
     before as network_before,
 )
 from workers.families.network import (
     empirical as network_empirical,
 )
-from workers.families.network import (
-    scores as network_scores,
-)
 from workers.families.network.blocks import InputBlock
-from workers.families.network.rows import client_rows
-from workers.jobs.case import Judged
+from workers.families.network.scores import answer as network_scores
+from workers.jobs.case import Verdict
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.committed_rows import CommittedRows, problem_with
 from workers.judge.scores.file import decode_scores, encode_scores
@@ -66,37 +64,39 @@ class Judgement:
     """A judgement about to be made in one process; it can be made over two silos instead."""
 
     services: Services
-    asked: network_empirical.JudgementInput
+    given: network_empirical.JudgementInput
     claims: list[EmpiricalClaim] = field(default_factory=list)
     silos: InlineSilos = field(default_factory=lambda: InlineSilos(client_rows))
 
-    def over_silos(self, score: Score = score) -> Judged | None:
+    def over_silos(self, score: Score = score) -> Verdict | None:
         """Make it over two silos that score like this; None if it is refused."""
         settings = self.services.settings.model_copy(update={"silos": 2})
         for silo in range(2):
             keys.register(settings, silo)
         there = replace(self.services, settings=settings, dispatcher=self.silos)
         self.silos.services, self.silos.score = there, score
-        tasks = [replace(self.asked.tasks[0], silo=silo, silos=2) for silo in range(2)]
+        tasks = [replace(self.given.tasks[0], silo=silo, silos=2) for silo in range(2)]
         try:
-            return judge(there, replace(self.asked, tasks=tasks))
+            return judge(
+                replace(self.given, job=replace(self.given.job, services=there), tasks=tasks)
+            )
         except RefusedError:
             return None
 
-    def alone(self) -> Judged:
+    def alone(self) -> Verdict:
         """Make it in one process."""
-        return judge(self.services, self.asked)
+        return judge(self.given)
 
 
 judge, claim_of = network_empirical._judge, network_empirical._claim
 
 
-def judged_by(patch: Patch, run: Callable[[Judgement], Judged | None]) -> list[Judgement]:
+def judged_by(patch: Patch, run: Callable[[Judgement], Verdict | None]) -> list[Judgement]:
     """Have an approximate erasure judged by `run`; None: refused, as a bad claim is."""
     made: list[Judgement] = []
 
-    def instead(services: Services, asked: network_empirical.JudgementInput) -> Judged:
-        made.append(Judgement(services, asked))
+    def instead(given: network_empirical.JudgementInput) -> Verdict:
+        made.append(Judgement(given.job.services, given))
         judged = run(made[-1])
         if judged is None:
             raise RefusedError("planted")
@@ -136,7 +136,7 @@ def test_the_verdict_is_that_of_one_process_bit_for_bit(
     test_network_hazards.register_memorising(installation)
     reports: list[Any] = []
 
-    def both(judgement: Judgement) -> Judged | None:
+    def both(judgement: Judgement) -> Verdict | None:
         over = judgement.over_silos()
         reports.extend([judgement.alone(), over])
         return over
@@ -179,7 +179,7 @@ def test_a_key_swapped_after_it_was_logged_is_named_and_nothing_passes(
     networks.register(installation)
     honest = dict[int, str]()
 
-    def swapped(judgement: Judgement) -> Judged | None:
+    def swapped(judgement: Judgement) -> Verdict | None:
         settings = judgement.services.settings.model_copy(update={"silos": 2})
         for silo in range(2):
             keys.register(settings, silo)
@@ -219,7 +219,7 @@ def test_the_judge_opens_no_rows_and_a_silo_those_of_its_clients(
         finally:
             at.pop()
 
-    def watched(judgement: Judgement) -> Judged | None:
+    def watched(judgement: Judgement) -> Verdict | None:
         load, decode = judgement.services.features.load, network_before.decode
 
         def loaded(session: Session, subject: int) -> bytes:
@@ -350,7 +350,7 @@ def test_other_rows_than_those_committed_to_are_refuted_though_signed(
         **{change.__name__: changed(change) for change in CHANGES},
     }
 
-    def all_of_them(judgement: Judgement) -> Judged | None:
+    def all_of_them(judgement: Judgement) -> Verdict | None:
         sizes = {"samples", "attacks"}  # of which there are too few in any case
         for name, play in plays.items():
             judged = judgement.over_silos(play)
@@ -375,7 +375,7 @@ def test_an_erased_row_that_a_silo_still_holds_is_found(
     monkeypatch.setattr(InputBlock, "without", lambda self, _: self)
     reports: list[Any] = []
 
-    def both(judgement: Judgement) -> Judged | None:
+    def both(judgement: Judgement) -> Verdict | None:
         over = judgement.over_silos()
         reports.extend([judgement.alone(), over])
         return over

@@ -13,8 +13,8 @@ from tests.workers.jobs import (
     test_silo_scores,
 )
 from tests.workers.jobs.test_silo_scores import Judgement, Patch, judged_by
-from workers.families.network.sorting import MISSORTED
-from workers.jobs.case import Judged
+from workers.families.network.scores.sorting import MISSORTED
+from workers.jobs.case import Verdict
 from workers.silos.scores import SCORED, ClientScores
 
 PARTS = ("labels", "before", "after")
@@ -117,9 +117,9 @@ def test_an_answer_that_sorts_otherwise_does_not_count_and_nothing_is_shown(
     installation: Installation, monkeypatch: Patch
 ) -> None:
     networks.register(installation)
-    found: dict[str, Judged] = {}
+    found: dict[str, Verdict] = {}
 
-    def all_of_them(judgement: Judgement) -> Judged | None:
+    def all_of_them(judgement: Judgement) -> Verdict | None:
         for play in PLAYS:
             judged = judgement.over_silos(test_silo_scores.changed(play))
             assert judged is not None

@@ -15,12 +15,13 @@ from models.types import utcnow
 from tests.installation import Installation
 from tests.small import CLIENTS, MODEL, ROWS, Caller, pack, rows
 from workers.errors import RefusedError
-from workers.families.ridge.blocks import Block, decode_block, encode_block
+from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
 from workers.jobs import (
     execute,
     sweep,
 )
-from workers.jobs.lease import LeaseLostError, advance, leased
+from workers.jobs.lease import LeaseLostError, advance
+from workers.jobs.leased import leased
 from workers.methods.ridge.ridge_exact import METHOD
 
 
@@ -325,9 +326,9 @@ def test_blocks_round_trip(count: int) -> None:
     rng = np.random.default_rng(count)
     codes = rng.integers(-32767, 32767, size=(count, 4), dtype=np.int16)
     labels = rng.integers(3, size=count, dtype=np.int64)
-    block = Block.fresh([f"r{i}" for i in range(count)], Rows(codes, labels), 3)
+    block = RowBlock.fresh([f"r{i}" for i in range(count)], Rows(codes, labels), 3)
     again = decode_block(encode_block(block))
-    assert isinstance(again, Block)
+    assert isinstance(again, RowBlock)
     assert again.records == block.records
     assert np.array_equal(again.rows.codes, codes)
     assert np.array_equal(again.rows.labels, labels)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from workers.arrays import Rows
 from workers.families.ridge import rows as ridge_rows
-from workers.families.ridge.blocks import Block
+from workers.families.ridge.blocks import RowBlock
 from workers.judge.base import Judgement
 from workers.judge.ridge.claim import BlockClaim, RowsClaim
 from workers.judge.ridge.row_digests import check_rows, stored
@@ -110,7 +110,7 @@ def test_true_claims_pass_with_the_digests_that_are_in_the_log(
 def test_the_service_publishes_what_the_verifier_and_these_tests_compute() -> None:
     own = [0, 1, 4]
     rows = Rows(ROWS.codes[own], ROWS.labels[own])
-    block = Block([f"r{row}" for row in own], rows, SALTS[own], np.array([1, 1, 3]))
+    block = RowBlock([f"r{row}" for row in own], rows, SALTS[own], np.array([1, 1, 3]))
     assert ridge_rows.row_digests(block, ANNA) == [DIGESTS[row] for row in own]
     # As a view of other memory, too: digests are of values, not of how they lie.
     turned = replace(block, rows=Rows(np.asfortranarray(rows.codes), rows.labels))

@@ -21,7 +21,7 @@ from workers.silos.collect import (
     UNREADABLE,
     UNREGISTERED,
     UNSIGNED,
-    Collected,
+    SiloAnswers,
     collect,
 )
 from workers.silos.score_task import ScoreTask
@@ -45,7 +45,7 @@ def asked(silos: Silos) -> list[ScoreTask]:
     return [questions.question(JOB, silos.model_id, silo) for silo in range(2)]
 
 
-def run(silos: Silos, asked: list[ScoreTask]) -> Collected:
+def run(silos: Silos, asked: list[ScoreTask]) -> SiloAnswers:
     clock = silos.clock
     logged = silo_keys.pinned(silos.services, MODEL)
     found = collect(silos.services, asked, NETWORK, logged, clock=clock, sleep=clock.sleep)
@@ -53,7 +53,7 @@ def run(silos: Silos, asked: list[ScoreTask]) -> Collected:
     return found
 
 
-def only_the_first(found: Collected, why: str) -> None:
+def only_the_first(found: SiloAnswers, why: str) -> None:
     """Silo 0 is left out for this reason, and silo 1 counts."""
     assert found.faults == {0: why}
     assert set(found.scores) == set(found.signed_by) == {1}

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, update
 from models import Artifact, Job, SiloTask
 from models.types import utcnow
 from tests.workers.silos.conftest import JOB, Silos
-from workers.families.network.scores import score
+from workers.families.base import score
 from workers.jobs import sweep
 from workers.silos import answer, table
 

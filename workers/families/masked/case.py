@@ -1,4 +1,4 @@
-"""What a masked round comes to: its messages unmasked, added to the model, and judged."""
+"""The sum of a masked round: unmask its messages and add them to the model's statistics."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,17 @@ from sqlmodel import Session, col, select
 from app.ledger.key_rows import believed
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
-from app.service.context import Services
 from app.service.round_opening import CHANGED, is_as_opened
 from app.service.round_steps import members, message_id
 from app.service.scope import chunks, open_tombstone_key
 from lethe import canonical
-from models import ErasureRequest, Job, Model, ModelVersion, Record, RequesterKey, Round
+from models import ErasureRequest, Job, ModelVersion, Record, RequesterKey, Round
 from workers.errors import RefusedError
-from workers.families.masked.transcript import Transcript
+from workers.families.masked.transcript import SealedTranscript
 from workers.families.ridge.state import load_state, ridge_config
 from workers.jobs import versions
-from workers.jobs.lease import Lease
-from workers.jobs.members import Member
+from workers.jobs.chain import BatchMember
+from workers.jobs.lease import JobContext
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import Message, check_message
@@ -49,7 +48,7 @@ class RoundCase:
     """A round and the model it is added to, read before anything is computed."""
 
     row: Round
-    transcript: Transcript
+    transcript: SealedTranscript
     clients: dict[str, str]
     config: RidgeConfig
     method: str
@@ -57,17 +56,18 @@ class RoundCase:
     state: RidgeState | None
     counts: list[int]
     retained: list[bytes]
-    released: list[Member]
+    released: list[BatchMember]
     tombstone_key: bytes
 
 
-def load_case(services: Services, session: Session, lease: Lease, model: Model) -> RoundCase:
+def load_case(job: JobContext, session: Session) -> RoundCase:
     """Return the round of a leased job and the model it is added to.
 
     Raises:
         RefusedError: The key of a member is not as it was registered, or the members are not
             those that the round was opened with.
     """
+    services, lease, model = job.services, job.lease, job.model
     row = session.exec(select(Round).where(Round.job_id == lease.job_id)).one()
     before = versions.current(session, model)
     state = load_state(services, session, before) if before else None
@@ -85,7 +85,7 @@ def load_case(services: Services, session: Session, lease: Lease, model: Model) 
     counted = counted_round(session, lease.model_id)
     return RoundCase(
         row=row,
-        transcript=Transcript(row.plan, roster, messages, statistics),
+        transcript=SealedTranscript(row.plan, roster, messages, statistics),
         clients={member.keyid: member.client for member in sent},
         config=ridge_config(model),
         method=model.method,
@@ -117,7 +117,7 @@ def counted_round(session: Session, model_id: int) -> Round | None:
     return session.exec(query).one_or_none()
 
 
-def _released(session: Session, row: Round, request_id: str) -> Member:
+def _released(session: Session, row: Round, request_id: str) -> BatchMember:
     job = session.exec(select(Job).where(Job.request_id == request_id)).one()
     scope = Scope.model_validate(session.get_one(ErasureRequest, request_id).scope)
     claimed: list[Record] = []
@@ -126,7 +126,7 @@ def _released(session: Session, row: Round, request_id: str) -> Member:
             Record.model_id == row.model_id, col(Record.record).in_(chunk)
         )
         claimed += session.exec(query)
-    return Member(
+    return BatchMember(
         job.id,
         job.lease_token,
         request_id,

@@ -1,4 +1,4 @@
-"""What is left of a masked round after its sum, and what happens to one by the clock."""
+"""The end of masked rounds: expired steps, parked erasures, and sealed transcripts."""
 
 from datetime import datetime
 
@@ -12,9 +12,8 @@ from app.service.queue import PARKED
 from app.service.round_steps import advance_round
 from models import ErasureRequest, Job, Round
 from models.clock import clock
-from workers.jobs.asking import ESCALATION_MARGIN
-from workers.jobs.context import JobContext
-from workers.jobs.lease import advance
+from workers.jobs.lease import JobContext, advance
+from workers.jobs.stalled import ESCALATION_MARGIN
 
 AWAITING = "awaiting-round"
 CLOSED = ("certified", "refused", "withdrawn", "failed")  # no verifier will look any more

@@ -1,34 +1,40 @@
-"""Ridge heads whose clients send masked statistics: only the sum of a round is known here."""
+"""Ridge heads whose clients send masked statistics: only the sum of a round is known."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from sqlmodel import Session
 
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
+from app.service.round_steps import fail_round
 from lethe.certificates.statement import Guarantee
-from workers.families.base import Family
-from workers.families.masked import end, judging, rounds, wording
+from workers.families.base import Family, OwnJob
+from workers.families.masked import end, judge, rounds
 from workers.families.ridge.family import RidgeFamily
-from workers.families.ridge.wording import guarantee
-from workers.jobs.case import Case, Judge
-from workers.jobs.context import JobContext
+from workers.families.ridge.wording import UNSEEN, guarantee
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judge
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import NextAttempt
+from workers.jobs.lease import JobContext
 from workers.judge.base import Report
+
+# What a certificate says that the verifier could see of a masked round.
+SEEN = (
+    f"{UNSEEN} The statistics are bit-equal to those before plus the unmasked sum of a round "
+    "in which the clients that hold the records released them, recomputed from their signed "
+    "messages"
+)
 
 
 class MaskedFamily(RidgeFamily):
     """An erasure waits for a round in which the clients that hold the records release them."""
 
     decidable = False  # there is nothing here that anybody could decide on
-    own_jobs: Mapping[str, Callable[[JobContext], None]] = MappingProxyType(
-        {"round": rounds.run}
-    )
+    own_jobs: Mapping[str, OwnJob] = MappingProxyType({"round": OwnJob(rounds.run, fail_round)})
 
     def next_attempt(
-        self, job: JobContext, session: Session, case: Case, report: Report
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return None: the rows were never here to refit from."""
         return None
@@ -37,13 +43,15 @@ class MaskedFamily(RidgeFamily):
         """Return why nothing comes after a judgement that was no PASS."""
         return f"verification {result}: {failed}; the rows were never here to refit from"
 
-    def prepare(self, job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+    def prepare(
+        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
+    ) -> Judge:
         """Load what a round left of a head; the result sums it again."""
-        return judging.prepare(job, session, case, seed)
+        return judge.prepare(job, session, case, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of a round's sum and the head. Raises ValueError."""
-        return guarantee(plan.claim, wording.SEEN, plan.bounds)
+        return guarantee(plan.claim, SEEN, plan.bounds)
 
     def park(self, job: JobContext) -> bool:
         """Let an erasure wait for the round that releases its records."""

@@ -30,13 +30,11 @@ from workers.families.masked.transcript import encode_transcript
 from workers.families.ridge import state as ridge_state
 from workers.jobs import (
     publish,
-    subjects,
     versions,
 )
 from workers.jobs.chain import Chain
-from workers.jobs.context import JobContext
 from workers.jobs.draft import ShreddedArtifact
-from workers.jobs.lease import advance
+from workers.jobs.lease import JobContext, advance
 from workers.jobs.update import Update, UpdateResult
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome
@@ -53,7 +51,7 @@ def run(job: JobContext) -> None:
     """
     services, lease = job.services, job.lease
     with services.reading() as session:
-        case = load_case(services, session, lease, job.model)
+        case = load_case(job, session)
     found = unmask_case(case)
     released = [member for member in case.released if set(member.salts) <= found.releases]
     if sum(len(member.salts) for member in released) != len(found.releases):
@@ -71,7 +69,7 @@ def run(job: JobContext) -> None:
         model = publish.current(job, tx, case.row.plan["version"] or None)
         row = session.get_one(Round, case.row.id)
         subject_of = {
-            owner: subjects.named(session, lease.model_id, owner).id or 0
+            owner: versions.named_subject(session, lease.model_id, owner).id or 0
             for owner in sorted(set(found.adds.values()))
         }
         owned = [(record, subject_of[owner]) for record, owner in found.adds.items()]

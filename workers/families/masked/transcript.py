@@ -16,7 +16,7 @@ from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transcript:
+class SealedTranscript:
     """plan as JSON, roster {keyid: PEM}, messages as signed, statistics before (or None)."""
 
     plan: dict[str, Any]
@@ -25,7 +25,7 @@ class Transcript:
     before: RidgeStatistics | None
 
 
-def encode_transcript(transcript: Transcript) -> bytes:
+def encode_transcript(transcript: SealedTranscript) -> bytes:
     """Return a transcript as canonical JSON."""
     before = transcript.before
     return canonical.encode(
@@ -38,10 +38,10 @@ def encode_transcript(transcript: Transcript) -> bytes:
     )
 
 
-def decode_transcript(data: bytes) -> Transcript:
+def decode_transcript(data: bytes) -> SealedTranscript:
     """Return what `encode_transcript` wrote."""
     fields = canonical.decode(data)
-    return Transcript(
+    return SealedTranscript(
         fields["plan"],
         fields["roster"],
         [message.encode() for message in fields["messages"]],

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from sqlmodel import select
 
-from app.service.context import Services
 from models import Job
 from models.clock import clock
 from workers.errors import RefusedError
@@ -26,13 +25,12 @@ from workers.families.network.training import (
     device_of,
     encoded,
     resumed,
+    retain_side,
     retrained,
-    stays,
 )
 from workers.jobs import draft
-from workers.jobs.context import JobContext
 from workers.jobs.draft import Draft
-from workers.jobs.lease import Lease
+from workers.jobs.lease import JobContext
 from workers.jobs.update import UpdateResult
 from workers.judge.policy.policy import LadderStep
 from workers.judge.samples.empirical import VERIFIER
@@ -58,28 +56,31 @@ def run(job: JobContext) -> UpdateResult:
         rows = holdings(assemble(services, session, lease.model_id), config)
         salted = salts(session, lease.model_id)
     if lease.attempt > 1 + len(ladder):
-        return retrained(services, lease, config, rows, salted)
+        return retrained(job, config, rows, salted)
     step = ladder[lease.attempt - 2]
-    if (forbidden := _forbidden(services, lease)) is not None:
+    if (forbidden := _forbidden(job)) is not None:
         why = f"{label(step)}: {forbidden}"
-        return retrained(services, lease, config, rows, salted, escalated=why)
+        return retrained(job, config, rows, salted, escalated=why)
     try:
-        return _approximated(services, lease, config, step, rows, salted)
+        return _approximated(job, config, step, rows, salted)
     except RefusedError as error:
         why = f"{label(step)}: {type(error).__name__.removesuffix('Error')}"
-    return retrained(services, lease, config, rows, salted, escalated=why)
+    return retrained(job, config, rows, salted, escalated=why)
 
 
 def not_run(method_id: str, *, trained_on: bool) -> str | None:
     """Return why a method was not asked at all, None where the retraining was asked for."""
     if method_id == RETRAIN.id:
         return None
-    why = "no training row stays" if trained_on else "none of the records was ever trained on"
+    why = "none of the records was ever trained on"
+    if trained_on:
+        why = "no training row is retained"
     return f"{method_id}: not run, {why}"
 
 
-def _forbidden(services: Services, lease: Lease) -> str | None:
+def _forbidden(job: JobContext) -> str | None:
     """Return why it is not tried, or not again: a stage after the erasure has no other end."""
+    services, lease = job.services, job.lease
     if lease.tries > services.settings.max_tries:
         return f"given up after {services.settings.max_tries} tries"
     with services.reading() as session:
@@ -91,25 +92,24 @@ class OtherBeforeError(RefusedError):
 
 
 def _approximated(
-    services: Services,
-    lease: Lease,
+    job: JobContext,
     config: NetworkConfig,
     step: LadderStep,
     rows: Holdings,
     salted: Mapping[str, bytes],
 ) -> UpdateResult:
-    before = _sealed(services, lease, config)
+    before = _sealed(job, config)
     method = config.method(step.method, step.settings)
-    case = _case(services, lease, config, before, rows, salted)
+    case = _case(job, config, before, rows, salted)
     with named_out_of_memory():
-        found = resumed(services, lease, lambda hooks: method.run(case, hooks))
+        found = resumed(job, lambda hooks: method.run(case, hooks))
     if found.claim != VERIFIER.id:
         raise RefusedError(f"{method.id}: its promise is not one that a later attempt can make")
     origin = digest_of(before.model)
     state = TrainingState(origin, case.data, config.training.rounds, exact=False)
     parameters = {
         **found.notes,  # first: a method's words do not replace the service's
-        **described(services, config, case.retained),
+        **described(job.services, config, case.retained),
         **cost_notes(found.work),
         "attempt": label(step),
     }
@@ -122,13 +122,14 @@ def _approximated(
     )
 
 
-def _sealed(services: Services, lease: Lease, config: NetworkConfig) -> Before:
+def _sealed(job: JobContext, config: NetworkConfig) -> Before:
+    services = job.services
     with services.reading() as session:
-        job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-        if job.before_id is None:
+        row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
+        if row.before_id is None:
             raise OtherBeforeError("nothing was kept of before the erasure")
-        plan = draft.load(services, session, job)
-        before = network_before.decode(services.artifacts.get(session, job.before_id))
+        plan = draft.load(services, session, row)
+        before = network_before.decode(services.artifacts.get(session, row.before_id))
     check_before(before, plan, config)
     return before
 
@@ -147,26 +148,28 @@ def check_before(before: Before, plan: Draft, config: NetworkConfig) -> None:
 
 
 def _case(
-    services: Services,
-    lease: Lease,
+    job: JobContext,
     config: NetworkConfig,
     before: Before,
     rows: Holdings,
     salted: Mapping[str, bytes],
 ) -> UnlearningCase:
-    stay, go = divide(rows, ()), divide(before.holdings(config.is_held_out), ()).stays
+    sides = divide(rows, ())
+    targets = divide(before.holdings(config.is_held_out), ()).retained
     # Where they lay among the others is not known any more, and no method asks.
     some = {
-        client: tuple(range(len(own))) for client, own in go.items() if client in stay.stays
+        client: tuple(range(len(own)))
+        for client, own in targets.items()
+        if client in sides.retained
     }
     return UnlearningCase(
         network=config.network,
         weights=decode_weights(before.model)[1],
-        request=UnlearningRequest(frozenset(go.keys() - stay.stays.keys()), some),
-        config=config.training_of(stay.stays),
-        retained=stays(services, lease, stay),
-        # They have left their blocks, so no silo holds them: they are asked here.
-        targets=Side(InProcess(go, device_of(services), THREADS), sizes(go)),
+        request=UnlearningRequest(frozenset(targets.keys() - sides.retained.keys()), some),
+        config=config.training_of(sides.retained),
+        retained=retain_side(job, sides),
+        # They have left their blocks, so no silo holds them: their engine is this process.
+        targets=Side(InProcess(targets, device_of(job.services), THREADS), sizes(targets)),
         data=data_of(rows, salted),
         validation=validation(config, rows),
     )

@@ -1,4 +1,4 @@
-"""What the verifier compares a network with: the model before, and the rows that go.
+"""The model before an erasure and the rows it removed, sealed for the verifier.
 
 It is the erased data themselves, so it is sealed with the erasure and destroyed with the last
 certificate, as the statistics before are for ridge heads.

@@ -1,4 +1,4 @@
-"""A subject's rows for a deep model: inputs as they came, and their labels."""
+"""A subject's stored rows for a deep model: inputs and labels."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from workers.errors import RefusedError
-from workers.jobs.lesson import StoredBlock
+from workers.jobs.update import StoredBlock
 
 
 @dataclass(frozen=True, slots=True, eq=False)

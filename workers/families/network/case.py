@@ -1,27 +1,22 @@
-"""What the verifiers of networks are given that open the rows: those, and a training again."""
+"""The verifiers' input for networks: stored rows, a repeated training, a sealed secret."""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app.service.context import Services
 from lethe.catalogue import CHECKS
 from lethe.errors import LetheError
+from models import Job
 from workers.errors import ModelError, RefusedError
-from workers.families.network import (
-    certified_case as network_certified_case,
-)
-from workers.families.network import (
-    empirical as network_empirical,
-)
-from workers.families.network import progress
-from workers.families.network import (
-    releases as network_releases,
-)
+from workers.families.network import empirical, logged, progress
+from workers.families.network.certified import bounds_of, registered_terms
 from workers.families.network.config import NetworkConfig, network_config
 from workers.families.network.rows import (
     Holdings,
@@ -34,17 +29,22 @@ from workers.families.network.rows import (
 from workers.families.network.sides import divide
 from workers.families.network.state import TrainingState, decode_state
 from workers.families.network.training import device_of, here
-from workers.jobs import claims
-from workers.jobs.case import Case, Judge, Judged
-from workers.jobs.context import JobContext
-from workers.jobs.logged import check_logged
-from workers.jobs.registered import Registered, registered
+from workers.jobs.case import ExecutedJob, Judge, Verdict, purge_claim, retained_set_claim
+from workers.jobs.lease import JobContext
+from workers.jobs.logged_model import LoggedRegistration, check_logged, registered
 from workers.judge.base import PurgeClaim, RetainedSetClaim
+from workers.judge.certified.logistic import VERIFIER, LogisticClaim
 from workers.judge.certified.logistic import VERIFIER as CERTIFIED
+from workers.judge.certified.logistic_gradient import Single
+from workers.judge.certified.logistic_noise import NoiseClaim
 from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.exact_retrained import VERIFIER as RETRAINED
 from workers.judge.exact_retrained import RetrainedClaim
 from workers.judge.samples.empirical import VERIFIER as EMPIRICAL
+from workers.methods.certified.release import Release
+from workers.training.networks.files import decode_weights
+from workers.training.networks.registry import Network
+from workers.training.networks.weights import Weights
 from workers.training.replay.retraining import most_missing, reexecute, start_digest
 
 
@@ -54,7 +54,7 @@ class OtherMachineError(LetheError):
     slug, title, status = "other-machine", "Another machine must verify this", 503
 
 
-def prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
     """Load what an executed job left of a network; the result judges it.
 
     What cannot even be read is refuted: the judged must not be able to stop the judge.
@@ -66,7 +66,7 @@ def prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge
     except ODD_INPUT as error:
         return partial(_unreadable, verifier.id, verifier.version, error)
 
-    def run() -> Judged:
+    def run() -> Verdict:
         try:
             return judge()
         except ODD_INPUT as error:
@@ -75,19 +75,19 @@ def prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge
     return run
 
 
-def _unreadable(verifier: str, version: str, error: Exception) -> Judged:
+def _unreadable(verifier: str, version: str, error: Exception) -> Verdict:
     value = f"what was published cannot be evaluated: {type(error).__name__}"
     report = report_of([judged(CHECKS["claim"], value, passed=False)])
-    return Judged(verifier, version, report, {})
+    return Verdict(verifier, version, report, {})
 
 
-def _prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
     services, lease = job.services, job.lease
     check_logged(services.ledger, case.model, case.before, case.after)
     if case.plan.claim in (EMPIRICAL.id, CERTIFIED.id):
-        network_releases.check_no_training(services.ledger, case.model, case.after)
+        logged.check_no_training(services.ledger, case.model, case.after)
     if case.plan.claim == EMPIRICAL.id:
-        return network_empirical.prepare(services, session, lease, case, seed)
+        return empirical.prepare(job, session, case, seed)
     if case.plan.claim not in (RETRAINED.id, CERTIFIED.id):
         raise RefusedError("nobody here judges such a claim")
     config = network_config(case.model)
@@ -95,27 +95,27 @@ def _prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judg
     ids = [record for one in held for record in one.block.records]
     rows = holdings(held, config)
     digests = row_digests(rows, salts(session, lease.model_id))
-    gone = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
+    removed = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
     common = Common(
         case,
         config,
         rows,
         file=services.artifacts.get(session, case.after.head_id),
-        sets=claims.retained_set(session, lease, case.plan, ids, case.before, case.after),
-        purge=claims.purge(services, session, lease, case.plan, ids),
+        sets=retained_set_claim(session, case, ids),
+        purge=purge_claim(job, session, case.plan, ids),
         rows_after=rows_digest(digests.values()),
-        rows_before=rows_digest([*digests.values(), *gone]),
+        rows_before=rows_digest([*digests.values(), *removed]),
         registered=registered(services.ledger, case.model),
     )
     if case.plan.claim == CERTIFIED.id:
-        noise = network_certified_case.load_noise(services, session, lease, common)
-        return partial(network_certified_case.judge, common, noise)
+        noise = _noise(job, session, common)
+        return partial(_certified, common, noise)
     alike = _same_machine(services, case)
     if not alike and lease.attempt > 1:
         raise OtherMachineError("verify on a machine like the one that trained")
     device, silos = device_of(services), services.settings.silos
     state = decode_state(services.artifacts.get(session, case.after.state_id))
-    telling = partial(progress.repetition, services, lease)
+    telling = partial(progress.repetition, job)
     return partial(_retrained, common, state, telling, alike=alike, device=device, silos=silos)
 
 
@@ -123,7 +123,7 @@ def _prepare(job: JobContext, session: Session, case: Case, seed: bytes) -> Judg
 class Common:
     """What is judged, and the stored rows. rows_*: recomputed digests of all rows."""
 
-    case: Case
+    case: ExecutedJob
     config: NetworkConfig
     rows: Holdings
     file: bytes
@@ -131,13 +131,13 @@ class Common:
     purge: PurgeClaim
     rows_after: str
     rows_before: str
-    registered: Registered
+    registered: LoggedRegistration
 
 
-def _same_machine(services: Services, case: Case) -> bool:
+def _same_machine(services: Services, case: ExecutedJob) -> bool:
     """Return whether this process computes as the one that trained."""
-    said = case.plan.parameters
-    return all(said.get(name) == value for name, value in here(services).items())
+    recorded = case.plan.parameters
+    return all(recorded.get(name) == value for name, value in here(services).items())
 
 
 def _retrained(
@@ -148,9 +148,9 @@ def _retrained(
     alike: bool,
     device: torch.device,
     silos: int,
-) -> Judged:
+) -> Verdict:
     case, config = common.case, common.config
-    clients = divide(common.rows, ()).stays
+    clients = divide(common.rows, ()).retained
     training = config.training_of(clients)
     # In one process nobody is away: whoever was dropped is dropped again by the screening.
     missing = state.missing if silos else ()
@@ -178,4 +178,94 @@ def _retrained(
         rows_before=(case.before.statistics_digest, common.rows_before),
     )
     details = {"rows": str(sum(len(data) for data in clients.values()))}
-    return Judged(RETRAINED.id, RETRAINED.version, RETRAINED.verify(claim), details)
+    report = RETRAINED.verify(claim)
+    return Verdict(RETRAINED.id, RETRAINED.version, report, details, repeated=True)
+
+
+if TYPE_CHECKING:  # it imports this file
+    from workers.families.network.case import Common
+
+
+def _noise(job: JobContext, session: Session, common: Common) -> NoiseClaim | None:
+    """Return the noise that was registered and the secret of this release, None without.
+
+    Raises RefusedError where nothing was kept, or no repeated training began a budget.
+    """
+    case, terms = common.case, registered_terms(common.config)
+    if not terms.sigma:
+        return None
+    services = job.services
+    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
+    if row.before_id is None:
+        raise RefusedError("the secret of the release was not kept")
+    sealed = services.artifacts.get(session, row.before_id)
+    release = Release.decode(sealed, common.config.network, case.after.statistics_digest)
+    bias, weight = _head(release.centre)
+    return NoiseClaim(
+        sigma=terms.sigma,
+        epsilon=terms.epsilon,
+        delta=terms.delta,
+        centre_bias=bias,
+        centre_weight=weight,
+        key=release.key or b"",
+        commitment=common.registered.noise,
+        releases=terms.releases,
+        before=logged.releases_since_training(services.ledger, case.model, case.after),
+        ordinal=logged.ordinal(services.ledger, case.model, case.after),
+    )
+
+
+def _certified(common: Common, noise: NoiseClaim | None) -> Verdict:
+    """Judge a published logistic head. Raises what cannot be read: refuted by the caller."""
+    case, config = common.case, common.config
+    terms = registered_terms(config)
+    penalty = _objective(common)
+    bound = float(case.plan.bounds["distance"])
+    if dict(case.plan.bounds) != bounds_of(terms, bound):
+        raise RefusedError("other bounds are promised than were registered")
+    bias, weight = _head(_published(common.file, config.network))
+    parts = [part for own in common.rows.values() if (part := own.training()) is not None]
+    if not parts:
+        raise RefusedError("there are no rows that the model could be the optimum of")
+    claim = LogisticClaim(
+        retained_set=common.sets,
+        purge=common.purge,
+        published_digest=case.after.head_digest,
+        file_digest=hashlib.sha256(common.file).hexdigest(),
+        claimed_data=case.after.statistics_digest,
+        data=common.rows_after,
+        features=np.concatenate([part.inputs.numpy() for part in parts]),
+        labels=np.concatenate([part.targets.numpy() for part in parts]),
+        bias=bias,
+        weight=weight,
+        penalty=penalty,
+        bound=bound,
+        tolerance=terms.tolerance,
+        noise=noise,
+        registration=common.registered.config,
+        rows_before=(case.before.statistics_digest, common.rows_before),
+    )
+    details = {"rows": str(len(claim.labels))}
+    return Verdict(VERIFIER.id, VERIFIER.version, VERIFIER.verify(claim), details)
+
+
+def _objective(common: Common) -> float:
+    """Return λ of the registered objective, if that is strongly convex."""
+    local = common.config.training.local
+    if common.config.network.id != "logistic" or local.loss != "cross-entropy":
+        raise RefusedError("only a logistic head with cross-entropy has a proven bound")
+    if local.optimizer == "adamw":
+        raise RefusedError("the registered training minimises no function")
+    return local.weight_decay  # where it is 0, the verifier has nothing to prove by
+
+
+def _published(file: bytes, registered: Network) -> Weights:
+    network, weights = decode_weights(file)
+    if (network.id, network.parameters) != (registered.id, registered.parameters):
+        raise RefusedError("the published file is of another network than the registered")
+    return weights
+
+
+def _head(weights: Weights) -> tuple[Single, Single]:
+    """Return bias (c,) and weight (c, p), float32."""
+    return weights["head.bias"].numpy(), weights["head.weight"].numpy()

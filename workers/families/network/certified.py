@@ -1,4 +1,4 @@
-"""Certified removal of a logistic head in the service: its terms, key, budget and secret.
+"""Certified removal of a logistic head: its terms, key, budget and secret.
 
 The terms are the settings of certified-newton in the registration. They hold for HF-KCU too:
 what that makes of a logistic head is certified where the bound allows it.
@@ -15,7 +15,7 @@ from app.service.context import Services
 from app.service.noise_key import METHOD, noise_key
 from models import Model
 from workers.errors import RefusedError
-from workers.families.network import releases as network_releases
+from workers.families.network import logged
 from workers.families.network.config import NetworkConfig
 from workers.methods.certified.bound import with_bound, with_noise
 from workers.methods.certified.budget import BudgetSpentError, LooseResidualError
@@ -31,7 +31,7 @@ BOUNDED = "hf-kcu"  # the other method whose logistic heads can be certified
 # For these a retraining takes over, as for a step that is never safe.
 GIVES_WAY = (
     *(BudgetSpentError, LooseBoundError, LooseResidualError, NotConvexError),
-    network_releases.UnprovenTrainingError,
+    logged.UnprovenTrainingError,
 )
 
 
@@ -53,23 +53,23 @@ class Terms:
 
 
 def load_terms(
-    services: Services, model: Model, config: NetworkConfig, stays: Mapping[str, ClientData]
+    services: Services, model: Model, config: NetworkConfig, retained: Mapping[str, ClientData]
 ) -> Terms:
-    """Return what holds for the next release of a model, of which these rows stay.
+    """Return the terms of the next release of a model, of which these rows are retained.
 
     Raises RefusedError for settings that are out of range, and UnprovenTrainingError.
     """
     method = registered_terms(config)
     if METHOD not in config.settings and config.network.id == "logistic":
         method = replace(
-            method, row_norm=longest(data.inputs.numpy() for data in stays.values())
+            method, row_norm=longest(data.inputs.numpy() for data in retained.values())
         )
     if not method.sigma:
         return Terms(method, None)
     method = replace(
         method,
-        before=network_releases.made(services.ledger, model),
-        ordinal=network_releases.ordinal(services.ledger, model),
+        before=logged.releases_since_training(services.ledger, model),
+        ordinal=logged.ordinal(services.ledger, model),
     )
     return Terms(method, noise_key(services.master, model))
 

@@ -1,4 +1,4 @@
-"""A deep model's registration as the mathematics takes it."""
+"""A deep model's registration, parsed for the training and the methods."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace

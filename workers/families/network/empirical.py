@@ -1,4 +1,4 @@
-"""The claim of an approximate erasure: assembled from scores, whoever opened the rows.
+"""The claim of an approximate erasure, assembled from scores of two models.
 
 In one process the judge scores all rows itself. Where silos are configured it opens none: it
 asks them, and what comes back, of whichever client, is assembled in the same way. Clients
@@ -15,29 +15,27 @@ from functools import partial
 from sqlmodel import Session, select
 
 from app.service import silo_keys
-from app.service.context import Services
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from models import Job
 from workers.errors import RefusedError
-from workers.families.network.canary import canary_claim
 from workers.families.network.config import NetworkConfig, network_config, policy_of
-from workers.families.network.parts import part_of
+from workers.families.network.logged import judged_before
+from workers.families.network.reference_models import with_trained
 from workers.families.network.rows import rows_digest, salts
-from workers.families.network.scores import score
-from workers.families.network.sorting import Sorting
-from workers.families.network.trainings import with_trained
-from workers.jobs import claims
-from workers.jobs.case import Case, Judge, Judged
-from workers.jobs.judgements import judged_before
-from workers.jobs.lease import Lease
-from workers.jobs.registered import Registered, registered
+from workers.families.network.scores.answer import score
+from workers.families.network.scores.canary import canary_claim
+from workers.families.network.scores.groups import part_of
+from workers.families.network.scores.sorting import Sorting
+from workers.jobs.case import ExecutedJob, Judge, Verdict, purge_claim, retained_set_claim
+from workers.jobs.lease import JobContext
+from workers.jobs.logged_model import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 from workers.judge.scores.committed_rows import CommittedRows
 from workers.judge.scores.file import decode_scores, encode_scores
 from workers.judge.silos import SilosClaim
-from workers.silos.collect import Collected, collect
+from workers.silos.collect import SiloAnswers, collect
 from workers.silos.score_task import ScoreTask, limit_of
 from workers.silos.scores import SCORED, ClientScores
 from workers.training.replay.scores import scorer
@@ -49,11 +47,11 @@ ID = VERIFIER.id
 class JudgementInput:
     """An executed job, what was published of it, and what its model was registered with."""
 
-    lease: Lease
-    case: Case
+    job: JobContext
+    case: ExecutedJob
     config: NetworkConfig
     file: bytes
-    registered: Registered
+    registered: LoggedRegistration
     earlier: int
     seed: bytes
     removal: Removal
@@ -61,12 +59,11 @@ class JudgementInput:
     tasks: Sequence[ScoreTask]  # one for each silo, one of all clients without silos
 
 
-def prepare(
-    services: Services, session: Session, lease: Lease, case: Case, seed: bytes
-) -> Judge:
+def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
     """Load what a judgement begins with; the result judges it, and opens rows or asks."""
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    if job.before_id is None:
+    services, lease = job.services, job.lease
+    row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if row.before_id is None:
         raise RefusedError("nothing was kept to compare with")
     config = network_config(case.model)
     removal = shape.read(Removal, case.plan.removal)
@@ -80,7 +77,7 @@ def prepare(
         model_id=lease.model_id,
         silo=0,
         silos=silos,
-        before=job.before_id,
+        before=row.before_id,
         published=case.after.head_id,
         models=(case.before.head_digest, case.after.head_digest),
         own=tuple(sorted(record.commitment.hex() for record in removal.records)),
@@ -88,8 +85,8 @@ def prepare(
         limit=limit_of(seed, training),
         nonce=os.urandom(16).hex(),
     )
-    asked = JudgementInput(
-        lease=lease,
+    given = JudgementInput(
+        job=job,
         case=case,
         config=config,
         file=services.artifacts.get(session, case.after.head_id),
@@ -100,57 +97,56 @@ def prepare(
         sorting=Sorting(config, salted, removal),
         tasks=[replace(first, silo=silo) for silo in range(silos)],
     )
-    return partial(_judge, services, asked)
+    return partial(_judge, given)
 
 
-def _judge(services: Services, asked: JudgementInput) -> Judged:
-    scorer(asked.file, asked.config.network)  # no silo's fault if it is no model file
+def _judge(given: JudgementInput) -> Verdict:
+    services = given.job.services
+    scorer(given.file, given.config.network)  # no silo's fault if it is no model file
     if services.settings.silos:
-        stamps = asked.config.canary is not None
-        logged = silo_keys.pinned(services, asked.case.model.ref)
-        found = collect(services, asked.tasks, asked.config.network, logged, stamps=stamps)
-        asked.sorting.leave_out(found, asked.tasks)
+        stamps = given.config.canary is not None
+        logged = silo_keys.pinned(services, given.case.model.ref)
+        found = collect(services, given.tasks, given.config.network, logged, stamps=stamps)
+        given.sorting.leave_out(found, given.tasks)
     else:
-        found = Collected(scores={0: score(services, asked.tasks[0])[0]})
+        found = SiloAnswers(scores={0: score(services, given.tasks[0])[0]})
     with services.reading() as session:
-        claim, rows = _claim(services, session, asked, found)
+        claim, rows = _claim(session, given, found)
     claim, rows = with_trained(
-        services, asked.lease, asked.config, asked.file, asked.tasks[0].before, claim, rows
+        given.job, given.config, given.file, given.tasks[0].before, claim, rows
     )
-    details = {"policy": asked.registered.policy, "seed": asked.seed.hex()}
+    details = {"policy": given.registered.policy, "seed": given.seed.hex()}
     if services.settings.silos:
         signed = sorted(found.signed_by.items())
         details["silos"] = " ".join(f"{silo}:{key[:16]}" for silo, key in signed) or "none"
     file = encode_scores(claim, rows)
     # Nothing enters the verdict that the file does not hold.
     report = VERIFIER.verify(decode_scores(file)[0])
-    return Judged(VERIFIER.id, VERIFIER.version, report, details, file)
+    return Verdict(VERIFIER.id, VERIFIER.version, report, details, file)
 
 
 def _claim(
-    services: Services, session: Session, asked: JudgementInput, found: Collected
+    session: Session, given: JudgementInput, found: SiloAnswers
 ) -> tuple[EmpiricalClaim, CommittedRows]:
-    lease, case = asked.lease, asked.case
+    job, case = given.job, given.case
     clients = [one for scores in found.scores.values() for one in scores.clients]
     clients.sort(key=lambda one: sorted(one.digests()))
     stored = [digest for one in clients for digest in one.training + one.held]
     went = [digest for one in clients for digest in one.forget + one.unseen + one.other]
     if not found.faults:
-        _check_gone(asked, clients, went)
+        _check_gone(given, clients, went)
     befores = [scores.models[0] for scores in found.scores.values()]
     foreign = [digest for digest in befores if digest != case.before.head_digest]
-    file = hashlib.sha256(asked.file).hexdigest()
-    ids = _records(session, asked, clients)
+    file = hashlib.sha256(given.file).hexdigest()
+    ids = _records(session, given, clients)
     held, forget, unseen, retained = (
-        part_of(clients, group, asked.tasks[0], asked.config.network.classes)
+        part_of(clients, group, given.tasks[0], given.config.network.classes)
         for group in SCORED
     )
     pool = unseen.joined(held)
     claim = EmpiricalClaim(
-        retained_set=claims.retained_set(
-            session, lease, case.plan, ids, case.before, case.after
-        ),
-        purge=claims.purge(services, session, lease, case.plan, ids),
+        retained_set=retained_set_claim(session, case, ids),
+        purge=purge_claim(job, session, case.plan, ids),
         published_digest=case.after.head_digest,
         model=file,
         finite=True,  # or it would not have been scored
@@ -166,43 +162,43 @@ def _claim(
         retained_before=retained.before,
         retained_after=retained.after,
         policy=policy_of(case.model),
-        policy_digest=asked.registered.policy,
-        requests_before=asked.earlier,
-        seed=asked.seed,
+        policy_digest=given.registered.policy,
+        requests_before=given.earlier,
+        seed=given.seed,
         rows_before=(case.before.statistics_digest, rows_digest([*stored, *went])),
         rows_after=(case.after.statistics_digest, rows_digest(stored)),
         model_before=(case.before.head_digest, [*foreign, *befores, ""][0]),
-        canary=canary_claim(asked.config.canary, clients, asked.config.network.classes),
-        silos=_silos(asked, found) if services.settings.silos else None,
+        canary=canary_claim(given.config.canary, clients, given.config.network.classes),
+        silos=_silos(given, found) if job.services.settings.silos else None,
     )
     return claim, CommittedRows(stored, went, forget.rows, pool.rows, retained.rows)
 
 
 def _check_gone(
-    asked: JudgementInput, clients: Sequence[ClientScores], went: Sequence[bytes]
+    given: JudgementInput, clients: Sequence[ClientScores], went: Sequence[bytes]
 ) -> None:
     own = sum(len(one.forget) + len(one.unseen) for one in clients)
-    pinned = sorted(asked.case.plan.rows_gone)
-    if sorted(digest.hex() for digest in went) != pinned or own != len(asked.removal.records):
+    pinned = sorted(given.case.plan.rows_gone)
+    if sorted(digest.hex() for digest in went) != pinned or own != len(given.removal.records):
         raise RefusedError("the rows to be tested are not those that went")
 
 
-def _silos(asked: JudgementInput, found: Collected) -> SilosClaim:
+def _silos(given: JudgementInput, found: SiloAnswers) -> SilosClaim:
     faults = Counter(found.faults.values())
     keys = {str(silo): key for silo, key in sorted(found.signed_by.items())}
-    return SilosClaim(len(asked.tasks), len(found.scores), dict(faults), keys)
+    return SilosClaim(len(given.tasks), len(found.scores), dict(faults), keys)
 
 
 def _records(
-    session: Session, asked: JudgementInput, clients: Sequence[ClientScores]
+    session: Session, given: JudgementInput, clients: Sequence[ClientScores]
 ) -> list[str]:
     """Return the record of each stored row, by its commitment.
 
     From what lies with the rows, so that a row without its record shows; also one whose
     record was erased.
     """
-    salted = salts(session, asked.lease.model_id)
-    known = {record.commitment: record.record for record in asked.removal.records}
+    salted = salts(session, given.job.lease.model_id)
+    known = {record.commitment: record.record for record in given.removal.records}
     known |= {record_commitment(salt, record): record for record, salt in salted.items()}
     stored = [commitment for one in clients for commitment in one.commitments]
     return [known.get(commitment, commitment.hex()) for commitment in stored]

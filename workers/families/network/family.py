@@ -1,26 +1,33 @@
-"""Deep models. Torch is loaded only for what computes, so that others can certify them."""
+"""Deep models. Torch is loaded only where it computes, so that other workers can certify."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from sqlmodel import Session
 
+from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
 from models import Model, ModelVersion
 from workers import install
-from workers.families.base import Family
-from workers.families.network import wording
+from workers.families.base import AuditedMethod, Family
+from workers.families.network import logged, wording
 from workers.families.network.blocks import decode_block, join
-from workers.jobs.case import Case, Judge
-from workers.jobs.context import JobContext
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.ladder import NextAttempt
-from workers.jobs.lesson import ParsedUpload, StoredBlock
-from workers.jobs.members import Member
-from workers.jobs.update import Update, UpdateResult
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.silos.score_task import ScoreTask
+from workers.silos.scores import SiloScores
+
+if TYPE_CHECKING:
+    from workers.silos.message import Positions
+    from workers.training.fedavg.base import ClientData
 
 
 class NoTorchError(LetheError):
@@ -58,17 +65,17 @@ class NetworkFamily(Family):
         self,
         job: JobContext,
         before: ModelVersion | None,
-        lesson: ParsedUpload,
+        upload: ParsedUpload,
         salts: Mapping[str, bytes],
     ) -> UpdateResult:
-        """Train from the initial weights on what is stored and the lesson."""
+        """Train from the initial weights on the stored rows and the upload."""
         self.check_here()
         from workers.families.network import update
 
-        return update.learn(job, before, lesson, salts)
+        return update.learn(job, before, upload, salts)
 
     def forget(
-        self, job: JobContext, before: ModelVersion, members: Sequence[Member]
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     ) -> Update:
         """Forget the members' records by the method they ask for, or retrain."""
         self.check_here()
@@ -79,29 +86,40 @@ class NetworkFamily(Family):
     def refit(self, job: JobContext) -> UpdateResult:
         """Make the version of a later attempt from what is stored. Raises RefusedError."""
         self.check_here()
-        from workers.families.network import update
+        from workers.families.network import attempt
 
-        return update.refit(job)
+        return attempt.run(job)
 
     def next_attempt(
-        self, job: JobContext, session: Session, case: Case, report: Report
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return the next attempt of the policy, or the retraining."""
         self.check_here()
-        from workers.families.network import update
+        from workers.families.network import ladder
 
-        return update.next_attempt(job, session, case, report)
+        return ladder.next_attempt(job, session, case, report)
 
     def compares(self, claim: str) -> bool:
         """A retraining is repeated, and an approximation compared with the model before."""
         return claim == wording.EMPIRICAL
 
-    def prepare(self, job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+    def draw_seed(self, job: JobContext, case: ExecutedJob) -> bytes:
+        """Draw the seed of a test by samples in the log: drawn again it may come out better.
+
+        A wrong head passes another judgement once in 2^59 seeds.
+        """
+        if case.plan.claim != wording.EMPIRICAL:
+            return super().draw_seed(job, case)
+        return logged.draw_seed(job, case)
+
+    def prepare(
+        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
+    ) -> Judge:
         """Load what an executed job left of a network; the result judges it."""
         self.check_here()
-        from workers.families.network import update
+        from workers.families.network import case as judged
 
-        return update.prepare(job, session, case, seed)
+        return judged.prepare(job, session, case, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of a network. Raises ValueError."""
@@ -112,6 +130,36 @@ class NetworkFamily(Family):
         """Return the digests of policy and canary, where it was registered with them."""
         named = [name for name in ("policy", "canary") if name in model.config]
         return {name: sha256_hex(canonical.encode(model.config[name])) for name in named}
+
+    def client_rows(
+        self,
+        services: Services,
+        session: Session,
+        model: Model,
+        client: str,
+        positions: "Positions",
+    ) -> "ClientData":
+        """Return a client's stored training rows and those that are being learned."""
+        self.check_here()
+        from workers.families.network import rows
+
+        return rows.client_rows(services, session, model, client, positions)
+
+    def score(self, services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+        """Return what a silo's clients say of the model before and after an erasure."""
+        self.check_here()
+        from workers.families.network.scores.answer import score
+
+        return score(services, task)
+
+    def audited_method(
+        self, services: Services, session: Session, model: Model, settings: Mapping[str, str]
+    ) -> AuditedMethod:
+        """Return a method of the registration with the stored rows. Raises RefusedError."""
+        self.check_here()
+        from workers.families.network import audited
+
+        return audited.load(services, session, model, settings)
 
 
 FAMILY: Family = NetworkFamily()

@@ -1,4 +1,4 @@
-"""Which attempt comes after a network's refuted result: another method, or the retraining.
+"""The attempt after a network's refuted result: another method, or the retraining.
 
 Another approximation is tried only where a test of forgetting or of use refuted this one. All
 are judged on the same rows by the same attacks: where the rows are too few, or an attack had
@@ -14,10 +14,9 @@ from app.service.queue import DEADLINE_MARGIN
 from models import ErasureRequest, Job, Record
 from models.clock import clock
 from workers.families.network.config import NetworkConfig, network_config, policy_of
-from workers.jobs.case import Case
-from workers.jobs.context import JobContext
-from workers.jobs.ladder import NextAttempt
-from workers.jobs.lease import Lease
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob
+from workers.jobs.lease import JobContext, Lease
 from workers.judge.attacks.registry import ATTACKS
 from workers.judge.base import Report
 from workers.judge.checks import ODD_INPUT
@@ -36,7 +35,7 @@ NO_USE = "skipped, it would be judged no better"
 
 
 def next_attempt(
-    job: JobContext, session: Session, case: Case, report: Report
+    job: JobContext, session: Session, case: ExecutedJob, report: Report
 ) -> NextAttempt | None:
     """Return the attempt after a judgement that was no PASS, None if the ladder is spent."""
     try:
@@ -67,7 +66,7 @@ def label(step: LadderStep) -> str:
 
 
 def _after_approximation(
-    session: Session, lease: Lease, case: Case, report: Report, policy: Policy
+    session: Session, lease: Lease, case: ExecutedJob, report: Report, policy: Policy
 ) -> NextAttempt:
     config = network_config(case.model)
     request = session.get_one(ErasureRequest, lease.request_id)
@@ -96,16 +95,22 @@ class _Limits:
     """What the policy's budget and the deadline leave for another approximation."""
 
     def __init__(
-        self, session: Session, case: Case, config: NetworkConfig, policy: Policy, due: datetime
+        self,
+        session: Session,
+        case: ExecutedJob,
+        config: NetworkConfig,
+        policy: Policy,
+        due: datetime,
     ) -> None:
         self.config, self.now, self.due = config, clock(session), due
         self.sizes = _sizes(session, case, config)
         self.whole = retraining_flops(config.network, config.training, self.sizes.stays)
         self.judging = _judging_flops(config, policy, self.sizes)
-        said = case.plan.parameters
-        last = int(said.get("cost.flops", "0"))
-        self.left = policy.budget * self.whole - last - int(said.get("escalation.flops", "0"))
-        seconds = float(said.get("cost.seconds", "0"))
+        parameters = case.plan.parameters
+        last = int(parameters.get("cost.flops", "0"))
+        earlier = int(parameters.get("escalation.flops", "0"))
+        self.left = policy.budget * self.whole - last - earlier
+        seconds = float(parameters.get("cost.seconds", "0"))
         self.pace = seconds / last if last else 0.0  # seconds an operation, as it went so far
 
     def forbid(self, method: UnlearningMethod) -> str:
@@ -153,7 +158,7 @@ def _judging_flops(config: NetworkConfig, policy: Policy, sizes: Sizes) -> int:
     return sum(retraining_flops(config.network, config.training, rows) for rows in each)
 
 
-def _sizes(session: Session, case: Case, config: NetworkConfig) -> Sizes:
+def _sizes(session: Session, case: ExecutedJob, config: NetworkConfig) -> Sizes:
     query = select(Record.record).where(Record.model_id == case.model.id)
     held = [config.is_held_out(record) for record in session.exec(query)]
     # Some of those that went may have been held out: no more than these were trained on.

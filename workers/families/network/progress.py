@@ -1,7 +1,7 @@
-"""Tells how far a long stage is, for whoever waits. A courtesy: no computation depends on it.
+"""The progress of a long stage, shown to whoever waits. No computation depends on it.
 
-Each round is a small update of the job's row, beside the ledger's writer. What cannot be told
-now is not told: the next round may be.
+Each round is a small update of the job's row, outside the ledger's lock. An update that fails
+is left out: the next round makes another.
 """
 
 import logging
@@ -12,18 +12,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col
 
 from app.schemas.progress import Phase
-from app.service.context import Services
 from models import Job
-from workers.jobs.lease import Lease
+from workers.jobs.lease import JobContext
 from workers.methods.network.base import Tick
 
 log = logging.getLogger(__name__)
 
 
-def tell(services: Services, lease: Lease, phase: Phase, done: int, total: int) -> None:
+def record(job: JobContext, phase: Phase, done: int, total: int) -> None:
     """Write how much of the lease's stage is done, unless another worker holds the job."""
+    lease = job.lease
     try:
-        with services.engine.begin() as connection:
+        with job.services.engine.begin() as connection:
             connection.execute(
                 update(Job)
                 .where(
@@ -34,21 +34,21 @@ def tell(services: Services, lease: Lease, phase: Phase, done: int, total: int) 
                 .values(phase=phase, phase_done=done, phase_total=total)
             )
     except SQLAlchemyError as error:
-        log.warning("progress of job %s not told: %s", lease.job_id, type(error).__name__)
+        log.warning("progress of job %s not recorded: %s", lease.job_id, type(error).__name__)
 
 
-def teller(services: Services, lease: Lease) -> Callable[[Tick], None]:
-    """Return what hears of the rounds of a training or an unlearning."""
-    retrain: Phase = "retraining" if lease.kind == "erase" else "training"
+def recorder(job: JobContext) -> Callable[[Tick], None]:
+    """Return a callback that records each round of a training or an unlearning."""
+    retrain: Phase = "retraining" if job.lease.kind == "erase" else "training"
 
-    def hear(tick: Tick) -> None:
+    def record_tick(tick: Tick) -> None:
         phase: Phase = retrain if tick.phase == "retrain" else tick.phase
-        tell(services, lease, phase, tick.done, tick.total)
+        record(job, phase, tick.done, tick.total)
 
-    return hear
+    return record_tick
 
 
-def repetition(services: Services, lease: Lease, total: int) -> Callable[[int], None]:
-    """Return what hears of the rounds of a training that is repeated to compare it."""
-    tell(services, lease, "repetition", 0, total)
-    return lambda done: tell(services, lease, "repetition", done, total)
+def repetition(job: JobContext, total: int) -> Callable[[int], None]:
+    """Return a callback that records each round of a repeated training."""
+    record(job, "repetition", 0, total)
+    return lambda done: record(job, "repetition", done, total)

@@ -1,4 +1,4 @@
-"""The rows of a deep model as its clients hold them: what is trained on, what is held out.
+"""A deep model's rows by client: training rows, held-out rows, and their salted digests.
 
 A client's rows come in the order of its subjects and of their arrival. That order decides
 what a minibatch holds, so a retraining repeats it.
@@ -22,11 +22,51 @@ from models import Contribution, Model, Record, Subject
 from workers.errors import RefusedError
 from workers.families.network.blocks import InputBlock, decode_block, decode_inputs
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.digests import RowDigest, inputs_digest, row_digest
-from workers.jobs import subjects
-from workers.jobs.lesson import Owner
+from workers.jobs import versions
+from workers.jobs.update import Owner
 from workers.training.fedavg.base import ClientData, check_data
 from workers.training.fedavg.data import image_data
+
+
+@dataclass(frozen=True, slots=True)
+class RowDigestParts:
+    """The salted digest of a row, in two parts, so that it opens without the row.
+
+    A silo that scores a row gives the digest of its inputs. With the record's id, its salt and
+    the label the judge, who has no row, computes the digest that the version commits to: it
+    sees which record a score is of, whether that was held out, and which class it has.
+
+    inputs: of what is in the row and whose it is; row: what the version commits to.
+    """
+
+    inputs: bytes
+    row: bytes
+
+
+def inputs_digest(client: str, data: ClientData, place: int, salt: bytes) -> bytes:
+    """Return SHA-256(salt || SHA-256(client) || inputs), 32 bytes, of the row at a place.
+
+    Without the salt, which is destroyed with its record, it confirms nobody's guess of a row.
+    """
+    found = hashlib.sha256(salt + hashlib.sha256(client.encode()).digest())
+    found.update(np.ascontiguousarray(data.inputs[place].numpy()).tobytes())
+    return found.digest()
+
+
+def row_digest(inputs: bytes, record: str, salt: bytes, targets: bytes, *, held: bool) -> bytes:
+    """Return SHA-256(inputs || salt || SHA-256(record) || held-out or trained || targets).
+
+    targets: the bytes of the row's int64 target or targets.
+    """
+    found = hashlib.sha256(inputs + salt + hashlib.sha256(record.encode()).digest())
+    found.update(b"held-out" if held else b"trained")
+    found.update(targets)
+    return found.digest()
+
+
+def label_bytes(label: int) -> bytes:
+    """Return a class as `row_digest` takes it."""
+    return np.int64(label).tobytes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,19 +145,19 @@ def assemble(
     services: Services,
     session: Session,
     model_id: int,
-    lesson: Mapping[Owner, InputBlock] = MappingProxyType({}),
+    upload: Mapping[Owner, InputBlock] = MappingProxyType({}),
     client: str | None = None,
 ) -> list[Held]:
     """Return all blocks of a model, or of one client, in the order of training.
 
-    With a lesson, as they will be once it is learned: what is new to a subject comes after
-    what it has, and new subjects come last, as `learn` stores them.
+    With an upload, as they will be once it is learned: new rows of a subject come after those
+    it has, and new subjects come last, as `learn` stores them.
     """
     query = select(Subject).where(Subject.model_id == model_id).order_by(col(Subject.id))
     if client is not None:
         query = query.where(Subject.client_tag == client)
     found: list[Held] = []
-    waiting = {owner: block for owner, block in lesson.items() if client in (None, owner[0])}
+    waiting = {owner: block for owner, block in upload.items() if client in (None, owner[0])}
     returning = _returning(session, model_id, waiting)
     for subject in session.exec(query).all():
         owner = returning.get(subject.id) or (subject.client or "", subject.subject or "")
@@ -133,15 +173,15 @@ def assemble(
 
 
 def _returning(
-    session: Session, model_id: int, lesson: Mapping[Owner, InputBlock]
+    session: Session, model_id: int, upload: Mapping[Owner, InputBlock]
 ) -> dict[int | None, Owner]:
-    """Return who among a lesson's owners was erased before, by the id of its nameless row."""
+    """Return the owners of an upload that were erased before, by id of their nameless row."""
     nameless = select(Subject.id).where(
         Subject.model_id == model_id, col(Subject.client).is_(None)
     )
-    if not lesson or session.exec(nameless.limit(1)).first() is None:
+    if not upload or session.exec(nameless.limit(1)).first() is None:
         return {}
-    found = [(subjects.find(session, model_id, owner), owner) for owner in lesson]
+    found = [(versions.find_subject(session, model_id, owner), owner) for owner in upload]
     return {row.id: owner for row, owner in found if row is not None and row.client is None}
 
 
@@ -161,7 +201,7 @@ def by_owner(upload: bytes) -> dict[Owner, InputBlock]:
 def client_rows(
     services: Services,
     session: Session,
-    model_id: int,
+    model: Model,
     client: str,
     positions: Sequence[int] | None,
 ) -> ClientData:
@@ -173,13 +213,14 @@ def client_rows(
     Raises:
         RefusedError: The client has no such rows.
     """
-    config = network_config(session.get_one(Model, model_id))
-    lesson: dict[Owner, InputBlock] = {}
-    job = head_of_queue(session, model_id)
+    assert model.id is not None
+    config = network_config(model)
+    upload: dict[Owner, InputBlock] = {}
+    job = head_of_queue(session, model.id)
     if job is not None and job.kind == "learn":
         contribution = session.get_one(Contribution, job.contribution_id)
-        lesson = by_owner(services.artifacts.get(session, contribution.upload_id))
-    held = assemble(services, session, model_id, lesson, client)
+        upload = by_owner(services.artifacts.get(session, contribution.upload_id))
+    held = assemble(services, session, model.id, upload, client)
     training = client_of([one.block for one in held], config).training() if held else None
     if training is None:
         raise RefusedError("the client has no rows to train on")
@@ -211,7 +252,7 @@ def row_digests(rows: Holdings, salted: Mapping[str, bytes]) -> dict[str, bytes]
 
 def digests_of(
     client: str, own: ClientRows, salted: Mapping[str, bytes]
-) -> dict[str, RowDigest]:
+) -> dict[str, RowDigestParts]:
     """Return both parts of the digest of each row of a client, by record."""
     found = {}
     for place, record in enumerate(own.records):
@@ -219,7 +260,7 @@ def digests_of(
         inputs = inputs_digest(client, own.data, place, salt)
         targets = np.ascontiguousarray(own.data.targets[place].numpy()).tobytes()
         row = row_digest(inputs, record, salt, targets, held=bool(own.held[place]))
-        found[record] = RowDigest(inputs, row)
+        found[record] = RowDigestParts(inputs, row)
     return found
 
 

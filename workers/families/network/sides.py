@@ -1,4 +1,4 @@
-"""Who stays and who goes, as the methods ask them: by rows in memory, by places for silos."""
+"""The retained rows and those to forget, by client: in memory, and by place for silos."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,24 +16,25 @@ Places = dict[str, tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForgetRetainSplit:
-    """Training rows by client, those that stay and those that go; places: None for all.
+    """Training rows by client: those retained, and the targets, which are to be forgotten.
 
-    request is None where nothing that goes was ever trained on.
+    *_at: their places among the client's training rows, None for all. request is None where
+    no target was ever trained on.
     """
 
-    stays: Mapping[str, ClientData]
-    stays_at: Places
-    goes: Mapping[str, ClientData]
-    goes_at: Places
+    retained: Mapping[str, ClientData]
+    retained_at: Places
+    targets: Mapping[str, ClientData]
+    targets_at: Places
     request: UnlearningRequest | None
 
 
 def divide(rows: Holdings, leaving: Collection[str]) -> ForgetRetainSplit:
     """Divide the training rows of all clients by the ids of the records that leave."""
-    stays: dict[str, ClientData] = {}
-    goes: dict[str, ClientData] = {}
-    stays_at: Places = {}
-    goes_at: Places = {}
+    retained: dict[str, ClientData] = {}
+    targets: dict[str, ClientData] = {}
+    retained_at: Places = {}
+    targets_at: Places = {}
     whole: set[str] = set()
     some: dict[str, tuple[int, ...]] = {}
     for client, own in rows.items():
@@ -43,17 +44,17 @@ def divide(rows: Holdings, leaving: Collection[str]) -> ForgetRetainSplit:
         trained = own.trained()
         out = tuple(place for place, record in enumerate(trained) if record in leaving)
         if not out:
-            stays[client], stays_at[client] = training, None
+            retained[client], retained_at[client] = training, None
         elif len(out) == len(trained):
-            goes[client], goes_at[client] = training, None
+            targets[client], targets_at[client] = training, None
             whole.add(client)
         else:
             rest = tuple(sorted(set(range(len(trained))) - set(out)))
-            stays[client], stays_at[client] = _at(training, rest), rest
-            goes[client], goes_at[client] = _at(training, out), out
+            retained[client], retained_at[client] = _at(training, rest), rest
+            targets[client], targets_at[client] = _at(training, out), out
             some[client] = out
-    request = UnlearningRequest(frozenset(whole), some) if goes else None
-    return ForgetRetainSplit(stays, stays_at, goes, goes_at, request)
+    request = UnlearningRequest(frozenset(whole), some) if targets else None
+    return ForgetRetainSplit(retained, retained_at, targets, targets_at, request)
 
 
 def validation(

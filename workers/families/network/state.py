@@ -1,4 +1,4 @@
-"""How a network's weights came to be, sealed beside them: what a re-execution must repeat."""
+"""How a network's weights were trained, sealed beside them: what a repetition needs."""
 
 from dataclasses import asdict, dataclass
 

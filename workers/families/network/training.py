@@ -1,4 +1,4 @@
-"""Trainings of deep models under a lease: resumable, on this installation's engine."""
+"""Trainings of deep models under a lease: resumable, recorded, and repeated where due."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
@@ -9,21 +9,22 @@ from app.service.context import Services
 from lethe.certificates.escalation import from_line, write_escalation
 from lethe.errors import LetheError
 from workers import devices
+from workers.errors import RefusedError
 from workers.families.network import progress
+from workers.families.network.certified import registered_terms
 from workers.families.network.config import NetworkConfig
 from workers.families.network.rows import Holdings, row_digests, rows_digest
-from workers.families.network.sides import ForgetRetainSplit, divide
-from workers.families.network.state import TrainingState, encode_state
+from workers.families.network.sides import ForgetRetainSplit, Places, divide
+from workers.families.network.state import TrainingState, decode_state, encode_state
 from workers.jobs import checkpoints
-from workers.jobs.lease import Lease
-from workers.jobs.update import UpdateResult
-from workers.jobs.versions import Encoded
+from workers.jobs.lease import JobContext
+from workers.jobs.update import Encoded, UpdateResult
 from workers.methods.network.base import Hooks, Side, TargetError, Tick
 from workers.methods.network.hf_kcu.products import NobodyAnsweredError
 from workers.methods.network.retrain import Retrain, retraining
 from workers.silos.answer import THREADS
 from workers.silos.choose import engine_for
-from workers.training.fedavg.base import cost_notes
+from workers.training.fedavg.base import ClientData, cost_notes
 from workers.training.fedavg.determinism import environment
 from workers.training.fedavg.device import choose, facts_of
 from workers.training.fedavg.errors import CheckpointError, RoundFailedError
@@ -31,7 +32,7 @@ from workers.training.fedavg.rounds import Trained, sizes
 from workers.training.fedavg.server import initial_state
 from workers.training.networks.files import digest_of, encode_weights
 from workers.training.networks.weights import Weights, initial_weights
-from workers.training.replay.retraining import most_missing
+from workers.training.replay.retraining import most_missing, reexecute
 
 RETRAIN = Retrain()
 T = TypeVar("T")
@@ -44,15 +45,14 @@ class RoundLostError(LetheError):
 
 
 def retrained(
-    services: Services,
-    lease: Lease,
+    job: JobContext,
     config: NetworkConfig,
     rows: Holdings,
     salted: Mapping[str, bytes],
     leaving: Collection[str] = (),
     escalated: str | None = None,
 ) -> UpdateResult:
-    """Train from the initial weights on the rows that stay.
+    """Train from the initial weights on the retained rows.
 
     escalated: why another method gave way to this one. Raises RefusedError if they cannot
     be trained on, RoundLostError to be tried again.
@@ -60,26 +60,29 @@ def retrained(
     sides = divide(rows, leaving)
     data = data_of(rows, salted, leaving)
     start = initial_weights(config.network, config.training.seed)
-    side, training = stays(services, lease, sides), config.training_of(sides.stays)
+    side, training = retain_side(job, sides), config.training_of(sides.retained)
 
     def train(hooks: Hooks) -> Trained:
-        if not sides.stays:  # a training on nothing ends where it began
+        if not sides.retained:  # a training on nothing ends where it began
             return Trained(initial_state(start, training.server), ())
         if hooks.tell is not None and hooks.resume is None:
             hooks.tell(Tick("retrain", 0, training.rounds))
         return retraining(config.network, side, training, start, data=data, hooks=hooks)
 
-    trained = resumed(services, lease, train)
+    trained = resumed(job, train)
     missing = tuple(
         (record.round, fault.client) for record in trained.records for fault in record.faults
     )
-    if len(missing) > most_missing(training, len(sides.stays)) and services.settings.silos:
-        checkpoints.discard(services, lease)
+    if (
+        len(missing) > most_missing(training, len(sides.retained))
+        and job.services.settings.silos
+    ):
+        checkpoints.discard(job)
         raise RoundLostError("most answers of silos were missing: it is trained once more")
     named = config.network.id, config.network.parameters
     origin = digest_of(encode_weights(*named, start))
     parameters = {
-        **described(services, config, side),
+        **described(job.services, config, side),
         "retrain.rounds": str(len(trained.records)),
         "retrain.start": origin,
         "retrain.missing": str(len(missing)),
@@ -106,31 +109,33 @@ def data_of(rows: Holdings, salted: Mapping[str, bytes], leaving: Collection[str
     return rows_digest(digest for record, digest in digests.items() if record not in leaving)
 
 
-def stays(services: Services, lease: Lease, sides: ForgetRetainSplit) -> Side:
-    """Return the side of those who stay."""
-    engine = engine_for(services, lease.job_id, lease.model_id, sides.stays, sides.stays_at)
-    return Side(engine, sizes(sides.stays))
+def retain_side(job: JobContext, sides: ForgetRetainSplit) -> Side:
+    """Return the clients' retained rows, as a method asks them."""
+    return _side(job, sides.retained, sides.retained_at)
 
 
-def goes(services: Services, lease: Lease, sides: ForgetRetainSplit) -> Side:
-    """Return the side of those who go."""
-    engine = engine_for(services, lease.job_id, lease.model_id, sides.goes, sides.goes_at)
-    return Side(engine, sizes(sides.goes))
+def forget_side(job: JobContext, sides: ForgetRetainSplit) -> Side:
+    """Return the clients' rows to forget, as a method asks them."""
+    return _side(job, sides.targets, sides.targets_at)
 
 
-def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
+def _side(job: JobContext, rows: Mapping[str, ClientData], places: Places) -> Side:
+    engine = engine_for(job.services, job.lease.job_id, job.lease.model_id, rows, places)
+    return Side(engine, sizes(rows))
+
+
+def resumed(job: JobContext, run: Callable[[Hooks], T]) -> T:
     """Run a training from the stage's checkpoint, keep its own and tell of its rounds.
 
     A checkpoint of another run, such as of the method that gave way to this one, is left.
     Raises RoundLostError where silos may come back; whatever else `run` raises.
     """
-    with services.reading() as session:
-        last = checkpoints.load(services, session, lease)
+    last = checkpoints.load(job)
 
     def save(data: bytes) -> None:
-        checkpoints.save(services, lease, data)
+        checkpoints.save(job, data)
 
-    tell = progress.teller(services, lease)
+    tell, silos = progress.recorder(job), job.services.settings.silos
     try:
         if last is not None:
             try:
@@ -139,11 +144,11 @@ def resumed(services: Services, lease: Lease, run: Callable[[Hooks], T]) -> T:
                 pass  # begins anew, below
         return run(Hooks(save=save, tell=tell))
     except RoundFailedError as error:
-        if services.settings.silos == 0:
+        if silos == 0:
             raise  # it would fail in the same way again
         raise RoundLostError(str(error)) from None
     except (TargetError, NobodyAnsweredError) as error:
-        if services.settings.silos == 0 or lease.tries >= services.settings.max_tries:
+        if silos == 0 or job.lease.tries >= job.services.settings.max_tries:
             raise  # it names another method
         raise RoundLostError(str(error)) from None
 
@@ -180,3 +185,39 @@ def device_of(services: Services) -> torch.device:
 def here(services: Services) -> dict[str, str]:
     """Return what equal bits need to agree on, as this process would train."""
     return {**environment(device_of(services)), "threads": str(THREADS)}
+
+
+class NotRepeatedError(LetheError):
+    """The repetition ended with another model; both are made anew."""
+
+    slug, title, status = "not-repeated", "The training could not be repeated", 409
+
+
+def repeat(
+    job: JobContext,
+    config: NetworkConfig,
+    rows: Holdings,
+    result: UpdateResult,
+) -> bool:
+    """Return whether the training was repeated: it was not where no noise is registered.
+
+    Raises:
+        NotRepeatedError: It ended with another model, and there are tries left. A training
+            that was resumed on another machine may end so.
+        RefusedError: There are none left.
+    """
+    if not registered_terms(config).sigma:
+        return False
+    services = job.services
+    clients = divide(rows, ()).retained
+    missing = decode_state(result.encoded.state).missing if services.settings.silos else ()
+    training = config.training_of(clients)
+    tell = progress.repetition(job, training.rounds)
+    again = reexecute(config.network, clients, training, missing, device_of(services), tell)
+    if again == result.encoded.head_digest:
+        return True
+    problem = "the training was repeated and ended with another model: it is not published"
+    if job.lease.tries < services.settings.max_tries:
+        checkpoints.discard(job)
+        raise NotRepeatedError(problem)
+    raise RefusedError(f"{problem}. Train and repeat on machines alike, then send it again")

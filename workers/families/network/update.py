@@ -1,4 +1,4 @@
-"""Deep models: learn, forget, train anew. Loads, and calls methods."""
+"""Deep models: learn an upload, forget records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,17 +6,14 @@ from dataclasses import replace
 from app.service.noise_key import METHOD as CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import (
-    attempt as network_attempt,
+    attempt,
 )
 from workers.families.network import (
     before as network_before,
 )
 from workers.families.network.blocks import InputBlock
-from workers.families.network.case import prepare
 from workers.families.network.certified import GIVES_WAY, carry_out, check_rows, load_terms
 from workers.families.network.config import NetworkConfig, network_config
-from workers.families.network.ladder import next_attempt
-from workers.families.network.repeat import repeat
 from workers.families.network.rows import (
     Holdings,
     assemble,
@@ -32,23 +29,21 @@ from workers.families.network.training import (
     data_of,
     described,
     encoded,
-    goes,
+    forget_side,
+    repeat,
     resumed,
+    retain_side,
     retrained,
-    stays,
 )
 from workers.families.network.wording import EMPIRICAL
-from workers.jobs.context import JobContext
-from workers.jobs.lesson import ParsedUpload
-from workers.jobs.members import Member, owned_by_subject
-from workers.jobs.update import Update, UpdateResult
+from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, Update, UpdateResult
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.memory import named_out_of_memory
 from workers.training.fedavg.base import cost_notes
 from workers.training.networks.files import decode_weights, digest_of
-
-__all__ = ["forget", "learn", "next_attempt", "prepare", "read", "refit"]
 
 
 def read(model: Model, upload: bytes) -> ParsedUpload:
@@ -63,30 +58,25 @@ def read(model: Model, upload: bytes) -> ParsedUpload:
 def learn(
     job: JobContext,
     before: ModelVersion | None,
-    lesson: ParsedUpload,
+    upload: ParsedUpload,
     fresh: Mapping[str, bytes],
 ) -> UpdateResult:
-    """Train from the initial weights on what is stored and the lesson.
+    """Train from the initial weights on the stored rows and the upload.
 
     Never from the present weights: they may have seen what was erased since. Raises
     RefusedError if the rows cannot be trained on.
     """
     services, lease = job.services, job.lease
     config = network_config(job.model)
-    blocks = {o: block for o, block in lesson.blocks.items() if isinstance(block, InputBlock)}
+    blocks = {o: block for o, block in upload.blocks.items() if isinstance(block, InputBlock)}
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
         salted = {**salts(session, lease.model_id), **fresh}
-    made = retrained(services, lease, config, rows, salted)
-    return replace(made, repeated=repeat(services, lease, config, rows, made))
+    result = retrained(job, config, rows, salted)
+    return replace(result, repeated=repeat(job, config, rows, result))
 
 
-def refit(job: JobContext) -> UpdateResult:
-    """Make the version of a later attempt from what is stored. Raises RefusedError."""
-    return network_attempt.run(job)
-
-
-def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> Update:
+def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]) -> Update:
     """Make the model forget the members' records by the method they ask for.
 
     A method that ends without a model to publish (WITHOUT_A_MODEL) gives way to a retraining.
@@ -101,7 +91,7 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> 
         salted = salts(session, lease.model_id)
         file = services.artifacts.get(session, before.head_id)
     rows = holdings(held, config)
-    made = _forgotten(job, config, rows, salted, leaving, request.method, file)
+    result = _forgotten(job, config, rows, salted, leaving, request.method, file)
     owned = owned_by_subject(members)
     rest = {
         one.subject: one.block.without(owned[one.subject])
@@ -109,11 +99,11 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> 
         if one.subject is not None and one.subject in owned
     }
     digests = row_digests(rows, salted)
-    kept = made.secret
-    if made.claim == EMPIRICAL:  # a retraining is repeated, and compared with nothing
+    kept = result.secret
+    if result.claim == EMPIRICAL:  # a retraining is repeated, and compared with nothing
         kept = network_before.encode(file, rows, salted, leaving)
-    gone = tuple(sorted(digests[record].hex() for record in leaving))
-    return Update(made, rest, before=kept, rows_gone=gone)
+    removed = tuple(sorted(digests[record].hex() for record in leaving))
+    return Update(result, rest, before=kept, rows_gone=removed)
 
 
 def _forgotten(
@@ -125,39 +115,37 @@ def _forgotten(
     method_id: str,
     file: bytes,
 ) -> UpdateResult:
-    services, lease = job.services, job.lease
+    services = job.services
     sides = divide(rows, leaving)
     method = config.method(method_id)
-    if sides.request is None or not sides.stays or method_id == RETRAIN.id:
+    if sides.request is None or not sides.retained or method_id == RETRAIN.id:
         # What was never trained on leaves no trace; the retraining proves that it did not.
-        why_not = network_attempt.not_run(method_id, trained_on=sides.request is not None)
-        return retrained(services, lease, config, rows, salted, leaving, why_not)
+        why_not = attempt.not_run(method_id, trained_on=sides.request is not None)
+        return retrained(job, config, rows, salted, leaving, why_not)
     network, weights = decode_weights(file)
     data = data_of(rows, salted, leaving)
     judge = validation(config, rows, leaving)
     if judge is None and method_id != CERTIFIED_NEWTON:
         why = f"{method_id}: no held-out rows are left to guard its step"
-        return retrained(services, lease, config, rows, salted, leaving, why)
-    training = config.training_of(sides.stays)
+        return retrained(job, config, rows, salted, leaving, why)
+    training = config.training_of(sides.retained)
     case = UnlearningCase(
         network=network,
         weights=weights,
         request=sides.request,
         config=training,
-        retained=stays(services, lease, sides),
-        targets=goes(services, lease, sides),
+        retained=retain_side(job, sides),
+        targets=forget_side(job, sides),
         data=data,
         validation=judge,
     )
     try:
-        terms = load_terms(services, job.model, config, sides.stays)
+        terms = load_terms(services, job.model, config, sides.retained)
         with named_out_of_memory():
-            carried = resumed(
-                services, lease, lambda hooks: carry_out(method, terms, case, hooks)
-            )
+            carried = resumed(job, lambda hooks: carry_out(method, terms, case, hooks))
     except (*WITHOUT_A_MODEL, *GIVES_WAY) as error:
         why = f"{method_id}: {type(error).__name__.removesuffix('Error')}"
-        return retrained(services, lease, config, rows, salted, leaving, why)
+        return retrained(job, config, rows, salted, leaving, why)
     found = carried.found
     state = TrainingState(digest_of(file), data, config.training.rounds, exact=False)
     parameters = {

@@ -1,4 +1,4 @@
-"""What a certificate says of a network in words."""
+"""The certificate's wording for networks."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -1,4 +1,4 @@
-"""A subject's rows as the bytes that the vault seals, and uploads as they were accepted.
+"""A subject's rows as the vault seals them, and accepted uploads.
 
 Where the rows stay with a client there is one block of statistics for all that it sent of a
 subject: the sum of its messages.
@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 
 from workers.arrays import Rows
 from workers.errors import RefusedError
-from workers.jobs.lesson import StoredBlock
+from workers.jobs.update import StoredBlock
 from workers.methods.ridge.statistics.gram import RidgeStatistics
 from workers.methods.ridge.statistics.message import (
     Batch,
@@ -30,7 +30,7 @@ SALT = 32  # bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class RowBlock:
     """One subject's rows: `records[i]` is the id of row i.
 
     salts (m, SALT) uint8: of the rows' digests (`ridge_rows`). learned (m,) int64: the number
@@ -43,32 +43,32 @@ class Block:
     learned: NDArray[np.int64]
 
     @classmethod
-    def fresh(cls, records: list[str], rows: Rows, number: int) -> "Block":
+    def fresh(cls, records: list[str], rows: Rows, number: int) -> "RowBlock":
         """Return rows that come with the version `number`, newly salted."""
         salts = np.frombuffer(secrets.token_bytes(SALT * len(rows)), dtype=np.uint8)
         learned = np.full(len(rows), number, dtype=np.int64)
         return cls(records, rows, salts.reshape(-1, SALT), learned)
 
-    def without(self, erased: set[str]) -> "Block | None":
+    def without(self, erased: set[str]) -> "RowBlock | None":
         """Return the block without some records, None if nothing remains."""
         keep = np.array([record not in erased for record in self.records])
         if not keep.any():
             return None
         return self.take(keep)
 
-    def take(self, mask: NDArray[np.bool_]) -> "Block":
+    def take(self, mask: NDArray[np.bool_]) -> "RowBlock":
         """Return the rows where `mask` (m,) is true."""
         records = [record for record, wanted in zip(self.records, mask, strict=True) if wanted]
         rows = Rows(self.rows.codes[mask], self.rows.labels[mask])
-        return Block(records, rows, self.salts[mask], self.learned[mask])
+        return RowBlock(records, rows, self.salts[mask], self.learned[mask])
 
-    def joined(self, other: "Block") -> "Block":
+    def joined(self, other: "RowBlock") -> "RowBlock":
         """Return this block's rows followed by another's."""
         codes = np.concatenate([self.rows.codes, other.rows.codes])
         labels = np.concatenate([self.rows.labels, other.rows.labels])
         salts = np.concatenate([self.salts, other.salts])
         learned = np.concatenate([self.learned, other.learned])
-        return Block(self.records + other.records, Rows(codes, labels), salts, learned)
+        return RowBlock(self.records + other.records, Rows(codes, labels), salts, learned)
 
     def encode(self) -> bytes:
         """Return the block as `encode_block` writes it."""
@@ -104,7 +104,7 @@ class MessageBlock:
         return encode_block(self)
 
 
-RidgeBlock = Block | MessageBlock
+RidgeBlock = RowBlock | MessageBlock
 
 
 def join(stored: RidgeBlock, fresh: StoredBlock, *, bits: int) -> RidgeBlock:
@@ -116,7 +116,7 @@ def join(stored: RidgeBlock, fresh: StoredBlock, *, bits: int) -> RidgeBlock:
         RefusedError: They are not: the vault holds a block of another model.
         ExactnessError: There are too many rows for exact sums.
     """
-    if isinstance(stored, Block) and isinstance(fresh, Block):
+    if isinstance(stored, RowBlock) and isinstance(fresh, RowBlock):
         return stored.joined(fresh)
     if isinstance(stored, MessageBlock) and isinstance(fresh, MessageBlock):
         return stored.joined(fresh, bits=bits)
@@ -125,13 +125,13 @@ def join(stored: RidgeBlock, fresh: StoredBlock, *, bits: int) -> RidgeBlock:
 
 def batch_of(block: RidgeBlock) -> Batch:
     """Return what a method learns of a block."""
-    return block.rows if isinstance(block, Block) else block.message
+    return block.rows if isinstance(block, RowBlock) else block.message
 
 
 def encode_block(block: RidgeBlock) -> bytes:
     """Return a block as safetensors; the ids travel as JSON in its metadata."""
     metadata = {"records": json.dumps(block.records)}
-    if isinstance(block, Block):
+    if isinstance(block, RowBlock):
         arrays: dict[str, NDArray[Any]] = {
             "codes": np.ascontiguousarray(block.rows.codes),
             "labels": np.ascontiguousarray(block.rows.labels),
@@ -156,7 +156,7 @@ def decode_block(data: bytes) -> RidgeBlock:
     records = json.loads(metadata["records"])
     if "residual" not in metadata:
         rows = Rows(arrays["codes"], arrays["labels"])
-        return Block(records, rows, arrays["salts"], arrays["learned"])
+        return RowBlock(records, rows, arrays["salts"], arrays["learned"])
     moment = arrays["moment"]
     statistics = RidgeStatistics(full(arrays["gram"], len(moment)), moment, len(records))
     residual = float.fromhex(metadata["residual"])

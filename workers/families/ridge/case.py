@@ -1,4 +1,4 @@
-"""What the verifier of a ridge head is given: the retained rows or sums, the artifacts."""
+"""The verifier's input for a ridge head: retained rows or sums, and the artifacts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,14 +11,12 @@ from sqlmodel import Session, select
 from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
-from workers.families.ridge import before as before_statistics
-from workers.families.ridge import row_contents
-from workers.families.ridge.blocks import Block, MessageBlock, RidgeBlock, decode_block
-from workers.families.ridge.state import budget, load_state, ridge_config
-from workers.jobs import claims
-from workers.jobs.case import Case, Judge, Judged
-from workers.jobs.context import JobContext
-from workers.jobs.logged import NotLoggedError, check_logged
+from workers.families.ridge.blocks import MessageBlock, RidgeBlock, RowBlock, decode_block
+from workers.families.ridge.rows import claim_of
+from workers.families.ridge.state import budget, load_before, load_state, ridge_config
+from workers.jobs.case import ExecutedJob, Judge, Verdict, purge_claim, retained_set_claim
+from workers.jobs.lease import JobContext
+from workers.jobs.logged_model import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import Verifier
 from workers.judge.checks import judged, report_of
@@ -43,7 +41,7 @@ class Summed:
 def prepare(
     job: JobContext,
     session: Session,
-    case: Case,
+    case: ExecutedJob,
     seed: bytes,
     load_sum: Callable[[], Summed] | None = None,
 ) -> Judge:
@@ -58,7 +56,7 @@ def prepare(
     except NotLoggedError as error:
         return partial(_unlogged, registry.get(case.plan.claim), str(error))
     row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    plan, model, before, after = case.plan, case.model, case.before, case.after
+    plan, model, after = case.plan, case.model, case.after
     stored = [
         (subject, decode_block(payload))
         for subject, payload in services.features.load_many(session, lease.model_id)
@@ -91,7 +89,7 @@ def prepare(
     )
     # A round that adds as well may narrow the posterior: there is nothing to compare then.
     if summed is None:
-        earlier = before_statistics.load(services, session, row)
+        earlier = load_before(services, session, row)
     else:
         earlier = None if plan.added else summed.claim.before
     # Sketches are rounded to integers entry by entry: their differences need not be definite.
@@ -101,12 +99,12 @@ def prepare(
         ridge = replace(ridge, tolerance=budget(model))
     claim = ExactClaim(
         ridge=ridge,
-        rows=[block.rows for block in blocks if isinstance(block, Block)],
+        rows=[block.rows for block in blocks if isinstance(block, RowBlock)],
         messages=_messages(model, blocks),
         masked=None if summed is None else summed.claim,
-        retained_set=claims.retained_set(session, lease, plan, ids, before, after),
-        purge=claims.purge(services, session, lease, plan, ids),
-        contents=row_contents.claim_of(services.ledger, session, case, stored),
+        retained_set=retained_set_claim(session, case, ids),
+        purge=purge_claim(job, session, plan, ids),
+        contents=claim_of(services.ledger, session, case, stored),
     )
     verifier: Verifier[ExactClaim] = registry.get(plan.claim)
     details = {
@@ -115,12 +113,12 @@ def prepare(
         "mode": claim.ridge.mode,
         "seed": (claim.ridge.seed or b"").hex(),
     }
-    return lambda: Judged(verifier.id, verifier.version, verifier.verify(claim), details)
+    return lambda: Verdict(verifier.id, verifier.version, verifier.verify(claim), details)
 
 
-def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Judged:
+def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Verdict:
     report = report_of([judged(CHECKS["log"], problem, passed=False)])
-    return Judged(verifier.id, verifier.version, report, {})
+    return Verdict(verifier.id, verifier.version, report, {})
 
 
 def _attested(config: RidgeConfig, blocks: list[RidgeBlock]) -> float:

@@ -1,4 +1,4 @@
-"""Ridge heads, whose rows or whose clients' statistics lie here."""
+"""Ridge heads whose rows, or whose clients' statistics, are stored here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ from models import Model, ModelVersion
 from workers.families.base import Family
 from workers.families.ridge import update, wording
 from workers.families.ridge.blocks import decode_block, join
-from workers.jobs.case import Case, Judge
-from workers.jobs.context import JobContext
+from workers.families.ridge.case import prepare
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
-from workers.jobs.ladder import NextAttempt
-from workers.jobs.lesson import ParsedUpload, StoredBlock
-from workers.jobs.members import Member
-from workers.jobs.update import Update, UpdateResult
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 
 
@@ -38,14 +38,14 @@ class RidgeFamily(Family):
         self,
         job: JobContext,
         before: ModelVersion | None,
-        lesson: ParsedUpload,
+        upload: ParsedUpload,
         salts: Mapping[str, bytes],
     ) -> UpdateResult:
-        """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
-        return update.learn(job, before, lesson, salts)
+        """Add an upload to the statistics. Raises RefusedError if no rows have them."""
+        return update.learn(job, before, upload, salts)
 
     def forget(
-        self, job: JobContext, before: ModelVersion, members: Sequence[Member]
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     ) -> Update:
         """Subtract the members' records. Raises RefusedError, AnswerError."""
         return update.forget(job, before, members)
@@ -55,7 +55,7 @@ class RidgeFamily(Family):
         return update.refit(job)
 
     def next_attempt(
-        self, job: JobContext, session: Session, case: Case, report: Report
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return the refit, whatever was asked for and found, None where it was that."""
         return None if job.lease.attempt > 1 else NextAttempt(2, "refit", compared=True)
@@ -64,9 +64,11 @@ class RidgeFamily(Family):
         """Statistics can be compared with those before whatever made them."""
         return True
 
-    def prepare(self, job: JobContext, session: Session, case: Case, seed: bytes) -> Judge:
+    def prepare(
+        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
+    ) -> Judge:
         """Load what an executed job left of a head; the result judges it."""
-        return update.prepare(job, session, case, seed)
+        return prepare(job, session, case, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of statistics and head. Raises ValueError."""
@@ -75,6 +77,10 @@ class RidgeFamily(Family):
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of the extractor."""
         return {"extractor": model.extractor["digest"]}
+
+    def registered_with_rows(self, model: Model) -> bool:
+        """Elsewhere the rows, or their statistics, come with the first contribution."""
+        return bool(model.config["data"] == "rows")
 
     def asks(self, model: Model) -> bool:
         """A client's sum does not say what of it one record is."""

@@ -1,4 +1,4 @@
-"""What the verifier will say of statistics whose rows nobody here has seen, asked beforehand.
+"""The verifier's test of statistics without rows, made before they are learned.
 
 A message that no rows have can be close enough to one to pass the tests of
 `workers.methods.ridge.statistics`, which allow for rounding. The verifier evaluates exactly

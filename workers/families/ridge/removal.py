@@ -1,4 +1,4 @@
-"""What an update takes out of the stored blocks, as a method forgets it, and what stays.
+"""The removal of records from stored blocks: what to forget, and what remains.
 
 Where the rows are here, they are picked out. Where a block is a client's sum, either all of
 it goes or its owner has released the statistics of what goes.
@@ -8,15 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from sqlmodel import Session, col, select
 
+from app.service.context import Services
+from models import Release
 from workers.arrays import Rows
-from workers.errors import InfeasibleRemovalError
-from workers.families.ridge.blocks import Block, MessageBlock, RidgeBlock
+from workers.errors import InfeasibleRemovalError, RefusedError
+from workers.families.ridge.blocks import MessageBlock, RidgeBlock, RowBlock
 from workers.families.ridge.preflight import IndefiniteError, check_definite
-from workers.jobs.asking import AnswerError
-from workers.jobs.members import Member, owned_by_subject
+from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.releases import AnswerError
 from workers.methods.ridge.base import RidgeConfig
-from workers.methods.ridge.statistics.message import Batch, Message, add_messages
+from workers.methods.ridge.statistics.message import Batch, Message, add_messages, check_message
+from workers.secure_sum.wire import unpack_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Removal:
 
 def remove(
     blocks: Mapping[int, RidgeBlock],
-    members: Sequence[Member],
+    members: Sequence[BatchMember],
     released: Sequence[Released],
     config: RidgeConfig,
 ) -> Removal:
@@ -57,14 +61,14 @@ def remove(
     Raises:
         AnswerError: A client released what its block cannot have held.
     """
-    rows = {key: block for key, block in blocks.items() if isinstance(block, Block)}
+    rows = {key: block for key, block in blocks.items() if isinstance(block, RowBlock)}
     if len(rows) == len(blocks):
         return remove_rows(rows, members)
     sums = {key: block for key, block in blocks.items() if isinstance(block, MessageBlock)}
     return remove_messages(sums, members, released, config)
 
 
-def remove_rows(blocks: Mapping[int, Block], members: Sequence[Member]) -> Removal:
+def remove_rows(blocks: Mapping[int, RowBlock], members: Sequence[BatchMember]) -> Removal:
     """Take the members' rows out of the blocks."""
     owned = owned_by_subject(members)
     parts = [
@@ -82,7 +86,7 @@ def remove_rows(blocks: Mapping[int, Block], members: Sequence[Member]) -> Remov
 
 def remove_messages(
     blocks: Mapping[int, MessageBlock],
-    members: Sequence[Member],
+    members: Sequence[BatchMember],
     released: Sequence[Released],
     config: RidgeConfig,
 ) -> Removal:
@@ -131,3 +135,33 @@ def _without(
     except (InfeasibleRemovalError, IndefiniteError):
         raise AnswerError(answer.id) from None
     return rest
+
+
+def answers(
+    services: Services, session: Session, members: Sequence[BatchMember], bits: int
+) -> list[Released]:
+    """Return what clients answered, and operators decided, for these requests.
+
+    Raises:
+        AnswerError: An answer is of no rows.
+    """
+    query = select(Release).where(
+        col(Release.request_id).in_([member.request_id for member in members]),
+        col(Release.state).in_(["answered", "dropped"]),
+    )
+    found = []
+    for release in session.exec(query):
+        ids = release.id, release.request_id, release.subject_id
+        if release.upload_id is None:
+            found.append(Released(*ids, message=None))
+            continue
+        data = services.artifacts.get(session, release.upload_id)
+        try:
+            envelope = unpack_message(data, bits=bits)
+            check_message(envelope.message, bits=bits)
+        except RefusedError:
+            raise AnswerError(release.id) from None
+        found.append(
+            Released(*ids, message=envelope.message, records=frozenset(envelope.records))
+        )
+    return found

@@ -1,4 +1,4 @@
-"""What a version of a ridge head commits to of its rows: salted digests, in the log.
+"""Salted digests of a ridge head's rows, which each version commits to in the log.
 
     row     SHA256(ROW | H(client) | H(subject) | H(record) | salt | label | codes)
     rows    SHA256(ROWS | the digests of rows, sorted)
@@ -19,9 +19,11 @@ from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
 from models import Model, ModelVersion, Subject
-from workers.families.ridge.blocks import Block, RidgeBlock
-from workers.jobs.lesson import Owner
-from workers.jobs.logged import logged_leaf
+from workers.families.ridge.blocks import RidgeBlock, RowBlock
+from workers.jobs.case import ExecutedJob
+from workers.jobs.logged_model import logged_leaf, versions_of
+from workers.jobs.update import Owner
+from workers.judge.ridge.claim import BlockClaim, RowsClaim
 
 ROW, ROWS, GROWN = b"lethe/row/v1\0", b"lethe/rows/v1\0", b"lethe/grown/v1\0"
 
@@ -34,7 +36,7 @@ class RowDigest(NamedTuple):
     digest: bytes
 
 
-def row_digests(block: Block, owner: Owner) -> list[bytes]:
+def row_digests(block: RowBlock, owner: Owner) -> list[bytes]:
     """Return the 32-byte digest of each row of a block, in its order."""
     start = hashlib.sha256(ROW)
     for name in owner:
@@ -69,7 +71,7 @@ def stored_digests(
     """Yield the digest of each row of a model's blocks, each given with its subject's id."""
     known = owners(session, model_id)
     for subject, block in blocks:
-        if isinstance(block, Block):
+        if isinstance(block, RowBlock):
             digests = row_digests(block, known[subject])
             for found in zip(block.records, block.learned.tolist(), digests, strict=True):
                 yield RowDigest(*found)
@@ -91,3 +93,47 @@ def published(ledger: Ledger, model: Model, version: ModelVersion) -> str | None
     Raises NotLoggedError where the table says otherwise of the version than the log.
     """
     return logged_leaf(ledger, model, version).digests.get("rows")
+
+
+def claim_of(
+    ledger: Ledger,
+    session: Session,
+    case: ExecutedJob,
+    stored: Iterable[tuple[int, RidgeBlock]],
+) -> RowsClaim | None:
+    """Return the claim that an update's rows are those of the log, None if none are here.
+
+    stored: the model's blocks, each with the id of its subject.
+    """
+    model, plan = case.model, case.plan
+    assert model.id is not None
+    if model.config["data"] != "rows":
+        return None
+    known = owners(session, model.id)
+    since, before = _before(ledger, model, case.before)
+    return RowsClaim(
+        blocks=[
+            BlockClaim(*known[subject], block.records, block.salts, block.learned)
+            for subject, block in stored
+            if isinstance(block, RowBlock)
+        ],
+        gone=list(zip(plan.rows_gone, plan.rows_learned, strict=True)),
+        since=since,
+        before=before,
+        after=published(ledger, model, case.after),
+    )
+
+
+def _before(ledger: Ledger, model: Model, last: ModelVersion) -> tuple[int, list[str | None]]:
+    """Return the number of the last version that no contribution made, and what the log says.
+
+    That is of the rows of this version and of all up to `last`. Version 0 has no rows.
+    """
+    found: list[str | None] = []
+    logged = versions_of(ledger, model)
+    for number in range(last.number, 0, -1):
+        digests = logged[number - 1][1].digests
+        found.append(digests.get("rows"))
+        if "added" not in digests:
+            return number, found[::-1]
+    return 0, [rows_digest(()), *found[::-1]]

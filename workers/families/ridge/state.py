@@ -1,4 +1,4 @@
-"""A ridge head's configuration, and its state as the artifacts of a version."""
+"""A ridge head's configuration, its state as artifacts, and its sealed statistics before."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,12 +7,18 @@ from typing import Any
 from sqlmodel import Session
 
 from app.service.context import Services
-from models import Model, ModelVersion
+from models import Job, Model, ModelVersion
 from workers.artifacts import decode_state, encode_head, encode_state
-from workers.jobs.versions import Encoded
+from workers.jobs.update import Encoded
+from workers.judge.ridge.claim import ClaimedStatistics
 from workers.methods.ridge import registry, ridge_sketched
 from workers.methods.ridge.base import Method, RidgeConfig, RidgeState
-from workers.methods.ridge.statistics.encoding import statistics_digest
+from workers.methods.ridge.statistics.encoding import (
+    decode_statistics,
+    encode_statistics,
+    statistics_digest,
+)
+from workers.methods.ridge.statistics.gram import RidgeStatistics
 
 
 def ridge_config(model: Model) -> RidgeConfig:
@@ -78,3 +84,22 @@ def load_state(services: Services, session: Session, version: ModelVersion) -> R
         ShreddedError: The version was withdrawn.
     """
     return decode_state(services.artifacts.get(session, version.state_id))
+
+
+# 134 MB of G. Beyond it the comparison costs more than it says, and is left out.
+WIDEST = 4096
+
+
+def encode_before(statistics: RidgeStatistics, config: RidgeConfig) -> bytes | None:
+    """Return the statistics before an update as they are sealed, None if too wide."""
+    if config.dimension > WIDEST:
+        return None
+    return encode_statistics(statistics, config.exponents, config.bits, config.penalty)
+
+
+def load_before(services: Services, session: Session, job: Job) -> ClaimedStatistics | None:
+    """Return the statistics that `keep` sealed for a job, if it did."""
+    if job.before_id is None:
+        return None
+    statistics, *_ = decode_statistics(services.artifacts.get(session, job.before_id))
+    return ClaimedStatistics(statistics.gram, statistics.moment, statistics.rows)

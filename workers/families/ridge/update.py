@@ -1,4 +1,4 @@
-"""Ridge heads: learn, forget, fit anew. Loads, and calls methods."""
+"""Ridge heads: learn an upload, forget records, fit again."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,59 +8,53 @@ from sqlmodel import Session
 from app.ledger.sequencer import Ledger
 from app.service.context import Services
 from models import ErasureRequest, Model, ModelVersion
-from workers.families.ridge import before as before_statistics
 from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge import state as ridge_state
-from workers.families.ridge.answers import answers
 from workers.families.ridge.blocks import (
-    Block,
     RidgeBlock,
+    RowBlock,
     batch_of,
     decode_block,
 )
-from workers.families.ridge.case import prepare
-from workers.families.ridge.lesson import ParsedRidgeUpload, read_lesson
 from workers.families.ridge.preflight import check_definite
-from workers.families.ridge.removal import remove
+from workers.families.ridge.removal import answers, remove
 from workers.families.ridge.rows import RowDigest, rows_digest
-from workers.jobs.context import JobContext
-from workers.jobs.lesson import ParsedUpload
-from workers.jobs.members import Member, owned_by_subject
-from workers.jobs.update import Update, UpdateResult
+from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
+from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, Update, UpdateResult
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message
-
-__all__ = ["forget", "learn", "prepare", "read", "refit"]
 
 
 def read(model: Model, upload: bytes) -> ParsedUpload:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
     number = (model.current_version or 0) + 1
     remote = model.config["data"] != "rows"
-    return read_lesson(upload, ridge_state.ridge_config(model), number, remote=remote)
+    return parse_upload(upload, ridge_state.ridge_config(model), number, remote=remote)
 
 
 def learn(
     job: JobContext,
     before: ModelVersion | None,
-    lesson: ParsedUpload,
+    upload: ParsedUpload,
     salts: Mapping[str, bytes],
 ) -> UpdateResult:
-    """Add a lesson to the statistics. Raises RefusedError if no rows have them."""
+    """Add an upload to the statistics. Raises RefusedError if no rows have them."""
     services, model = job.services, job.model
     config = ridge_state.ridge_config(model)
     method = ridge_state.method_of(model, model.method)
     with services.reading() as session:
         state = ridge_state.load_state(services, session, before) if before else None
-    contents = _grown(services.ledger, model, before, lesson)
-    assert isinstance(lesson, ParsedRidgeUpload)
-    outcome = method.learn(config, state, lesson.batch)
+    contents = _grown(services.ledger, model, before, upload)
+    assert isinstance(upload, ParsedRidgeUpload)
+    outcome = method.learn(config, state, upload.batch)
     if model.config["data"] != "rows" and outcome.state.attested == 0:
         check_definite(outcome.state.statistics, config)
     return _made(outcome, config, method.id, method.version, {}, contents)
 
 
-def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> Update:
+def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]) -> Update:
     """Subtract the members' records.
 
     Raises:
@@ -77,18 +71,18 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[Member]) -> 
             for subject in owned_by_subject(members)
         }
         released = answers(services, session, members, config.bits)
-        stays, goes = _divided(services, session, model, members)
+        retained, targets = _divided(services, session, model, members)
     method = ridge_state.method_of(model, request.method)
     removal = remove(blocks, members, released, config)
     outcome = method.forget(config, state, removal.batch)
     more = {"data": str(model.config["data"])}
     return Update(
-        _made(outcome, config, method.id, method.version, more, stays),
+        _made(outcome, config, method.id, method.version, more, retained),
         removal.rest,
         frozenset(removal.dropped),
-        before_statistics.encode(state.statistics, config),
-        rows_gone=tuple(one.digest.hex() for one in goes),
-        rows_learned=tuple(one.learned for one in goes),
+        ridge_state.encode_before(state.statistics, config),
+        rows_gone=tuple(one.digest.hex() for one in targets),
+        rows_learned=tuple(one.learned for one in targets),
     )
 
 
@@ -108,9 +102,9 @@ def refit(job: JobContext) -> UpdateResult:
 
 
 def _grown(
-    ledger: Ledger, model: Model, before: ModelVersion | None, lesson: ParsedUpload
+    ledger: Ledger, model: Model, before: ModelVersion | None, upload: ParsedUpload
 ) -> dict[str, str]:
-    """Return what the log says of the rows of the version before with those of a lesson.
+    """Return the digests of the rows of the version before with those of an upload.
 
     `added` is there so that everybody can see one follow from the other.
     """
@@ -121,17 +115,17 @@ def _grown(
         return {}
     added = rows_digest(
         digest
-        for owner, block in lesson.blocks.items()
-        if isinstance(block, Block)
+        for owner, block in upload.blocks.items()
+        if isinstance(block, RowBlock)
         for digest in ridge_rows.row_digests(block, owner)
     )
     return {"added": added, "rows": ridge_rows.grown_digest(known, added)}
 
 
 def _divided(
-    services: Services, session: Session, model: Model, members: Sequence[Member]
+    services: Services, session: Session, model: Model, members: Sequence[BatchMember]
 ) -> tuple[dict[str, str], list[RowDigest]]:
-    """Return what the log says of the rows that stay, and the digests of those that go.
+    """Return what the log says of the retained rows, and the digests of those to forget.
 
     All rows are read: their digests lie nowhere, or they would outlive the rows in backups.
     """
@@ -139,14 +133,14 @@ def _divided(
     if model.config["data"] != "rows":
         return {}, []
     leaving = {record for member in members for record in member.salts}
-    stays, goes = list[bytes](), list[RowDigest]()
+    retained, targets = list[bytes](), list[RowDigest]()
     stored = _stored(services, session, model.id)
     for one in ridge_rows.stored_digests(session, model.id, stored):
         if one.record in leaving:
-            goes.append(one)
+            targets.append(one)
         else:
-            stays.append(one.digest)
-    return _contents(model, stays), goes
+            retained.append(one.digest)
+    return _contents(model, retained), targets
 
 
 def _contents(model: Model, digests: Iterable[bytes]) -> dict[str, str]:
@@ -176,12 +170,12 @@ def _made(
     *,
     notes: bool = True,
 ) -> UpdateResult:
-    said = outcome.notes if notes else {}
+    shown = outcome.notes if notes else {}
     return UpdateResult(
         encoded=ridge_state.encode(outcome.state, config, contents),
         method=method,
         method_version=method_version,
         claim=outcome.claim,
-        parameters={**ridge_state.parameters(config), **more, **said},
+        parameters={**ridge_state.parameters(config), **more, **shown},
         bounds={"head": repr(outcome.state.bound)},
     )

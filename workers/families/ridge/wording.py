@@ -1,4 +1,4 @@
-"""What a certificate says of a ridge head in words.
+"""The certificate's wording for ridge heads.
 
 The verifier of the claim's name has checked the head's part, and check 1 the statistics'.
 """

@@ -1,1 +1,1 @@
-"""A client's way through a masked round over HTTP."""
+"""A client of masked rounds over HTTP."""

@@ -1,4 +1,4 @@
-"""What a member brings to a round: sums of the rows it adds, less those it releases."""
+"""A member's input to a round: sums of the rows it adds, less those it releases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,8 +76,8 @@ def contribute(
     known = {*held, *release}
     fresh = [record for record in rows.records if record not in known] if add else []
     added = _sums(rows, [place[record] for record in fresh], manifest)
-    gone = _sums(rows, [place[record] for record in release], manifest)
-    vector = to_vector(added) - to_vector(gone)  # modulo 2^64, as everything is from here on
+    removed = _sums(rows, [place[record] for record in release], manifest)
+    vector = to_vector(added) - to_vector(removed)  # modulo 2^64, as everything is from here on
     adds = tuple((record, rows.subjects[place[record]]) for record in fresh)
     return Contribution(vector, adds, tuple(release))
 

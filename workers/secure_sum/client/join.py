@@ -1,4 +1,4 @@
-"""A member's way through one round: look, answer the step that is open, look again."""
+"""A member's loop through one round: poll, answer the open step, poll again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -126,7 +126,7 @@ class Joining:
             for round_id in self.record.unsettled(plan.model):
                 if round_id != plan.round_id:
                     self._settle(plan.model, round_id)
-            told = self.record.begin(plan)
+            warnings = self.record.begin(plan)
             self.member = Member(plan, self.keyid, self.key, self.roster, self.record.secret)
             self.plan = plan
             self.say(
@@ -134,16 +134,17 @@ class Joining:
                 f"{plan.least_contributors} must contribute, {plan.least_rows} records must "
                 "move"
             )
-            for warning in told:
+            for warning in warnings:
                 self.say(warning)
         return self.member
 
     def _check_least(self, plan: RoundPlan) -> None:
-        asked = (plan.least_contributors, plan.least_rows)
-        if asked[0] < self.least.contributors or asked[1] < self.least.rows:
+        registered = (plan.least_contributors, plan.least_rows)
+        if registered[0] < self.least.contributors or registered[1] < self.least.rows:
             raise PlanError(
-                f"the model is registered for sums of {asked[0]} contributors and {asked[1]} "
-                f"records, and you ask for {self.least.contributors} and {self.least.rows}: "
+                f"the model is registered for sums of {registered[0]} contributors and "
+                f"{registered[1]} records, and you ask for {self.least.contributors} and "
+                f"{self.least.rows}: "
                 "smaller sums tell more of you (--least-contributors, --least-rows)"
             )
 

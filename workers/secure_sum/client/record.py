@@ -90,14 +90,14 @@ class Record:
         known["held"] = sorted(held)
         self._write()
 
-    def check_held(self, model: str, own: Iterable[str], said: Iterable[str]) -> None:
+    def check_held(self, model: str, own: Iterable[str], recorded: Iterable[str]) -> None:
         """Return if the service claims to hold no row that this member never added.
 
         Raises:
             SecrecyError: It does. Who believed it would add nothing and leave another
                 member's input alone in the sum.
         """
-        foreign = set(said) & set(own) - self.held(model)
+        foreign = set(recorded) & set(own) - self.held(model)
         if foreign:
             raise SecrecyError(
                 f"the service says that it holds {len(foreign)} records that this member has "
@@ -105,13 +105,13 @@ class Record:
                 "lost, join once with --adopt-held"
             )
 
-    def check_release(self, model: str, asked: Iterable[str]) -> None:
+    def check_release(self, model: str, requested: Iterable[str]) -> None:
         """Return if all records to be released were added by this member.
 
         Raises:
             SecrecyError: Some were not.
         """
-        foreign = set(asked) - self.held(model)
+        foreign = set(requested) - self.held(model)
         if foreign:
             raise SecrecyError(
                 f"the service asks to release {len(foreign)} records that this member has no "

@@ -1,4 +1,4 @@
-"""The calls about masked rounds, on top of the client for everything else."""
+"""The HTTP calls of masked rounds, on top of the general client."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote

@@ -15,7 +15,7 @@ from tests.workers.jobs.changed_rows import changing, config_of, member, set_con
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_failures import started, version
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records, head, state
-from workers.jobs import registered
+from workers.jobs import logged_model
 
 THREE = FOUR[:3]
 Change = Callable[[Masked, str], None]
@@ -132,7 +132,7 @@ def test_no_sum_is_published_by_another_configuration(learned: Masked, when: str
     with changing(installation, when, member("penalty", value=(2.0).hex())):
         installation.drain()
     shown = learned.view(round_id)
-    assert (shown["state"], shown["reason"]) == ("failed", registered.CHANGED)
+    assert (shown["state"], shown["reason"]) == ("failed", logged_model.CHANGED)
     assert version(learned) == before
     with Session(installation.services.engine) as session:
         assert session.exec(select(Model)).one().state == "ready"

@@ -1,0 +1,46 @@
+"""The verifier's input for a masked round: its signed messages, to be summed again."""
+
+from sqlmodel import Session, select
+
+from app.service.context import Services
+from models import Record, Round
+from workers.families.masked.transcript import decode_transcript
+from workers.families.ridge import case as ridge_case
+from workers.families.ridge.case import Summed
+from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.draft import Draft
+from workers.jobs.lease import JobContext
+from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
+
+
+def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
+    """Load what a round left of a head; the result judges it as any ridge head.
+
+    Versions that the tables have otherwise than the log are refuted at once.
+    """
+
+    def load_sum() -> Summed:
+        ids = session.exec(select(Record.record).where(Record.model_id == case.model.id))
+        return Summed(_claim_of(job.services, session, case.plan), list(ids))
+
+    return ridge_case.prepare(job, session, case, seed, load_sum)
+
+
+def _claim_of(services: Services, session: Session, plan: Draft) -> MaskedClaim:
+    """Return what the verifier is to sum again."""
+    row = session.get_one(Round, plan.round_id)
+    assert row.transcript_id is not None
+    found = decode_transcript(services.artifacts.get(session, row.transcript_id))
+    before = found.before
+    return MaskedClaim(
+        plan=found.plan,
+        roster=found.roster,
+        messages=found.messages,
+        before=(
+            None
+            if before is None
+            else ClaimedStatistics(before.gram, before.moment, before.rows)
+        ),
+        before_digest=plan.statistics_before,
+        erased=[str(item["record"]) for item in plan.removal["records"]],
+    )

@@ -1,0 +1,105 @@
+"""Counts from the log: releases since the last training, and judgements by samples.
+
+The entry of a version that was trained from its initial weights names them, `start`. It begins
+a budget once the log has it as repeated, bit for bit: from then on nothing that was erased
+before is in any weight. A training that nobody repeated may be anything, and hides nothing, so
+there is no budget after it. Every other version is a release of what some method made.
+"""
+
+import hashlib
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.model_events import model_events
+from lethe.log.entries import Leaf
+from models import Model, ModelVersion
+from workers.errors import RefusedError
+from workers.jobs import checkpoints
+from workers.jobs.case import ExecutedJob
+from workers.jobs.lease import JobContext
+from workers.jobs.logged_model import VERSION, versions_of
+from workers.jobs.versions import REPEATED
+
+START = "start"  # digest in the entry of a version
+
+
+class UnprovenTrainingError(RefusedError):
+    """Since the last training that was repeated, another one was published that was not."""
+
+
+def ordinal(ledger: Ledger, model: Model, before: ModelVersion | None = None) -> int:
+    """Return how many versions the log has of a model, up to `before` and without it."""
+    known = versions_of(ledger, model)
+    return sum(before is None or index < before.log_index for index, _ in known)
+
+
+def check_no_training(ledger: Ledger, model: Model, version: ModelVersion) -> None:
+    """Check that a version of an unlearning method is not logged as a training.
+
+    Raises RefusedError: it would begin a budget.
+    """
+    if any(START in leaf.digests for i, leaf in versions_of(ledger, model) if _is(version, i)):
+        raise RefusedError("a version that is no training was logged as one")
+
+
+def releases_since_training(
+    ledger: Ledger, model: Model, before: ModelVersion | None = None
+) -> int:
+    """Return how many releases there were since the last repeated training, up to `before`.
+
+    Raises UnprovenTrainingError where the log has no such training, or an unrepeated one since.
+    """
+    count, repeated = 0, set()
+    for index, leaf in reversed(model_events(ledger, model.ref)):
+        if before is not None and index >= before.log_index:
+            continue
+        if leaf.event == REPEATED:
+            repeated.add(_what(leaf))
+        elif leaf.event == VERSION and START not in leaf.digests:
+            count += 1
+        elif leaf.event == VERSION:
+            if _what(leaf) in repeated:
+                return count
+            break
+    raise UnprovenTrainingError("the last training of this model was repeated by nobody")
+
+
+def _is(version: ModelVersion, index: int) -> bool:
+    return index == version.log_index
+
+
+def _what(leaf: Leaf) -> tuple[str | None, str | None]:
+    return leaf.digests.get("head"), leaf.digests.get("statistics")
+
+
+JUDGING = "model.judging"
+
+
+def draw_seed(job: JobContext, case: ExecutedJob) -> bytes:
+    """Return the seed of a judgement, 32 bytes, which is in the log from the moment it exists.
+
+    Raises LeaseLostError.
+    """
+
+    def log(tx: Transaction, seed: bytes) -> None:
+        record_model_event(tx, case.model.ref, JUDGING, _entry(case.after, seed))
+
+    return checkpoints.draw_once(job, log)
+
+
+def judged_before(ledger: Ledger, model: Model, after: ModelVersion, seed: bytes) -> int:
+    """Return how many judgements by chance of a model the log has before that of this seed.
+
+    Raises RefusedError if the log has none of this seed for this version.
+    """
+    entry = _entry(after, seed)
+    begun = [leaf for _, leaf in model_events(ledger, model.ref) if leaf.event == JUDGING]
+    for place, leaf in enumerate(begun):
+        if dict(leaf.digests) == entry:
+            return place
+    raise RefusedError("the seed of this judgement is not the one that was logged")
+
+
+def _entry(after: ModelVersion, seed: bytes) -> dict[str, str]:
+    # The seed itself stands in the evidence: its digest finds the entry.
+    return {"head": after.head_digest, "seed": hashlib.sha256(seed).hexdigest()}

@@ -1,0 +1,181 @@
+"""Scores of a silo's clients for two models, computed where the rows are opened.
+
+In one process that is the judge, over silos each silo for its clients. A client's rows are
+scored together and with nobody else's, so that both give the same bits.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sqlmodel import Session, select
+
+from app.service.context import Services
+from lethe.certificates.retained import record_commitment
+from models import Model, Subject
+from workers.arrays import Labels
+from workers.families.network import before as network_before
+from workers.families.network.config import NetworkConfig, network_config
+from workers.families.network.rows import (
+    ClientRows,
+    RowDigestParts,
+    assemble,
+    client_of,
+    digests_of,
+    salts,
+)
+from workers.families.network.scores.canary import client_canary
+from workers.silos.engine import silo_of
+from workers.silos.score_task import ScoreTask
+from workers.silos.scores import ClientScores, SiloScores
+from workers.training.fedavg.base import ClientData
+from workers.training.replay.scores import Scorer, scorer
+
+UNKNOWN = bytes(32)  # the commitment of a row whose record nobody knows: it fits nowhere
+
+
+def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+    """Return what the clients of a task's silo say of its models, and the number of classes.
+
+    Raises LetheError for what is not stored any more, ModelError for rows or files that are
+    not the network's.
+    """
+    with services.reading() as session:
+        config = network_config(session.get_one(Model, task.model_id))
+        before = network_before.decode(services.artifacts.get(session, task.before))
+        published = services.artifacts.get(session, task.published)
+        salted = Salts(
+            salts(session, task.model_id), dict(zip(before.records, before.salts, strict=True))
+        )
+        mine = _clients(session, task)
+        stored = {
+            client: client_of([one.block for one in held], config)
+            for client in mine
+            if (held := assemble(services, session, task.model_id, client=client))
+        }
+    went = before.holdings(config.is_held_out)
+    found = hashlib.sha256(before.model).hexdigest(), hashlib.sha256(published).hexdigest()
+    models = scorer(before.model, config.network), scorer(published, config.network)
+    clients = [
+        _client(Own(one, stored.get(one), went.get(one)), salted, task, config, models)
+        for one in sorted({*stored, *_of_silo(went, task)})
+    ]
+    # By digests: the order of names would tell more than a number.
+    clients.sort(key=lambda one: sorted(one.digests()))
+    return SiloScores(found, clients), config.network.classes
+
+
+@dataclass(frozen=True, slots=True)
+class Salts:
+    """Salts by record: of those stored, and of those that went, kept to be judged."""
+
+    stored: Mapping[str, bytes]
+    went: Mapping[str, bytes]
+
+    def commitment(self, record: str) -> bytes:
+        """Return a stored row's commitment, also where its record should be gone."""
+        salt = self.stored.get(record, self.went.get(record))
+        return UNKNOWN if salt is None else record_commitment(salt, record)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Own:
+    """A client's rows: those that are stored, and those that went."""
+
+    client: str
+    stored: ClientRows | None
+    went: ClientRows | None
+
+
+def _clients(session: Session, task: ScoreTask) -> list[str]:
+    query = select(Subject.client).where(Subject.model_id == task.model_id)
+    # None: of a client that was erased, and has no rows.
+    return _of_silo(sorted({name for name in session.exec(query) if name is not None}), task)
+
+
+def _of_silo(clients: Iterable[str], task: ScoreTask) -> list[str]:
+    return [client for client in clients if silo_of(client, task.silos) == task.silo]
+
+
+def _client(
+    own: Own,
+    salted: Salts,
+    task: ScoreTask,
+    config: NetworkConfig,
+    models: tuple[Scorer, Scorer],
+) -> ClientScores:
+    kept = [] if own.stored is None else list(own.stored.records)
+    commitments = {record: salted.commitment(record) for record in kept}
+    training = [record for record in kept if not config.is_held_out(record)]
+    held = [record for record in kept if config.is_held_out(record)]
+    sampled = [record for record in training if task.is_sampled(commitments[record])]
+    removed = [] if own.went is None else list(own.went.records)
+    wanted = set(task.own)
+    own_request = {r for r in removed if record_commitment(salted.went[r], r).hex() in wanted}
+    groups: dict[str, list[str]] = {"forget": [], "unseen": [], "other": []}
+    for record in removed:
+        group = "unseen" if config.is_held_out(record) else "forget"
+        groups[group if record in own_request else "other"].append(record)
+    there = _digests(own.client, own.stored, salted.stored)
+    went = _digests(own.client, own.went, salted.went)
+    rows = _rows(
+        (own.stored, held),
+        (own.went, groups["forget"]),
+        (own.went, groups["unseen"]),
+        (own.stored, sampled),
+    )
+    labels: Labels = np.zeros(0, dtype=np.int64)
+    logits = [np.zeros((0, config.network.classes))] * len(models)
+    if rows is not None and config.network.task == "classification":
+        # No attack of ours reads masks.
+        labels, logits = rows.targets.numpy(), [model(rows) for model in models]
+    stamped = None
+    if config.canary is not None:
+        pool = _rows((own.stored, held), (own.went, groups["unseen"]))
+        targets, retained = _rows((own.went, groups["forget"])), _rows((own.stored, training))
+        classes = config.network.classes
+        stamped = client_canary(config.canary, pool, targets, retained, models, classes)
+    scored = [there[record].inputs for record in held]
+    scored += [went[record].inputs for record in [*groups["forget"], *groups["unseen"]]]
+    scored += [there[record].inputs for record in sampled]
+    return ClientScores(
+        training=tuple(there[record].row for record in training),
+        held=tuple(there[record].row for record in held),
+        own=tuple(
+            record_commitment(salted.went[record], record)
+            for record in [*groups["forget"], *groups["unseen"]]
+        ),
+        inputs=tuple(scored) if len(labels) else (),
+        commitments=tuple(commitments[record] for record in [*training, *held]),
+        labels=labels,
+        before=logits[0],
+        after=logits[1],
+        canary=stamped,
+        **{
+            name: tuple(went[record].row for record in records)
+            for name, records in groups.items()
+        },
+    )
+
+
+def _digests(
+    client: str, rows: ClientRows | None, salted: Mapping[str, bytes]
+) -> dict[str, RowDigestParts]:
+    return {} if rows is None else digests_of(client, rows, salted)
+
+
+def _rows(*parts: tuple[ClientRows | None, Sequence[str]]) -> ClientData | None:
+    """Return some records' rows, one part after the other, None if there are none."""
+    found = []
+    for rows, records in parts:
+        if rows is not None and records:
+            places = {record: place for place, record in enumerate(rows.records)}
+            chosen = torch.tensor([places[record] for record in records], dtype=torch.int64)
+            found.append(rows.data.only(chosen))
+    if not found:
+        return None
+    return ClientData(
+        torch.cat([part.inputs for part in found]), torch.cat([part.targets for part in found])
+    )

@@ -1,0 +1,133 @@
+"""Attempts: what comes after a judgement that was no PASS, and the log's account of it.
+
+The choice is made before the transaction that records the judgement, and stands in it: in the
+log's event, in the job's attempt, and, until the next attempt is done, beside the verdict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlmodel import Session, select
+
+from app.reconcile.escalation import CONTRADICTED, METHOD, NOT_JUDGED, logged_escalation
+from app.reconcile.judgement import opened
+from app.reconcile.model_events import request_events
+from app.service.context import Services
+from app.vault.errors import NotStoredError, ShreddedError
+from lethe.certificates.escalation import (
+    AttemptPart,
+    from_line,
+    read_escalation,
+    write_escalation,
+)
+from lethe.certificates.evidence import parse_evidence
+from lethe.errors import LetheError
+from models import Artifact, ErasureRequest, Job
+from workers.jobs.draft import DRAFT, Draft
+from workers.jobs.logged_judgement import UNREADABLE, NotJudgedError
+from workers.jobs.update import UpdateResult
+
+
+@dataclass(frozen=True, slots=True)
+class NextAttempt:
+    """The next attempt. skipped: which were left out before it, and why, in words.
+
+    compared: whether its model is compared with what was kept of the one before the update.
+    """
+
+    attempt: int
+    method: str
+    skipped: tuple[str, ...] = ()
+    compared: bool = False
+
+
+def escalated(
+    result: str, checks: str, attempt: int, method: str, skipped: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the payload of request.escalated: what was found, and what comes next.
+
+    result: the verdict, or NONE where no judgement came of the attempt before.
+    """
+    payload: dict[str, Any] = {
+        "result": result,
+        "checks": checks,
+        "attempt": attempt,
+        "method": method,
+    }
+    return {**payload, "skipped": list(skipped)} if skipped else payload
+
+
+def executed(result: UpdateResult, draft: str) -> dict[str, Any]:
+    """Return the payload of request.executed: which version, and by which method.
+
+    draft: hex SHA-256 of the draft, which no other request's can take the place of.
+    """
+    digests = {"head": result.encoded.head_digest, "statistics": result.encoded.statistics}
+    return {**digests, METHOD: result.name, DRAFT: draft}
+
+
+def escalation_parameters(
+    plan: Draft, since: Sequence[AttemptPart], gave_way: str | None = None
+) -> dict[str, str]:
+    """Return the parameters of a certificate for the attempts before: results and cost.
+
+    since: the attempt that the draft is of, and those skipped after it. gave_way: what became
+    of the attempt that was begun after them, where no model came of that.
+    """
+    attempts = [*read_escalation(plan.parameters), *since]
+    attempts += [] if gave_way is None else [from_line(gave_way)]
+    cost = plan.parameters.get("escalation.flops", "0"), plan.parameters.get("cost.flops", "0")
+    flops = sum(int(part) for part in cost)
+    return {
+        "asked": plan.parameters.get("asked", plan.method),
+        **write_escalation(attempts),
+        **({"escalation.flops": str(flops)} if flops else {}),
+    }
+
+
+def attempts_since(
+    services: Services, session: Session, job: Job, plan: Draft
+) -> tuple[AttemptPart, ...]:
+    """Return the attempt that a job was last executed on, and those skipped after it.
+
+    Raises:
+        NotJudgedError: What is stored does not open the log's entries, or the evidence that
+            the log names cannot be read. The message names what, and no person.
+        SealError: The evidence's file is missing or was altered.
+        LetheError: The log itself cannot be read, or is not the one that was signed.
+    """
+    request = session.get_one(ErasureRequest, job.request_id)
+    leaves = request_events(services.ledger, request.ref)
+    try:
+        executed, *after = logged_escalation(opened(session, request, leaves)).since
+    except UNREADABLE as error:
+        title = error.title if isinstance(error, LetheError) else type(error).__name__
+        raise NotJudgedError(
+            f"what the log says of the attempt cannot be read: {title}"
+        ) from None
+    name = plan.name
+    if executed.method != name:
+        raise NotJudgedError("the draft is of another method than the log has as executed")
+    parts = [attempt.told for attempt in after if attempt.told is not None]
+    verdict = executed.verdict
+    if verdict is None:
+        return AttemptPart(name, "NONE", NOT_JUDGED, ()), *parts
+    if verdict["result"] == "PASS":
+        return AttemptPart(name, "NONE", CONTRADICTED, ()), *parts
+    report = parse_evidence(_evidence(services, session, verdict["evidence"])).report
+    return AttemptPart(name, verdict["result"], None, report.checks), *parts
+
+
+def _evidence(services: Services, session: Session, digest: str) -> bytes:
+    """Return the evidence file of a digest, whatever row points at it."""
+    query = select(Artifact.id).where(Artifact.digest == digest, Artifact.kind == "evidence")
+    for found in session.exec(query):
+        try:
+            return services.artifacts.get(session, found)  # checks the digest
+        except (NotStoredError, ShreddedError):
+            continue
+    raise NotJudgedError(
+        "the log names the evidence of this judgement, but it is not stored: restore it from a "
+        "backup, then decide `retry`"
+    )

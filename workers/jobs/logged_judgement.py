@@ -1,0 +1,206 @@
+"""The judgement that a certificate repeats, read from the log; tables only locate it."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.exc import NoResultFound
+from sqlmodel import Session, col, select
+
+from app.reconcile.escalation import escalation_problem
+from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
+from app.reconcile.model_events import request_events
+from app.schemas.requests import Scope
+from app.service.context import Services
+from app.service.scope import ADD_BACK, chunks
+from app.vault.errors import NotStoredError, ShreddedError
+from lethe import canonical
+from lethe.certificates import shape
+from lethe.certificates.errors import CertificateError
+from lethe.certificates.evidence import Evidence, parse_evidence
+from lethe.certificates.retained import Removal, record_commitment
+from lethe.errors import LetheError
+from lethe.log.entries import CommitmentError, EntryError, Leaf, parse_leaf
+from models import (
+    ErasureRequest,
+    Job,
+    LogEntry,
+    Model,
+    ModelVersion,
+    Record,
+    Verification,
+)
+from workers.errors import RefusedError
+from workers.jobs import (
+    draft,
+    versions,
+)
+from workers.jobs.draft import Draft
+from workers.jobs.lease import Lease
+from workers.jobs.logged_model import check_logged, registered, versions_of
+
+RECEIVED, LEARNED = "request.received", "contribution.learned"
+# What reading a file that is another than the tables say raises. None of it passes by itself.
+UNREADABLE = (
+    *(CertificateError, canonical.NotCanonicalError, CommitmentError, EntryError),
+    *(NotStoredError, ShreddedError, NoResultFound),
+    *(AttributeError, LookupError, TypeError, ValueError),
+)
+
+
+class NotJudgedError(RefusedError):
+    """The log has no PASS of what the tables would have certified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A judgement that the log has as PASS, and what it was about.
+
+    received: the log's entry that received the request; events: all of the request's, opened.
+    """
+
+    request: ErasureRequest
+    model: Model
+    after: ModelVersion
+    plan: Draft
+    evidence: Evidence
+    evidence_file: bytes
+    received: Leaf
+    events: Sequence[Event]
+
+
+def passed(services: Services, session: Session, lease: Lease) -> Passed:
+    """Return the judgement of a leased job's request, once the log agrees with all of it.
+
+    Raises:
+        RefusedError: It does not. The message names what, and no person.
+        LetheError: The log itself cannot be read, or is not the one that was signed.
+    """
+    try:
+        return _passed(services, session, lease)
+    except UNREADABLE as error:
+        title = error.title if isinstance(error, LetheError) else type(error).__name__
+        raise NotJudgedError(
+            f"what is stored of the judgement cannot be read: {title}"
+        ) from None
+
+
+def _passed(services: Services, session: Session, lease: Lease) -> Passed:
+    request = session.get_one(ErasureRequest, lease.request_id)
+    model = session.get_one(Model, lease.model_id)
+    leaves = request_events(services.ledger, request.ref)
+    events = opened(session, request, leaves)
+    _check_received(request, model, events)
+    verification = session.get(Verification, request.id)
+    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    if verification is None or job.draft_id is None:
+        raise NotJudgedError("nothing is stored of this request's judgement")
+    file = services.artifacts.get(session, verification.evidence_id)
+    plan = draft.load(services, session, job)
+    problem = contradiction(events, hashlib.sha256(file).hexdigest(), plan.claim)
+    if problem is not None:
+        raise NotJudgedError(problem)
+    evidence = parse_evidence(file)
+    _check_evidence(evidence, plan)
+    before = versions.numbered(session, lease.model_id, plan.before_number)
+    after = versions.numbered(session, lease.model_id, plan.number)
+    if verification.version_id != after.id:
+        raise NotJudgedError("the version that was judged is not the one that was executed")
+    check_logged(services.ledger, model, before, after)
+    if not registered(services.ledger, model).unchanged:
+        raise NotJudgedError("the model is not as it was registered")
+    _check_draft(plan, before, after)
+    _check_executed(services, model, after, events)
+    _check_scope(services, session, model, events, evidence.removal)
+    if (problem := escalation_problem(events, plan.method, plan.parameters)) is not None:
+        raise NotJudgedError(problem)
+    return Passed(request, model, after, plan, evidence, file, leaves[0][1], events)
+
+
+def _check_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> None:
+    if not events or events[0].event != RECEIVED:
+        raise NotJudgedError("the log has no open request of this reference")
+    received = events[0].payload
+    if events[0].index != request.log_index:
+        raise NotJudgedError("the request points at another entry than the one it has")
+    if (received["model"], received["scope"]) != (model.ref, request.scope):
+        raise NotJudgedError("the request is about something else than what was received")
+
+
+def _check_evidence(evidence: Evidence, plan: Draft) -> None:
+    if evidence.report.result != "PASS":
+        raise NotJudgedError("the judgement is no PASS")
+    statistics = {"before": plan.statistics_before, "after": plan.statistics_after}
+    removal = shape.read(Removal, plan.removal)
+    if (evidence.removal, dict(evidence.statistics)) != (removal, statistics):
+        raise NotJudgedError("the evidence is of another removal than was executed")
+
+
+def _check_draft(plan: Draft, before: ModelVersion, after: ModelVersion) -> None:
+    drafted = plan.head_before, plan.statistics_before, plan.statistics_after
+    if drafted != (before.head_digest, before.statistics_digest, after.statistics_digest):
+        raise NotJudgedError("the draft is of other versions than those in the log")
+
+
+def _check_scope(
+    services: Services,
+    session: Session,
+    model: Model,
+    events: Sequence[Event],
+    removal: Removal,
+) -> None:
+    """Check that what was removed is what the request names, and all of it.
+
+    A client's or subject's rows are found by the verifier: what is left of them fails it.
+    """
+    for one in removal.records:
+        if record_commitment(one.salt, one.record) != one.commitment:
+            raise NotJudgedError("a removed commitment is not of the record beside it")
+    named = Scope.model_validate(events[0].payload["scope"]).records
+    if named is None:
+        return
+    erased = {one.record for one in removal.records}
+    if not erased <= set(named):
+        raise NotJudgedError("records were removed that the request does not name")
+    # What another request erased may have been added back since, on a later wish.
+    held = _is_held(session, model, sorted(set(named) - erased))
+    if held and not _came_back(services, session, model, events[0].index):
+        raise NotJudgedError("records that the request names were not removed")
+
+
+def _is_held(session: Session, model: Model, records: Sequence[str]) -> bool:
+    for chunk in chunks(records):
+        query = select(Record.id).where(
+            Record.model_id == model.id, col(Record.record).in_(chunk)
+        )
+        if session.exec(query).first() is not None:
+            return True
+    return False
+
+
+def _came_back(services: Services, session: Session, model: Model, since: int) -> bool:
+    """Return whether the log has erased records added back to a model after an index."""
+    query = select(LogEntry).where(
+        LogEntry.ref == model.ref, LogEntry.event == LEARNED, col(LogEntry.index) > since
+    )
+    key = services.ledger.entry_key
+    authentic = [
+        one for one in session.exec(query) if key is not None and key.is_authentic(one)
+    ]
+    return any(ADD_BACK in parse_leaf(entry.leaf).digests for entry in authentic)
+
+
+def _check_executed(
+    services: Services, model: Model, after: ModelVersion, events: Sequence[Event]
+) -> None:
+    """Check that the request was last executed in this very version, not one like it.
+
+    Both stand in one transaction, the version first. A refit may end with the same bits.
+    """
+    executed = [event for event in events if event.event == EXECUTED]
+    known = versions_of(services.ledger, model)
+    digests = {"head": after.head_digest, "statistics": after.statistics_digest}
+    if not executed or {**executed[-1].payload, **digests} != executed[-1].payload:
+        raise NotJudgedError("the log has another execution of this request")
+    if [index for index, _ in known if index < executed[-1].index][-1] != after.log_index:
+        raise NotJudgedError("the request was executed in another version")

@@ -1,0 +1,72 @@
+"""Stalled jobs are escalated to an operator before their deadline.
+
+They are tried all the same. If the machine, the silo or the disk comes back before anybody
+decides, the request resumes at its stage, and nothing is lost.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, or_, select
+
+from app.ledger.journal import record_request_event
+from app.ledger.sequencer import Transaction
+from app.service.decisions import AWAITING
+from app.service.queue import PARKED
+from models import ErasureRequest, Job
+
+# An operator learns of silence, or of a stall, while there is still time to decide.
+ESCALATION_MARGIN = timedelta(days=10)
+# The state in which a request resumes, by the stage of its job.
+RESUMED = {"verify": "verifying", "certify": "verifying", "execute": "escalated"}
+
+
+def escalate(tx: Transaction, stuck: Job, why: str, *, at_once: bool = False) -> int:
+    """Log, once of each, that a stuck job's request needs a decision, and those behind it.
+
+    Of those behind it, all that are not begun: only its end lets them run. Each is told once
+    it is soon due; with at_once the stuck one now. why: names no person and no row. Returns
+    how many were told.
+    """
+    due = _due(tx.session, stuck, tx.now, at_once=at_once)
+    for job, request in due:
+        own = job.id == stuck.id
+        reason = why if own else f"waits for an earlier job of its model: {why}"
+        request.state, request.reason = AWAITING, reason
+        record_request_event(tx, request, "request.needs-decision", {"reason": reason})
+    return len(due)
+
+
+def is_due(session: Session, stuck: Job, now: datetime) -> bool:
+    """Return whether somebody behind a stuck job, or it, is to be told."""
+    return bool(_due(session, stuck, now, at_once=False))
+
+
+def end(session: Session, job_id: str, stage: str) -> None:
+    """Forget the wait of a job that moved to another stage."""
+    query = select(ErasureRequest).join(Job, col(Job.request_id) == col(ErasureRequest.id))
+    request = session.exec(query.where(Job.id == job_id)).first()
+    if request is None or stage == PARKED:
+        return
+    request.reason = None
+    if request.state == AWAITING:
+        request.state = RESUMED[stage]
+    session.flush()  # or whoever expires the session forgets it
+
+
+def _due(
+    session: Session, stuck: Job, now: datetime, *, at_once: bool
+) -> list[tuple[Job, ErasureRequest]]:
+    soon = col(ErasureRequest.due_at) <= now + ESCALATION_MARGIN
+    query = (
+        select(Job, ErasureRequest)
+        .join(ErasureRequest, col(ErasureRequest.id) == col(Job.request_id))
+        .where(
+            Job.model_id == stuck.model_id,
+            col(Job.done_at).is_(None),
+            or_(Job.id == stuck.id, (col(Job.stage) == "execute") & (col(Job.attempt) == 1)),
+            ErasureRequest.state != AWAITING,
+            or_(soon, Job.id == stuck.id) if at_once else soon,
+        )
+        .order_by(col(Job.seq))
+    )
+    return list(session.exec(query))

@@ -1,0 +1,179 @@
+"""Pack labelled rows as the registration of a network for POST /v1/models."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.data.images import LabelledImages, SegmentedImages
+from workers.data.owners import dealt_names
+from workers.data.partition import dirichlet
+from workers.errors import RefusedError
+from workers.judge.policy.document import to_document
+from workers.judge.policy.policy import Policy, default
+
+PIXELS = "res-unet"  # as app.api.models: the network whose labels are masks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkOptions:
+    """How a network is trained and tested, and what its erasures must show.
+
+    training, settings: as the manifest has them. policy None: the default for the largest
+    client, which may ask for more rows than there are; then approximate erasures escalate to
+    retraining. canary: as the manifest has it, empty for none. shape: of the network, beside
+    what the rows say of it.
+    """
+
+    network: str = "simple-cnn"
+    method: str = "puf-special"
+    training: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    held_out: float = 0.2
+    policy: Policy | None = None
+    canary: Mapping[str, Any] | None = None
+    shape: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkRegistration:
+    """A registration: manifest and rows, with the id and the client of each row."""
+
+    manifest: dict[str, Any]
+    npz: bytes
+    records: list[str]
+    clients: list[str]
+
+
+def deal_out(images: LabelledImages, clients: int, alpha: float, seed: int) -> NDArray[np.str_]:
+    """Return an owner for each row, by Dirichlet(alpha) over labels (Hsu et al., 2019)."""
+    return dealt_names(dirichlet(images.labels, clients, alpha, seed))
+
+
+def prepare_network(
+    images: LabelledImages,
+    clients: NDArray[np.str_],
+    *,
+    ref: str,
+    options: NetworkOptions,
+) -> NetworkRegistration:
+    """Pack the rows that the data set does not hold out, each with its client.
+
+    A record's id is the number of its row in the file. For a logistic head the pixels of a
+    row come one after another as float32 in -1…1, as other networks see them.
+
+    Raises:
+        RefusedError: There is not one client for each row, or no row to train on.
+    """
+    if clients.shape != images.labels.shape:
+        raise RefusedError("clients: must hold exactly one entry for each row")
+    learned = learned_rows(images)
+    return prepare_images(images, learned, clients[learned], ref=ref, options=options)
+
+
+def learned_rows(images: LabelledImages) -> NDArray[np.int64]:
+    """Return the rows that the data set does not hold out. Raises RefusedError for none."""
+    learned = np.flatnonzero(~images.is_test)
+    if not len(learned):
+        raise RefusedError("the data hold every row out: there is nothing to train on")
+    return learned
+
+
+def prepare_images(
+    images: LabelledImages,
+    rows: NDArray[np.int64],
+    clients: NDArray[np.str_],
+    *,
+    ref: str,
+    options: NetworkOptions,
+) -> NetworkRegistration:
+    """Pack these rows (m,) of images with their clients (m,), as `prepare_network`."""
+    planes: NDArray[Any] = _planes(images.images[rows])
+    if options.network == "logistic":
+        half = np.float32(0.5)
+        flat = planes.reshape(len(planes), -1).astype(np.float32)
+        planes = (flat / np.float32(255) - half) / half
+    arrays = {
+        "inputs": planes,
+        "labels": images.labels[rows].astype(np.int64),
+        "clients": clients.astype(np.str_),
+        "records": np.array([f"record-{row}" for row in rows.tolist()]),
+    }
+    return pack(arrays, [str(name) for name in images.label_names], ref=ref, options=options)
+
+
+def prepare_masks(
+    images: SegmentedImages,
+    rows: NDArray[np.int64],
+    clients: NDArray[np.str_],
+    classes: Sequence[str],
+    *,
+    ref: str,
+    options: NetworkOptions,
+) -> NetworkRegistration:
+    """Pack these rows (m,) of images with their masks and clients (m,); names are the ids.
+
+    Raises:
+        RefusedError: As `pack`.
+    """
+    arrays = {
+        "inputs": _planes(images.images[rows]),
+        "labels": images.masks[rows].astype(np.uint8),  # grey values: an eighth of the upload
+        "clients": clients.astype(np.str_),
+        "records": images.names[rows],
+    }
+    return pack(arrays, list(classes), ref=ref, options=options)
+
+
+def _planes(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return images (n, h, w, c) as the planes (n, c, h, w) that the service scales."""
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def pack(
+    arrays: Mapping[str, NDArray[Any]],
+    classes: list[str],
+    *,
+    ref: str,
+    options: NetworkOptions,
+) -> NetworkRegistration:
+    """Pack arrays that POST /v1/models takes, with the manifest for them.
+
+    Raises:
+        RefusedError: Masks are for another network, or the shape names what the rows say.
+    """
+    if arrays["labels"].ndim == 3 and options.network != PIXELS:
+        raise RefusedError(f"masks are learned by {PIXELS} alone: choose it with --network")
+    if arrays["labels"].ndim == 1 and options.network == PIXELS:
+        raise RefusedError(f"{PIXELS} learns masks: choose another network for labels of rows")
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    input_shape = [int(size) for size in arrays["inputs"].shape[1:]]
+    sides = ("channels", "height", "width") if len(input_shape) == 3 else ("features",)
+    shape = {**dict(zip(sides, input_shape, strict=True)), "classes": len(classes)}
+    extra = dict(options.shape or {})
+    if shape.keys() & extra.keys():
+        raise RefusedError(f"shape: leave out {', '.join(shape)}: the data say them")
+    owners = arrays["clients"].astype(np.str_)
+    largest = int(np.unique(owners, return_counts=True)[1].max())
+    erased = int(largest * min(options.held_out, 0.5))
+    policy = options.policy or default(erased, method=options.method)
+    manifest = {
+        "family": "network",
+        "ref": ref,
+        "method": options.method,
+        "classes": classes,
+        "network": {"id": options.network, "parameters": {**shape, **extra}},
+        "input_shape": input_shape,
+        "training": dict(options.training or {"rounds": 10}),
+        "held_out": options.held_out,
+        "settings": dict(options.settings or {}),
+        "policy": to_document(policy),
+    }
+    if options.canary:
+        manifest["canary"] = dict(options.canary)
+    records = [str(record) for record in arrays["records"].tolist()]
+    return NetworkRegistration(manifest, packed.getvalue(), records, owners.tolist())

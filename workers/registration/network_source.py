@@ -1,0 +1,128 @@
+"""Read an .npz or a folder of masks, and pack it as a network's registration."""
+
+import zipfile
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from workers.data.image_npz import load_image_npz
+from workers.data.images import numbered
+from workers.data.masks import load_masks
+from workers.data.owners import AS_NAMED, Ownership, assign
+from workers.errors import DatasetError, RefusedError
+from workers.registration.network import (
+    NetworkOptions,
+    NetworkRegistration,
+    learned_rows,
+    pack,
+    prepare_images,
+    prepare_masks,
+)
+
+Format = Literal["npz", "masks"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names")
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows are, and whose they are.
+
+    form None: masks for a folder, else npz. classes: their names in order, for data that have
+    none; empty: those of the data, or numbers. mask_values: the grey of each class, empty for
+    masks whose grey is the class.
+    """
+
+    path: Path
+    form: Format | None = None
+    owners: Ownership = AS_NAMED
+    classes: tuple[str, ...] = ()
+    mask_values: tuple[int, ...] = ()
+
+
+def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
+    """Pack the rows of a source that the data do not hold out and whose client counts.
+
+    Raises:
+        RefusedError: The data cannot be read, do not say whose each row is while nothing was
+            to be dealt, or do not fit the options. The message names the remedy.
+    """
+    form = source.form or ("masks" if source.path.is_dir() else "npz")
+    if source.mask_values and form != "masks":
+        raise DatasetError("the grey of a class is for --format masks: leave --mask-value out")
+    if form == "masks":
+        return _masks(source, ref, options)
+    if "inputs" in _names(source.path):
+        return prepare_rows(source, ref=ref, options=options)
+    images = load_image_npz(source.path)
+    if source.classes:
+        images = replace(images, label_names=source.classes)
+    learned = learned_rows(images)
+    found = None if images.clients is None else images.clients[learned]
+    kept, clients = assign(found, images.labels[learned], source.owners)
+    return prepare_images(images, learned[kept], clients, ref=ref, options=options)
+
+
+def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
+    """Pack an .npz with inputs (n, ...) and labels; clients, records, subjects, label_names.
+
+    Raises:
+        DatasetError: The file is no such .npz, or as `assign`. What else the arrays must be,
+            the service says.
+    """
+    try:
+        with np.load(source.path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files if name in KNOWN}
+    except _UNREADABLE:
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    names = arrays.pop("label_names", None)
+    for name in ("inputs", "labels"):
+        if name not in arrays or arrays[name].ndim < 1 or not len(arrays[name]):
+            raise DatasetError(f"{name}: missing or empty")
+    if arrays["inputs"].ndim not in (2, 4) or arrays["labels"].dtype.kind not in "iu":
+        raise DatasetError("inputs must be (n, features) or (n, c, h, w), labels integers")
+    arrays.setdefault("records", np.arange(len(arrays["inputs"])).astype(np.str_))
+    for name, array in arrays.items():
+        if array.ndim < 1 or len(array) != len(arrays["inputs"]):
+            raise DatasetError(f"{name}: must hold exactly one entry for each row")
+    if names is not None and names.ndim != 1:
+        raise DatasetError("label_names: must be a list of strings")
+    classes = source.classes or numbered(arrays["labels"].astype(np.int64))
+    if names is not None and not source.classes:
+        classes = tuple(str(name) for name in names.tolist())
+    kept, clients = assign(arrays.pop("clients", None), arrays["labels"], source.owners)
+    if len(kept) < len(arrays["inputs"]):
+        arrays = {name: array[kept] for name, array in arrays.items()}
+    arrays["clients"] = clients
+    return pack(arrays, list(classes), ref=ref, options=options)
+
+
+def _masks(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistration:
+    if not (source.path / "images").is_dir() or not (source.path / "masks").is_dir():
+        raise DatasetError(
+            "a folder must hold images/SITE/NAME.png and masks/SITE/NAME.png: write other "
+            "rows as an .npz"
+        )
+    if not source.classes:
+        raise RefusedError(
+            "masks do not name their classes: name them in the order of their numbers, "
+            "--class background --class tumour"
+        )
+    values = source.mask_values or None
+    images = load_masks(source.path, len(source.classes), values=values)
+    kept, clients = assign(images.clients, images.masks, source.owners)
+    return prepare_masks(images, kept, clients, source.classes, ref=ref, options=options)
+
+
+def _names(path: Path) -> list[str]:
+    """Return the names of the arrays in an .npz."""
+    try:
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            return list(found.files) if isinstance(found, np.lib.npyio.NpzFile) else []
+    except _UNREADABLE:
+        raise DatasetError("the data are not a readable .npz: save it again") from None

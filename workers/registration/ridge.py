@@ -1,0 +1,108 @@
+"""Pack a federation as the registration of a ridge head for POST /v1/models.
+
+The extractor runs here, beside the data: only features travel. The quantiser's steps come
+from held-out rows alone, which are never trained on and so can never be erased.
+"""
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.data.extractors.base import Extractor
+from workers.data.federation import Federation
+from workers.methods.ridge.statistics.quantiser import calibrate
+
+DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RidgeRegistration:
+    """A registration, and the held-out rows to measure the model's accuracy on.
+
+    features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
+    trained on.
+    """
+
+    manifest: dict[str, Any]
+    npz: bytes
+    features: NDArray[np.floating]
+    labels: NDArray[np.int64]
+    records: list[str]
+    clients: list[str]
+    subjects: list[str]
+
+    def summary(self, *, drawn: bool) -> str:
+        """Return one sentence for a person: what is sent, and what is held out.
+
+        drawn: the held-out rows were drawn at random, because the data do not name them.
+        """
+        held = len(self.labels)
+        chosen = "a tenth, drawn because the data have no is_test" if drawn else "by is_test"
+        return (
+            f"{len(self.records)} records of {len(set(self.subjects))} subjects and "
+            f"{len(set(self.clients))} clients; {held} rows are held out ({chosen}): never "
+            "sent, never learned, they only calibrate"
+        )
+
+
+def prepare(
+    federation: Federation,
+    extractor: Extractor,
+    *,
+    ref: str,
+    method: str = "ridge-exact",
+    bits: int = 16,
+    penalty: float = DEFAULT_PENALTY,
+    data: str = "rows",
+) -> RidgeRegistration:
+    """Extract features, calibrate the quantiser and pack a registration.
+
+    Where the rows stay with clients (`data` statistics or masked), only the manifest is sent.
+
+    Raises:
+        RefusedError: The federation holds no held-out rows, or the features are unusable.
+    """
+    held_out = federation.is_test
+    features = extractor.extract(federation.features)
+    quantiser = calibrate(features[held_out], bits)
+    train = ~held_out
+    records = [str(record) for record in federation.records[train].tolist()]
+    clients = [str(client) for client in federation.clients[train].tolist()]
+    owners = federation.clients if federation.subjects is None else federation.subjects
+    subjects = [str(subject) for subject in owners[train].tolist()]
+    packed = io.BytesIO()
+    np.savez(
+        packed,
+        allow_pickle=False,
+        features=features[train],
+        labels=federation.labels[train].astype(np.int64),
+        clients=np.array(clients),
+        records=np.array(records),
+        subjects=np.array(subjects),
+    )
+    manifest = {
+        "ref": ref,
+        "method": method,
+        "classes": list(federation.label_names),
+        "exponents": list(quantiser.exponents),
+        "bits": bits,
+        "penalty": penalty,
+        "data": data,
+        "extractor": {
+            "id": extractor.id,
+            "digest": extractor.digest,
+            "parameters": {k: str(v) for k, v in extractor.parameters.items()},
+        },
+    }
+    return RidgeRegistration(
+        manifest,
+        packed.getvalue(),
+        features[held_out],
+        federation.labels[held_out].astype(np.int64),
+        records,
+        clients,
+        subjects,
+    )
