@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
@@ -80,6 +80,10 @@ def _take(services: Services, job_id: str, stage: str) -> Lease | None:
     Raises UnpublishedError, and gives the job back, if no checkpoint can be signed: the lease
     was committed, and this worker is alive.
     """
+    with services.reading() as session:
+        # Most messages come for a job whose turn it is not: they must not wait for the log.
+        if _whose_turn(services, session, job_id, stage, clock(session)) is None:
+            return None
     taken: list[Lease | None] = []
     try:
         services.ledger.transact(lambda tx: taken.append(_acquire(services, tx, job_id, stage)))
@@ -101,8 +105,10 @@ def is_outside(error: Exception) -> bool:
     return isinstance(error, OSError | MemoryError) or unavailable(error)
 
 
-def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Lease | None:
-    session, now = tx.session, tx.now
+def _whose_turn(
+    services: Services, session: Session, job_id: str, stage: str, now: datetime
+) -> Job | None:
+    """Return a job that may be taken at this stage now, None if it is not its turn."""
     job = session.exec(select(Job).where(Job.id == job_id)).first()
     if job is None or job.stage != stage or job.done_at is not None:
         return None
@@ -113,7 +119,13 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         return None
     if session.get_one(Model, job.model_id).state == "quarantined":
         return None
-    if is_held_back(session, services.settings, job, now):
+    return None if is_held_back(session, services.settings, job, now) else job
+
+
+def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Lease | None:
+    session, now = tx.session, tx.now
+    job = _whose_turn(services, session, job_id, stage, now)
+    if job is None:
         return None
     if job.deaths >= _most_deaths(services, session, job):
         _give_up(services, tx, job)
