@@ -4,6 +4,7 @@ Contenders take turns, so that a slow minute of the machine slows both.
 """
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,11 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
-
 from benchmarks.service.installation import Installation, post
 from benchmarks.service.load import Measured, drive
+from benchmarks.service.servers import created_database
 from tests.servers import free_port, postgres_server, redis_server
 
 CONNECTIONS = 8
@@ -26,14 +25,7 @@ MODEL = "load"
 def measure(folder: Path, requests: int, rounds: int) -> dict[str, float]:
     """Return rates, ratios and latencies on PostgreSQL and SQLite; `requests` for each run."""
     with postgres_server(durable=True) as server, redis_server() as broker:
-        url = make_url(server)
-        databases = []
-        for name in ("lethe_load", "lethe_bare"):
-            engine = create_engine(server, isolation_level="AUTOCOMMIT")
-            with engine.connect() as connection:
-                connection.execute(text(f"CREATE DATABASE {name}"))
-            engine.dispose()
-            databases.append(url.set(database=name).render_as_string(hide_password=False))
+        databases = [created_database(server, name) for name in ("lethe_load", "lethe_bare")]
         environment = {"LETHE_DATABASE_URL": databases[0], "LETHE_BROKER_URL": broker}
         found = _measure(
             folder / "postgres", environment, databases[1], requests, rounds, (1, 2)
@@ -128,8 +120,6 @@ def _bare(url: str, processes: int) -> Iterator[list[int]]:
 
 
 def _wait(port: int) -> None:
-    import socket
-
     deadline = time.monotonic() + 30
     while True:
         try:
