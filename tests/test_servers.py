@@ -79,21 +79,21 @@ def test_programs_are_not_put_where_none_may_run(
 def test_binaries_on_the_path_serve_where_no_wheel_is_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    folder = servers._postgres_binaries()
-    redis = servers._redis_binary()
+    folder = servers.postgres_binaries()
+    redis = servers.redis_binary()
     monkeypatch.setattr(servers, "find_spec", lambda package: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    for find in (servers._postgres_binaries, servers._redis_binary):
+    for find in (servers.postgres_binaries, servers.redis_binary):
         with pytest.raises(NoServerError, match="dev extra"):
             find()
     (tmp_path / "postgres").symlink_to(folder / "postgres")  # as Debian's alternatives do
     (tmp_path / "redis-server").symlink_to(redis)
-    assert servers._postgres_binaries() == folder
-    assert servers._redis_binary().resolve() == redis
+    assert servers.postgres_binaries() == folder
+    assert servers.redis_binary().resolve() == redis
 
 
 def test_a_server_that_does_not_start_shows_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_redis_binary", lambda: Path("/bin/false"))
+    monkeypatch.setattr(servers, "redis_binary", lambda: Path("/bin/false"))
     with pytest.raises(NoServerError, match="/bin/false did not start"), redis_server():
         pytest.fail("nothing serves here")
 
@@ -102,16 +102,16 @@ def test_where_the_binaries_are_closed_to_others_a_copy_serves(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As root PostgreSQL runs as another user, who may not see a checkout below /root."""
-    if servers._unprivileged_user() is None:
+    if servers.unprivileged_user() is None:
         return  # nobody else needs to see it
-    installed = servers._postgres_binaries().parent
+    installed = servers.postgres_binaries().parent
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     package = installed.parent.name
     for name in (package, f"{package}.libs"):
         (closed / name).symlink_to(installed.parent.with_name(name))
     binaries = closed / package / installed.name / "bin"
-    monkeypatch.setattr(servers, "_postgres_binaries", lambda: binaries)
+    monkeypatch.setattr(servers, "postgres_binaries", lambda: binaries)
     before = os.umask(0o077)  # as it is once something in this process has dispatched
     try:
         with postgres_server() as url:

@@ -120,16 +120,21 @@ class Fats:
         config: TrainingConfig,
         *,
         weights: Weights | None = None,
+        numbers: Rows | None = None,
     ) -> Sampled:
         """Return a training of a side's clients whose rows are at hand.
+
+        numbers: what each client's rows are numbered, ascending; 0, 1, … by default. Rows
+        keep their numbers when others leave, and draws are by number.
 
         Raises RefusedError for a configuration it is not for, RowsElsewhereError,
         RoundFailedError if anybody drawn does not answer usably, DivergedError.
         """
         _check(config)
         start = initial_weights(network, config.seed) if weights is None else weights
-        whole = {name: np.arange(rows) for name, rows in side.rows.items()}
-        return self._rounds(network, start, side, whole, config, 1)
+        if numbers is None:
+            numbers = {name: np.arange(rows) for name, rows in side.rows.items()}
+        return self._rounds(network, start, side, numbers, config, 1)
 
     def first_touched(self, case: UnlearningCase) -> int:
         """Return the first round that drew what the request names, 0 if none did."""

@@ -200,7 +200,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_it_takes_any_file_and_keeps_serving(serving: dict[str, Any]) -> None:
+def test_the_demonstration_takes_any_file_and_keeps_serving(serving: dict[str, Any]) -> None:
     private = sorted((serving["out"] / "keys").glob("requester-*.pem"))
     assert len(private) == 2
     assert {mode(path) for path in [*private, serving["out"] / "service.json"]} == {0o600}

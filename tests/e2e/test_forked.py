@@ -31,7 +31,7 @@ def test_status_streams_and_environment_are_a_processes_own(
     ]
 
 
-def test_it_leads_a_session_dies_by_a_signal_and_ends_with_the_server(tmp_path: Path) -> None:
+def test_a_forked_process_leads_its_session_and_ends_with_the_server(tmp_path: Path) -> None:
     environment = {**os.environ, "LETHE_DATA_DIR": str(tmp_path / "data")}
     waits = ["log", "verify", str(tmp_path / "pipe"), "--vkey", str(tmp_path / "pipe")]
     os.mkfifo(tmp_path / "pipe")  # nobody writes: whoever reads it waits
@@ -47,7 +47,7 @@ def test_it_leads_a_session_dies_by_a_signal_and_ends_with_the_server(tmp_path: 
         os.kill(left.pid, 0)
 
 
-def test_nothing_is_forked_beside_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forking_beside_threads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 2)
     with pytest.raises(AssertionError, match="threads"):
         server_side.serve(None, [])  # type: ignore[arg-type]

@@ -56,7 +56,9 @@ def stored(installed: Installation) -> list[str]:
 
 
 @pytest.mark.parametrize("step", API_STEPS)
-def test_an_api_that_fails_at_a_step_is_asked_again(installed: Installation, step: str) -> None:
+def test_a_resent_submission_is_stored_once_after_an_api_failure(
+    installed: Installation, step: str
+) -> None:
     once = {"idempotency-key": "once"}
     fail_at(installed, step, **once)
     left = stored(installed)
@@ -70,7 +72,9 @@ def test_an_api_that_fails_at_a_step_is_asked_again(installed: Installation, ste
 
 
 @pytest.mark.parametrize("step", API_STEPS)
-def test_an_api_that_failed_and_is_not_asked_again(installed: Installation, step: str) -> None:
+def test_a_submission_that_is_not_resent_is_certified_if_it_was_stored(
+    installed: Installation, step: str
+) -> None:
     """What was persisted is carried out although nobody was told; nothing else is."""
     fail_at(installed, step)
     installed.recover()
@@ -90,7 +94,7 @@ def full(*values: object) -> object:
 
 @pytest.mark.parametrize("nth", [1, full(2), full(3), 4])
 @pytest.mark.parametrize("step", ["ledger.appended", "ledger.committed", "checkpoint.guarded", "checkpoint.committed"])  # fmt: skip
-def test_a_log_that_dies_under_a_worker_loses_nothing(
+def test_a_log_failure_during_one_job_loses_nothing(
     installed: Installation, step: str, nth: int
 ) -> None:
     assert installed.caller.erase_records("r1", "r2").status_code == 202
@@ -115,7 +119,7 @@ AT_THE_ENDS = [full(name, nth) for name in JUDGED for nth in (1, 3)]
 
 
 @pytest.mark.parametrize(("step", "nth"), [*EXECUTED, *IN_BETWEEN, *AT_THE_ENDS])
-def test_a_worker_that_dies_with_several_requests_is_replaced(
+def test_a_worker_that_dies_during_a_batch_is_replaced(
     batching: Installation, step: str, nth: int
 ) -> None:
     three_wait(batching)
@@ -129,7 +133,7 @@ def test_a_worker_that_dies_with_several_requests_is_replaced(
 
 @pytest.mark.parametrize("nth", [1, full(2), full(3), 4, full(7)])
 @pytest.mark.parametrize("step", ["ledger.appended", "ledger.committed", "checkpoint.guarded", "checkpoint.committed"])  # fmt: skip
-def test_a_log_that_dies_under_several_requests_loses_nothing(
+def test_a_log_failure_during_a_batch_loses_nothing(
     batching: Installation, step: str, nth: int
 ) -> None:
     three_wait(batching)
@@ -142,7 +146,7 @@ def test_a_log_that_dies_under_several_requests_loses_nothing(
 
 
 @pytest.mark.parametrize("step", ["execute.computed@2", "execute.written@2", "verify.judged@2", "verify.recorded@3"])  # fmt: skip
-def test_a_worker_that_dies_in_the_refit_of_several_requests(
+def test_a_worker_that_dies_during_the_refit_of_a_batch_is_replaced(
     batching: Installation, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first of the three is refuted: the refit serves all, whenever it is interrupted."""

@@ -77,7 +77,7 @@ def test_a_worker_that_dies_is_replaced(trained: Installation, step: str) -> Non
     ]
 
 
-def test_what_was_trained_before_it_died_is_not_trained_again(
+def test_rounds_kept_before_a_crash_are_not_trained_again(
     trained: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -100,7 +100,7 @@ def test_what_was_trained_before_it_died_is_not_trained_again(
 
 
 @pytest.mark.parametrize("step", BETWEEN)
-def test_a_worker_that_dies_on_the_ladder_is_replaced_on_its_attempt(  # type: ignore[no-untyped-def]
+def test_a_worker_that_dies_during_an_escalation_is_replaced_on_the_same_attempt(  # type: ignore[no-untyped-def]
     settings, ledger, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     rows = small_network.rows()
@@ -144,7 +144,7 @@ def test_a_worker_that_dies_in_the_first_training(  # type: ignore[no-untyped-de
         made.check()
 
 
-def test_a_certified_release_is_made_once_and_its_secret_goes(  # type: ignore[no-untyped-def]
+def test_a_certified_release_is_made_once_and_its_secret_is_deleted(  # type: ignore[no-untyped-def]
     settings, ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two noises for nearly one centre the mean would have less: nobody is asked again."""

@@ -78,7 +78,7 @@ def outlast(installed: Installation, disk: FullDisk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["state", "head", "draft", "evidence"])
-def test_a_disk_too_full_for_an_artifact(
+def test_a_full_disk_while_an_artifact_is_written_is_waited_out(
     installed: Installation, disk: FullDisk, kind: str
 ) -> None:
     disk.fill(ArtifactStore, "put", lambda store, session, stored, data: stored == kind)
@@ -91,7 +91,7 @@ def test_a_disk_too_full_for_an_artifact(
         assert set(session.exec(live)) <= files
 
 
-def test_a_disk_too_full_to_remember_a_checkpoint(
+def test_a_full_disk_while_a_checkpoint_is_guarded_is_waited_out(
     installed: Installation, disk: FullDisk
 ) -> None:
     assert installed.caller.erase_records("r1", "r2").status_code == 202
@@ -99,7 +99,9 @@ def test_a_disk_too_full_to_remember_a_checkpoint(
     outlast(installed, disk)
 
 
-def test_a_disk_too_full_to_acknowledge(installed: Installation, disk: FullDisk) -> None:
+def test_a_full_disk_at_submission_is_reported_and_a_resent_submission_accepted(
+    installed: Installation, disk: FullDisk
+) -> None:
     """The request is durable but unproven: the client gets an error and asks again."""
     disk.left = 1
     disk.fill(SigningGuard, "advance", lambda *_: True)
@@ -122,7 +124,7 @@ def test_a_disk_too_full_to_acknowledge(installed: Installation, disk: FullDisk)
 
 
 @pytest.mark.parametrize("how", ["refuses", "hangs"])
-def test_a_broker_that_is_away_at_submission(
+def test_a_submission_without_a_broker_is_acknowledged_and_certified_later(
     installed: Installation, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as broker, caplog.at_level(logging.WARNING, "app.dispatch"):

@@ -79,7 +79,7 @@ IN_HAND = {
 
 
 @pytest.mark.parametrize("name", IN_HAND)
-def test_a_job_that_is_in_hand_is_healthy(filled: Engine, database_url: str, name: str) -> None:
+def test_a_job_under_a_lease_is_healthy(filled: Engine, database_url: str, name: str) -> None:
     created, lease = IN_HAND[name]
     _job(filled, "a", created, lease=lease)
     assert _check(database_url).returncode == 0
@@ -92,7 +92,9 @@ def test_a_long_queue_that_moves_is_healthy(filled: Engine, database_url: str) -
     assert _check(database_url).returncode == 0
 
 
-def test_what_waits_for_a_person_is_no_workers_fault(filled: Engine, database_url: str) -> None:
+def test_a_request_that_waits_for_an_operator_is_healthy(
+    filled: Engine, database_url: str
+) -> None:
     with Session(filled) as session:
         session.get_one(Model, 1).state = "quarantined"
         session.commit()
@@ -104,7 +106,9 @@ STUCK = {"nobody took it": None, "its worker died long ago": LONG_AGO}
 
 
 @pytest.mark.parametrize("name", STUCK)
-def test_a_job_left_lying_is_unhealthy(filled: Engine, database_url: str, name: str) -> None:
+def test_a_job_that_no_worker_takes_is_unhealthy(
+    filled: Engine, database_url: str, name: str
+) -> None:
     _job(filled, "other", model_id=2, done=JUST_NOW)
     _job(filled, "a", lease=STUCK[name])
     _job(filled, "b")

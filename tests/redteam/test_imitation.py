@@ -56,7 +56,9 @@ def test_the_imitator_is_seldom_accepted(imitators: list[Scene]) -> None:
     assert is_bounded(passed, RUNS * len(imitators)), f"{passed} runs were accepted"
 
 
-def test_it_comes_so_near_that_a_wider_margin_would_be_noticed(imitators: list[Scene]) -> None:
+def test_the_imitator_comes_close_enough_to_notice_a_wider_margin(
+    imitators: list[Scene],
+) -> None:
     wide = [replace(scene, policy=replace(scene.policy, tau=0.15)) for scene in imitators]
     passed = sum(accepted(scene, RUNS // 4) for scene in wide)
     assert not is_bounded(passed, RUNS // 4 * len(imitators))

@@ -32,7 +32,7 @@ from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest, LogEntry, Model, Record, Subject, Tombstone
 from models.sealed import seal_columns
 from models.session import make_engine
-from tests.conftest import _fresh_database
+from tests.conftest import fresh_database
 from tests.installation import Installation, install
 from tests.small import MODEL, ROWS
 from workers.errors import RefusedError
@@ -60,7 +60,7 @@ def elsewhere(
     if settings.resolved_database_url.startswith("sqlite"):
         yield f"sqlite:///{tmp_path / 'elsewhere.db'}"
         return
-    with _fresh_database(request.getfixturevalue("postgres")) as url:
+    with fresh_database(request.getfixturevalue("postgres")) as url:
         yield url.render_as_string(hide_password=False)
 
 

@@ -70,9 +70,7 @@ def renumbered(stay: Clients, request: UnlearningRequest, seed: int) -> Sampled:
         )
         for name in stay
     }
-    config = replace(CONFIG, seed=seed)
-    start = initial_weights(NETWORK, seed)
-    return SMALL._rounds(NETWORK, start, side(stay), rows, config, 1)
+    return SMALL.train(NETWORK, side(stay), replace(CONFIG, seed=seed), numbers=rows)
 
 
 def test_several_and_a_client_that_is_left_without_rows() -> None:

@@ -18,6 +18,7 @@ from workers.methods.network.base import Hooks, Tick
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import make_tasks
 from workers.training.fedavg.seeds import derive
+from workers.training.fedavg.server import apply, initial_state, weighted_mean
 from workers.training.networks.weights import Weights, from_vector, to_vector
 
 Float = NDArray[np.float64]
@@ -88,16 +89,16 @@ def test_a_calibrated_update_has_the_old_length_and_the_new_direction(kind: Norm
 def test_no_update_of_the_target_enters() -> None:
     """Its updates double and the model that they led to is another: the result is not."""
     doubled, case = [], with_history()
+    state = initial_state(HISTORY[0].weights, CONFIG.server)
     for past in HISTORY:
         bert = past.updates["bert"]
         delta = {name: 2 * part for name, part in bert.delta.items()}
-        doubled.append(
-            PastRound(past.weights, {**past.updates, "bert": replace(bert, delta=delta)})
-        )
-    method = FedEraser()
-    told = replace(case, history=tuple(doubled))
-    step = method._step(told, lambda *_: None)
-    assert equal(step.weights, method.run(case).weights)
+        updates = {**past.updates, "bert": replace(bert, delta=delta)}
+        doubled.append(PastRound(state.weights, updates))
+        state = apply(state, weighted_mean(updates), CONFIG.server)
+    other = replace(case, history=tuple(doubled), weights=state.weights)
+    assert not equal(other.weights, case.weights)
+    assert equal(FedEraser().run(other).weights, FedEraser().run(case).weights)
 
 
 def test_it_asks_nobody_who_left_and_needs_no_target() -> None:

@@ -69,7 +69,7 @@ def target(
             yield _begun(processes)
         return
     broker = request.getfixturevalue("redis_url")
-    with _restricted(request.getfixturevalue("postgres")) as (owner, service, role):
+    with restricted(request.getfixturevalue("postgres")) as (owner, service, role):
         processes = Processes(directory, service, broker, forks=forks)
         with stopped(processes):
             replace(processes, database_url=owner).cli("migrate", "--grant", role)
@@ -86,7 +86,7 @@ def _begun(processes: Processes) -> Target:
 
 
 @contextmanager
-def _restricted(server: URL) -> Iterator[tuple[str, str, str]]:
+def restricted(server: URL) -> Iterator[tuple[str, str, str]]:
     """Yield the owner's URL of a new database, the service's, and the service's role."""
     admin = create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     name = f"lethe_live_{uuid.uuid4().hex[:12]}"

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.e2e.harness import Processes, stopped
-from tests.redteam.live.conftest import Target, _restricted
+from tests.redteam.live.conftest import Target, restricted
 from tests.small import MODEL
 
 
@@ -25,7 +25,7 @@ def elsewhere(
     if not lost.database_url:
         yield made, made, ""
         return
-    with _restricted(request.getfixturevalue("postgres")) as (owner, service, role):
+    with restricted(request.getfixturevalue("postgres")) as (owner, service, role):
         serving = replace(made, database_url=service)
         yield replace(made, database_url=owner), serving, role
 
