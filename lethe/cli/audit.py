@@ -21,29 +21,29 @@ _id = click.argument("audit_id", metavar="ID")
 
 @click.group()
 def audit() -> None:
-    """Audit unlearning algorithms by many pairs of unlearned and retrained models.
+    """Audit unlearning methods with many pairs of unlearned and retrained models.
 
-    Calls need an operator's token in LETHE_TOKEN; `verify` needs the issuer's key alone.
+    Set an operator's token in LETHE_TOKEN; `verify` only needs the issuer's public key.
     """
 
 
 @audit.command()
 @service_url
-@click.option("--model", required=True, help="The network whose rows are used.")
+@click.option("--model", required=True, help="Reference of the network to audit.")
 @click.option("--method", help="The method to audit. Default: the model's own.")
 @click.option(
     "--pairs",
     type=click.IntRange(16, 4096),
     default=64,
     show_default=True,
-    help="Even; half of them fit the attack.",
+    help="Number of pairs, even; half of them fit the attack.",
 )
 @click.option(
     "--rows",
     type=click.IntRange(2, 100_000),
     default=500,
     show_default=True,
-    help="Stored rows that each model is trained on.",
+    help="Number of stored rows to train each model on.",
 )
 @click.option("--targets", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option(
@@ -51,9 +51,9 @@ def audit() -> None:
     type=click.Choice(["as-stored", "mislabelled"]),
     default="mislabelled",
     show_default=True,
-    help="Whether the targets are learned under their own class.",
+    help="Train the targets under a wrong class or as stored.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Default: drawn by the service.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the audit. Default: random.")
 @click.option("--confidence", default="0.95", show_default=True)
 @click.option("--delta", default="0", show_default=True, help="The δ of (ε, δ).")
 @click.option(
@@ -61,10 +61,13 @@ def audit() -> None:
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Pairs at work at once.",
+    help="Number of pairs to compute at once.",
 )
 @click.option(
-    "--every-days", type=click.IntRange(0, 3650), default=0, help="Start another so much later."
+    "--every-days",
+    type=click.IntRange(0, 3650),
+    default=0,
+    help="Repeat the audit after N days.",
 )
 def start(url: str, **wanted: Any) -> None:
     """Start an audit and print its id."""
@@ -77,7 +80,7 @@ def start(url: str, **wanted: Any) -> None:
 @service_url
 @_json
 def list_(url: str, as_json: bool) -> None:
-    """List audits, oldest first; exits with 1 if one is missing or not as the log has it."""
+    """List audits, oldest first. Exits with 1 if one is missing or contradicts the log."""
     with _client(url) as operator:
         rows = sorted(operator.audits(), key=lambda row: str(row["started_at"] or ""))
     for row in rows:
@@ -96,7 +99,7 @@ def list_(url: str, as_json: bool) -> None:
 @service_url
 @_id
 def show(url: str, audit_id: str) -> None:
-    """Print an audit as the service has it."""
+    """Print the service's record of an audit."""
     with _client(url) as operator:
         click.echo(json.dumps(operator.audit(audit_id), indent=2))
 
@@ -105,7 +108,7 @@ def show(url: str, audit_id: str) -> None:
 @service_url
 @_id
 def stop(url: str, audit_id: str) -> None:
-    """End an audit that runs, and its schedule."""
+    """Stop a running audit and its schedule."""
     with _client(url) as operator:
         click.echo(operator.stop_audit(audit_id)["state"])
 
@@ -120,7 +123,7 @@ def stop(url: str, audit_id: str) -> None:
     help="A directory for report.json and statistics.json.",
 )
 def get(url: str, audit_id: str, out: Path) -> None:
-    """Download an audit's report and the numbers of its pairs, if they are still there."""
+    """Download an audit's report and, if still stored, the numbers of its pairs."""
     out.mkdir(parents=True, exist_ok=True)
     with _client(url) as operator:
         for part in _PARTS:
@@ -136,9 +139,9 @@ _PARTS = ("report", "statistics")
 @click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
 @click.option("--statistics", type=_FILE, help="The file of the pairs' numbers.")
 def verify(file: Path, issuer_key: Path, statistics: Path | None) -> None:
-    """Verify a report offline, its bounds included, and print what it says.
+    """Verify a report offline, including its bounds, and print it.
 
-    Exits with 0 if it holds, 1 if it does not, 2 if a file cannot be used.
+    Exits with 0 if the report verifies, 1 if it does not, 2 if a file cannot be used.
     """
     from lethe.certificates.audit_check import check_report
     from lethe.certificates.keys import read_issuer

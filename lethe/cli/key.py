@@ -49,7 +49,7 @@ _token = click.option(
 
 @click.group()
 def key() -> None:
-    """Make, register and revoke the keys that sign erasure requests."""
+    """Create, register and revoke the keys that sign erasure requests."""
 
 
 @key.command()
@@ -58,7 +58,7 @@ def key() -> None:
     type=click.Choice(get_args(Algorithm)),
     default="ed25519",
     show_default=True,
-    help="What the key signs with.",
+    help="Signature algorithm.",
 )
 @click.option(
     "--out",
@@ -69,7 +69,7 @@ def key() -> None:
 )
 @click.option("--keyid", callback=_check_keyid, help="Default: the key's fingerprint.")
 def new(algorithm: Algorithm, out: str, keyid: str | None) -> None:
-    """Make a key pair. Prints the keyid, and where the files are on standard error.
+    """Create a key pair. Prints the keyid, and the paths of the files on standard error.
 
     The private key is written for its owner only, unencrypted. It never leaves this machine;
     no existing file is replaced.
@@ -138,7 +138,7 @@ def register(
 @service_url
 @_token
 def revoke(keyid: str, url: str, token: str) -> None:
-    """Revoke the key KEYID from now on. What it signed before stays valid."""
+    """Revoke the key KEYID. Requests that it signed before stay valid."""
     from lethe.client import Client
 
     with Client(url, token=token) as service:

@@ -42,8 +42,8 @@ def log() -> None:
 def verify(url_or_dir: str, vkey: str, as_json: bool) -> None:
     """Verify every entry and tile of a log.
 
-    All are checked against the signed checkpoint. URL_OR_DIR is what `checkpoint` lies
-    under. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be read.
+    All are checked against the signed checkpoint URL_OR_DIR/checkpoint. Exits with 0 if the
+    log verifies, 1 if it does not, and 2 if it cannot be read.
     """
     verifier = _read_vkey(vkey)
     _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier))

@@ -36,7 +36,7 @@ def request() -> None:
 @service_url
 @_key
 @_keyid
-@click.option("--model", required=True, help="The model that is to forget.")
+@click.option("--model", required=True, help="Reference of the model.")
 @click.option("--record", "records", multiple=True, help="A record; repeatable.")
 @click.option("--client", help="All records of this client.")
 @click.option("--subject", help="All records of this person.")
@@ -49,9 +49,9 @@ def request() -> None:
     help="Which law sets the deadline.",
 )
 @click.option(
-    "--idempotency-key", help="Repeat it to repeat a submission without asking twice."
+    "--idempotency-key", help="Unique name of the submission; retry with the same one."
 )
-@click.option("--log-key", type=_file, help="The log's vkey: the receipt is verified.")
+@click.option("--log-key", type=_file, help="The log's vkey, to verify the receipt.")
 @_json
 @click.option("--watch", "watching", is_flag=True, help="Follow the request to its end.")
 @_timeout
@@ -118,7 +118,7 @@ def status(request_id: str, url: str, as_json: bool) -> None:
 def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> None:
     """Follow the request ID to its end, with a line for each state.
 
-    Exits with 0 once it is certified, with 1 if it ends otherwise, with 2 if the time is over.
+    Exits with 0 once it is certified, with 1 if it ends otherwise, with 2 after the time-out.
     """
     with Client(url) as service:
         _watch(service, request_id, timeout, as_json)
@@ -133,7 +133,7 @@ def watch(request_id: str, url: str, as_json: bool, timeout: float | None) -> No
 def withdraw(
     request_id: str, url: str, key_file: Path, keyid: str | None, as_json: bool
 ) -> None:
-    """Withdraw the request ID, which no worker has begun, with the key that signed it."""
+    """Withdraw the request ID before a worker starts it, with the key that signed it."""
     with _signing_client(url, key_file, keyid, None) as service:
         shown = service.withdraw(request_id)
     if as_json:
@@ -169,17 +169,16 @@ def _naming_the_earlier(error: ProblemError) -> ProblemError:
     required=True,
     help="An operator's bearer token; better in LETHE_TOKEN, where `ps` does not show it.",
 )
-@click.option("--why", required=True, help="For the request's history; name nobody.")
+@click.option("--why", required=True, help="Reason, for the request's history; name nobody.")
 @click.argument("decision", type=click.Choice(["retry", "abandon"]))
 @_json
 def decide(
     request_id: str, url: str, token: str, why: str, decision: str, as_json: bool
 ) -> None:
-    """Decide on a request in state needs-decision: its reason says what it waits for.
+    """Decide on a request in state needs-decision; its reason names the cause.
 
-    Where every attempt was refuted, retry puts the model back in service and makes it anew of
-    what is retained; where it cannot go on, retry tries again, or makes anew what nobody can
-    judge. abandon ends the request as failed. The log names the token.
+    retry rebuilds the model from the retained rows and puts it back in service; a stalled
+    request is tried again. abandon ends the request as failed. The log names the token.
     """
     with Client(url, token=token) as service:
         shown = service.decide(request_id, decision, why)

@@ -34,7 +34,7 @@ def _connection(command: Any) -> Any:
 
 def _message_form(command: Any) -> Any:
     for option in (
-        click.option("--kind", default="eigen", show_default=True, help="Which sketch."),
+        click.option("--kind", default="eigen", show_default=True, help="Kind of sketch."),
         click.option("--rank", type=click.IntRange(min=1), help="Rows of a sketch."),
         click.option(
             "--form",
@@ -50,7 +50,7 @@ def _message_form(command: Any) -> Any:
 
 @click.group()
 def client() -> None:
-    """Contribute to a model and answer its releases, as a client that keeps its rows."""
+    """Contribute to models and answer releases, as a client that keeps its rows."""
 
 
 @client.command()
@@ -63,7 +63,9 @@ def client() -> None:
     help="An .npz with features, labels, clients, records; optionally subjects, is_test.",
 )
 @_message_form
-@click.option("--add-back", is_flag=True, help="Also records that were erased before.")
+@click.option(
+    "--add-back", is_flag=True, help="Also contribute records that were erased before."
+)
 def contribute(
     url: str,
     key_file: Path,
@@ -102,7 +104,7 @@ def contribute(
 @client.command()
 @_connection
 def asked(url: str, key_file: Path, keyid: str | None) -> None:
-    """List the releases that wait for you: model, records, and until when."""
+    """List your open releases: model, records and deadline."""
     with _client(url, key_file, keyid) as service:
         for item in service.asked():
             click.echo(
@@ -115,7 +117,7 @@ def asked(url: str, key_file: Path, keyid: str | None) -> None:
 
 @client.command()
 @_connection
-@click.option("--data", required=True, type=_file, help="An .npz with the rows asked for.")
+@click.option("--data", required=True, type=_file, help="An .npz with the requested rows.")
 @_message_form
 def release(
     url: str,
@@ -126,7 +128,7 @@ def release(
     rank: int | None,
     kind: str,
 ) -> None:
-    """Answer every release that waits for you with statistics of its records in DATA."""
+    """Answer all your open releases with statistics of their records in DATA."""
     from lethe.client.errors import ProblemError
     from workers.cli.errors import shown
     from workers.data.raw import load_extractor

@@ -34,7 +34,7 @@ def extractor_options(required: bool) -> Callable[[Callable[..., Any]], Callable
             callback=_pairs,
             help="random-relu: outputs, seed, scale; timm: model. Others follow.",
         ),
-        click.option("--digest", help="Refuse any extractor but that of this digest."),
+        click.option("--digest", help="Refuse an extractor with another digest."),
     )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def extractor_options(required: bool) -> Callable[[Callable[..., Any]], Callable
 
 @click.group()
 def features() -> None:
-    """Turn records into features with a frozen extractor, here and not on the service."""
+    """Compute features of records locally with a frozen extractor."""
 
 
 @features.command()
@@ -62,7 +62,7 @@ def features() -> None:
     "--out",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where features and what came with them go (.npz).",
+    help="Output file (.npz).",
 )
 def extract(
     extractor: str,
@@ -72,7 +72,7 @@ def extract(
     data: Path,
     out: Path,
 ) -> None:
-    """Compute the features of DATA and print which extractor did.
+    """Compute the features of DATA and print the extractor.
 
     OUT names the extractor and its digest, and `lethe model register` reads them there.
     """
@@ -114,7 +114,7 @@ def extract(
 def digest(
     extractor: str, path: Path | None, parameters: dict[str, str], digest: str | None
 ) -> None:
-    """Print the digest of an extractor, to pin it by."""
+    """Print the digest of an extractor, for --digest."""
     from workers.cli.errors import shown
     from workers.data.extractors import registry
 

@@ -32,24 +32,24 @@ def policy() -> None:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Requests that alpha should still suffice for.",
+    help="Number of requests for which alpha must suffice.",
 )
 @click.option(
     "--method",
     default="puf-special",
     show_default=True,
-    help="The model's default method, which the ladder goes on from.",
+    help="The model's default method, which the ladder follows.",
 )
 @click.option(
     "--references",
     type=click.IntRange(4, 256),
-    help="Attack with this many reference models too: each judgement trains them.",
+    help="Also attack with this many reference models; each judgement trains them.",
 )
 def default(rows: int, requests: int, method: str, references: int | None) -> None:
     """Print the default policy for clients or persons with ROWS held-out rows.
 
-    Where so few rows have no power, it asks for more than there are: verdicts will be
-    INCONCLUSIVE, and erasures escalate to retraining.
+    If so few rows have no power, the policy requires more: verdicts will be INCONCLUSIVE, and
+    erasures escalate to retraining.
     """
     from workers.cli.errors import shown
     from workers.judge.policy.document import to_document
@@ -71,7 +71,7 @@ def default(rows: int, requests: int, method: str, references: int | None) -> No
 @policy.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
-    """Say whether FILE is a policy; print its digest and what it asks for."""
+    """Check that FILE is a policy; print its digest and requirements."""
     from app.service.ladder import spelled
     from workers.cli.errors import shown
     from workers.cli.policy_file import load

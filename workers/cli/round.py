@@ -21,16 +21,18 @@ _token = click.option(
 
 @click.group("round")
 def round_() -> None:
-    """Masked rounds: only the sum of all members' statistics is seen by anybody."""
+    """Masked rounds: reveal only the sum of all members' statistics."""
 
 
 @round_.command("open")
 @service_url
 @_token
 @click.option("--model", required=True, help="Reference of a masked model.")
-@click.option("--member", "members", multiple=True, required=True, help="A keyid; repeat it.")
-@click.option("--threshold", type=int, help="How many must stay. Default: a strict majority.")
-@click.option("--step-seconds", type=int, help="How long a step waits. Default: an hour.")
+@click.option(
+    "--member", "members", multiple=True, required=True, help="Keyid of a member; repeatable."
+)
+@click.option("--threshold", type=int, help="Least survivors. Default: a strict majority.")
+@click.option("--step-seconds", type=int, help="Time limit of a step. Default: an hour.")
 def open_(
     url: str,
     token: str,
@@ -39,7 +41,7 @@ def open_(
     threshold: int | None,
     step_seconds: int | None,
 ) -> None:
-    """Open a round; waiting erasures whose clients are all members are completed by it."""
+    """Open a round. It completes waiting erasures whose clients are all members."""
     from workers.cli.errors import shown
 
     with shown(), _operator(url, token) as service:
@@ -54,7 +56,7 @@ def open_(
 @_token
 @click.argument("round_id")
 def status(url: str, token: str, round_id: str) -> None:
-    """Show a round: its step, how many have sent, and why it failed."""
+    """Show a round: its step, the number of answers, and why it failed."""
     from workers.cli.errors import shown
 
     with shown(), _operator(url, token) as service:
@@ -66,7 +68,7 @@ def status(url: str, token: str, round_id: str) -> None:
 @_token
 @click.argument("round_id")
 def abort(url: str, token: str, round_id: str) -> None:
-    """End a round that was opened by mistake; waiting erasures wait for another one."""
+    """Abort a round; waiting erasures wait for the next one."""
     from workers.cli.errors import shown
 
     with shown(), _operator(url, token) as service:
@@ -76,7 +78,7 @@ def abort(url: str, token: str, round_id: str) -> None:
 @round_.command()
 @click.argument("keys", nargs=-1, required=True, metavar="KEYID=FILE...")
 def roster(keys: tuple[str, ...]) -> None:
-    """Print a roster of public keys (PEM), got from the members themselves."""
+    """Print a roster of public keys (PEM) that you got from the members themselves."""
     from lethe.signing.keys import load_public_key, public_pem
     from workers.cli.errors import shown
 
@@ -99,7 +101,7 @@ def roster(keys: tuple[str, ...]) -> None:
     "roster_file",
     type=_file,
     required=True,
-    help="Your peers' public keys, from themselves: `lethe round roster` writes one.",
+    help="Your peers' public keys, from the peers: see `lethe round roster`.",
 )
 @click.option(
     "--data",
@@ -107,35 +109,37 @@ def roster(keys: tuple[str, ...]) -> None:
     required=True,
     help="An .npz of all your rows: features, labels, clients, records; optionally subjects.",
 )
-@click.option("--round", "round_id", help="The round. Default: the one that waits for you.")
+@click.option("--round", "round_id", help="Id of the round. Default: your open round.")
 @click.option("--model", help="Only a round of this model.")
 @click.option(
     "--record",
     "record_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="What you contributed so far; keep it. Default: KEY with .rounds.json after it.",
+    help="Your record of contributions; keep it. Default: KEY.rounds.json.",
 )
 @click.option(
     "--least-contributors",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Take part only if so many members must add or release something.",
+    help="Refuse a round with a lower minimum of contributing members.",
 )
 @click.option(
     "--least-rows",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Take part only if so many records must move in all.",
+    help="Refuse a round with a lower minimum of added and released records.",
 )
 @click.option(
     "--adopt-held",
     is_flag=True,
-    help="Your record is lost: begin it with what the service says that it holds.",
+    help="Your record is lost: start a new one from the service's data.",
 )
-@click.option("--release-only", is_flag=True, help="Add nothing; release what is asked for.")
-@click.option("--timeout", type=float, help="Give up after so many seconds.")
+@click.option(
+    "--release-only", is_flag=True, help="Add nothing; only release the requested records."
+)
+@click.option("--timeout", type=float, help="Seconds to wait. Default: no limit.")
 def join(
     url: str,
     key_file: Path,
@@ -151,11 +155,11 @@ def join(
     release_only: bool,
     timeout: float | None,
 ) -> None:
-    """Take part in a round: sums of your rows are computed here and leave masked.
+    """Join a round: compute sums of your rows here and send them masked.
 
-    Rows in DATA that were not added before, by your own record, are added; records that the
-    round asks for are released. Progress goes to standard error, the outcome to standard
-    output. A process that ends before the round has dropped out of it.
+    Adds the rows in DATA that are not in your record yet, and releases the records that the
+    round requests. Progress goes to standard error, the outcome to standard output. If the
+    process ends before the round, you have dropped out.
     """
     from lethe.client.keyids import derived_keyid
     from lethe.signing.keys import load_private_key

@@ -15,22 +15,22 @@ DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics l
 
 
 @click.command()
-@click.option("--beat", is_flag=True, help="Also run the schedule (one process of all does).")
+@click.option("--beat", is_flag=True, help="Also run the schedule; exactly one process must.")
 @click.option("--until-eof", is_flag=True, help="Stop when standard input closes.")
 @click.option(
     "--device",
     type=click.Choice(DEVICES),
-    help="Where rows are summed and networks train; default: LETHE_DEVICE, else auto.",
+    help="Device for sums and training. Default: LETHE_DEVICE, else auto.",
 )
 @click.option(
     "--silo",
     "silos",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Answer rounds as this silo, and do nothing else; may be given several times.",
+    help="Serve only as this silo; repeatable.",
 )
 def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ...]) -> None:
-    """Execute, verify and certify; the environment (LETHE_*) says from what."""
+    """Execute, verify and certify requests, configured by the environment (LETHE_*)."""
     from celery.beat import EmbeddedService
 
     from app.dispatch import QUEUE, silo_queue
