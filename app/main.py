@@ -19,12 +19,10 @@ from app.api import (
     releases,
     requests,
     rounds,
-    scores,
 )
-from app.api.limits import BodyLimit
+from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
-from app.api.targets import PlainTargets
-from app.service import tokens
+from app.service import keys as keys_service
 from app.service.context import Services, open_services
 from app.settings import Settings
 
@@ -50,14 +48,13 @@ def create_app(services: Services | None = None) -> FastAPI:
 
     def known(header: str) -> bool:
         with opened.reading() as session:
-            return tokens.is_known(session, header)
+            return keys_service.is_known_token(session, header)
 
     app.add_middleware(BodyLimit, settings=opened.settings, known=known)
     app.add_middleware(PlainTargets)
     problems.install(app)
     routes = (
         requests,
-        scores,
         releases,
         rounds,
         keys,

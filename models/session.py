@@ -14,9 +14,10 @@ statement fails. On SQLite nobody can end it: the others give up after WAIT_S.
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
@@ -87,6 +88,16 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
     raise UnsupportedDatabaseError(
         "LETHE_DATABASE_URL must be sqlite:///FILE or postgresql://…"
     )
+
+
+@contextmanager
+def opened_engine(url: str) -> Iterator[Engine]:
+    """The engine for `url`, closed at the end of the block. Raises as `make_engine`."""
+    engine = make_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def reading(engine: Engine) -> Engine:
@@ -181,3 +192,13 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql(f"PRAGMA synchronous={level}")
     connection.exec_driver_sql(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+T = TypeVar("T")
+CHUNK = 500  # SQLite's oldest limit on bound variables is 999
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split a list for IN (…)."""
+    for start in range(0, len(items), CHUNK):
+        yield items[start : start + CHUNK]

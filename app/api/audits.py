@@ -5,9 +5,9 @@ from fastapi import APIRouter, Request, Response
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep
 from app.api.immutable import immutable, revalidated
 from app.api.strict import StrictRoute
+from app.method_audits import audits, views
 from app.schemas.audits import AuditView, NewAudit
 from app.schemas.base import Page
-from app.service import algorithm_audits, audit_views
 
 router = APIRouter(prefix="/v1/audits", tags=["audits"], route_class=StrictRoute)
 JSON = "application/json"
@@ -16,7 +16,7 @@ JSON = "application/json"
 @router.post("", status_code=201, operation_id="startAudit", dependencies=[Operator])
 def start(wanted: NewAudit, services: ServicesDep, response: Response) -> AuditView:
     """Start an audit of a network's method; workers compute its pairs."""
-    shown = algorithm_audits.start(services, wanted)
+    shown = audits.start(services, wanted)
     response.headers["location"] = f"/v1/audits/{shown.id}"
     return shown
 
@@ -26,25 +26,25 @@ def list_audits(
     services: ServicesDep, after: After = None, limit: Limit = 100
 ) -> Page[AuditView]:
     """List audits, those that failed, were stopped, or are missing from the database too."""
-    return audit_views.page(services, after, limit)
+    return views.page(services, after, limit)
 
 
 @router.get("/{audit_id}", operation_id="getAudit", dependencies=[OperatorOrAuditor])
 def get_audit(audit_id: str, services: ServicesDep) -> AuditView:
     """Show one audit."""
-    return audit_views.get(services, audit_id)
+    return views.get(services, audit_id)
 
 
 @router.post("/{audit_id}/stop", operation_id="stopAudit", dependencies=[Operator])
 def stop(audit_id: str, services: ServicesDep) -> AuditView:
     """End an audit that runs, and its schedule."""
-    return algorithm_audits.stop(services, audit_id)
+    return audits.stop(services, audit_id)
 
 
 @router.get("/{audit_id}/report", operation_id="getReport", dependencies=[OperatorOrAuditor])
 def get_report(audit_id: str, request: Request, services: ServicesDep) -> Response:
     """Download the signed report; `lethe audit verify` checks it offline."""
-    return immutable(request, algorithm_audits.report(services, audit_id), JSON)
+    return immutable(request, views.report(services, audit_id), JSON)
 
 
 @router.get(
@@ -52,4 +52,4 @@ def get_report(audit_id: str, request: Request, services: ServicesDep) -> Respon
 )
 def get_statistics(audit_id: str, request: Request, services: ServicesDep) -> Response:
     """Download the numbers that the report was reckoned from, until they are destroyed."""
-    return revalidated(request, algorithm_audits.statistics(services, audit_id), JSON)
+    return revalidated(request, audits.statistics(services, audit_id), JSON)

@@ -1,16 +1,18 @@
-"""/v1/certificates: the numbered verdict on an uploaded bundle, and the keys to pin."""
+"""/v1/certificates: the verdict on an uploaded bundle, and the issuer's key; /v1/scores."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
-from app.api.deps import ServicesDep
+from app.api.deps import OperatorOrAuditor, ServicesDep
 from app.api.forms import describe_form, read_form
+from app.api.immutable import unkept
 from app.api.parsing import TurnDep
 from app.schemas.certificates import StepView, VerdictView
 from app.service import certificates
+from lethe.certificates.evidence import SCORES_TYPE
 
-router = APIRouter(prefix="/v1/certificates", tags=["certificates"])
+router = APIRouter()
 
 
 async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]:
@@ -24,7 +26,8 @@ async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]
 
 
 @router.post(
-    "/verify",
+    "/v1/certificates/verify",
+    tags=["certificates"],
     operation_id="verifyCertificate",
     openapi_extra=describe_form(
         optional=("evidence", "model"),
@@ -50,7 +53,21 @@ async def verify(
     )
 
 
-@router.get("/issuer", operation_id="getIssuerKey")
+@router.get("/v1/certificates/issuer", tags=["certificates"], operation_id="getIssuerKey")
 def issuer(services: ServicesDep) -> Response:
     """Return the issuer's public key. Pin it: a key fetched each time proves nothing."""
     return Response(certificates.issuer_pem(services), media_type="application/x-pem-file")
+
+
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+
+
+@router.get(
+    "/v1/scores/{digest}",
+    tags=["requests"],
+    operation_id="getScores",
+    dependencies=[OperatorOrAuditor],
+)
+def get_scores(digest: Digest, services: ServicesDep) -> Response:
+    """Download the scores that a certificate names by digest."""
+    return unkept(certificates.scores(services, digest), SCORES_TYPE)

@@ -11,11 +11,13 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.models import APIKey, APIKeyIn, HTTPBase, SecurityBase
+from fastapi.security.base import SecurityBase as Dependency
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from app.api.schemes import BEARER, SIGNATURE
-from app.service import tokens
+from app.problems import IdempotencyKeyError
+from app.service import keys
 from app.service.context import Services
 from app.service.signatures import KnownKey, Role, check_role, current_key
 from lethe.errors import LetheError
@@ -29,10 +31,37 @@ UNCOVERED = "\u00ac"  # marks a key that the signature does not cover
 MAX_NUMBER = 2**63 - 1  # the largest that either database compares with
 
 
-class IdempotencyKeyError(LetheError):
-    """An Idempotency-Key that cannot be remembered."""
+class Scheme(Dependency):
+    """A dependency that checks nothing: it has OpenAPI name the scheme at its operations."""
 
-    slug, title, status = "idempotency-key-invalid", "Idempotency-Key refused", 400
+    def __init__(self, name: str, model: SecurityBase) -> None:
+        self.scheme_name = name
+        self.model = model
+
+    async def __call__(self) -> None:
+        """Do nothing."""
+
+
+BEARER = Scheme(
+    "bearer",
+    HTTPBase(scheme="bearer", description="A token of `lethe token new`: operator or auditor."),
+)
+SIGNATURE = Scheme(
+    "httpSignature",
+    # OpenAPI has no type for RFC 9421, and no authentication scheme is registered for it.
+    APIKey.model_validate(
+        {
+            "in": APIKeyIn.header,
+            "name": "Signature",
+            "description": (
+                "RFC 9421, with `Signature-Input` and, of a body, `Content-Digest` (RFC 9530): "
+                "tag lethe-erasure, keyid, nonce, created and expires, over @method, "
+                "@target-uri, content-type, content-digest and, if sent, idempotency-key. "
+                "The nonce is spent once the signature verifies."
+            ),
+        }
+    ),
+)
 
 
 def get_services(request: Request) -> Services:
@@ -53,7 +82,7 @@ def bearer(*scopes: str) -> Callable[..., BearerToken]:
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> BearerToken:
         with services.reading() as session:
-            return tokens.authorise(session, authorization, scopes)
+            return keys.authorise(session, authorization, scopes)
 
     return check
 

@@ -1,4 +1,4 @@
-"""How long an answer may be kept: for ever, until it is asked about, or not at all."""
+"""How long caches may keep an answer: for ever, until they revalidate it, or not at all."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ def immutable(
 def revalidated(request: Request, data: bytes, media_type: str) -> Response:
     """Return `data`, or 304 if the client has it and it is still served.
 
-    For what is shredded one day: a cache must ask each time, and is then told 410.
+    For files that are shredded one day: a cache must revalidate, and then gets 410.
     """
     return _tagged(request, data, media_type, "private, no-cache")
 

@@ -1,16 +1,25 @@
-"""A body that is too large, too slow or one too many is refused before it is in memory."""
+"""Refuses bodies that are too large, too slow or too many before they are in memory.
+
+Two rooms bound the bytes that one process holds, so that strangers cannot use up what known
+senders need: a body counts against the room of strangers until its sender has proved who they
+are, by a signature or a bearer token. What is taken is given back when the request was
+answered.
+
+A target with an encoded control character is refused too: PostgreSQL cannot store or compare a
+NUL, and a name with two renderings, or none, is no name.
+"""
 
 import re
 import time
 from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
 
 import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.memory import OPEN_BODY, Account, Room
-from app.api.problems import answer
-from app.service.problems import BodyTooLargeError, SlowBodyError
+from app.api.problems import answer, problem
+from app.problems import BadCursorError, BodyTooLargeError, BusyError, SlowBodyError
 from app.settings import Settings
 from lethe.errors import LetheError
 
@@ -19,6 +28,61 @@ UPLOADS = re.compile(r"/v1/models(/[^/]+/contributions)?|/v1/releases/[^/]+/answ
 ROUND_MESSAGES = re.compile(r"/v1/rounds/[^/]+/messages/[a-z]+")
 VERIFY = "/v1/certificates/verify"
 RATE = 16_384  # bytes a second that a body must arrive with, beyond the time that all have
+WAIT = 5.0  # seconds that a request waits for room or its turn before it is told to come back
+POLL = 0.02  # seconds
+OPEN_BODY = 65_536  # bytes that an open body counts for at least: what the server buffers of it
+
+
+class Room:
+    """Bytes that may be held at once; used on the event loop alone."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self._free = most
+
+    async def take(self, amount: int) -> None:
+        """Take `amount` bytes, waiting for others to give theirs back.
+
+        Raises:
+            BusyError: There was no room for them in time.
+        """
+        with anyio.move_on_after(WAIT):
+            while amount > self._free:
+                await anyio.sleep(POLL)
+            self._free -= amount
+            return
+        raise BusyError("too much is being sent at this moment: send again later")
+
+    def give(self, amount: int) -> None:
+        """Give back what was taken."""
+        self._free += amount
+
+
+class Account:
+    """What one request holds."""
+
+    def __init__(self, strangers: Room, known: Room) -> None:
+        self._rooms = (strangers, known)
+        self._held = [0, 0]
+        self._proved = False
+
+    def prove(self) -> None:
+        """From now on the sender is known."""
+        self._proved = True
+
+    async def take(self, amount: int) -> None:
+        """Hold `amount` bytes more, up to a whole room. Raises BusyError as `Room.take`."""
+        place = int(self._proved)
+        room = self._rooms[place]
+        # Or what is larger than the room would wait for ever.
+        amount = min(amount, room.most - self._held[place])
+        await room.take(amount)
+        self._held[place] += amount
+
+    def close(self) -> None:
+        """Give everything back."""
+        for room, held in zip(self._rooms, self._held, strict=True):
+            room.give(held)
+        self._held = [0, 0]
 
 
 class _RefusedError(Exception):
@@ -137,3 +201,27 @@ async def _refuse(error: LetheError, scope: Scope, receive: Receive, send: Send)
     response = answer(error)
     response.headers["connection"] = "close"  # the rest of the body is not wanted
     await response(scope, receive, send)
+
+
+class PlainTargets:
+    """ASGI middleware: answers 400 to a target with an encoded control character."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 400."""
+        if scope["type"] == "http" and _holds_control(scope):
+            error = BadCursorError
+            detail = "the path or query holds a control character: remove it"
+            response = problem(error.status, error.slug, error.title, detail)
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _holds_control(scope: Scope) -> bool:
+    # The server decoded the path once, routing sees that; the query is decoded later.
+    decoded = scope["path"].encode("utf-8", "surrogatepass")
+    decoded += unquote_to_bytes(scope["query_string"])
+    return any(byte < 0x20 or byte == 0x7F for byte in decoded)

@@ -8,7 +8,7 @@ from app.api.deps import MAX_NUMBER, After, Limit, ServicesDep
 from app.api.immutable import immutable
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
-from app.service import audit
+from app.service import public_log
 
 router = APIRouter(prefix="/v1/log", tags=["log"])
 
@@ -20,7 +20,7 @@ Size = Annotated[int | None, Query(ge=1, le=MAX_NUMBER)]
 def checkpoint(services: ServicesDep) -> Response:
     """Return the latest signed checkpoint."""
     return Response(
-        audit.latest_checkpoint(services),
+        public_log.latest_checkpoint(services),
         media_type="text/plain; charset=utf-8",
         headers={"cache-control": "no-cache"},
     )
@@ -35,7 +35,7 @@ def vkey(services: ServicesDep) -> Response:
 @router.get("/tile/{path:path}", operation_id="getTile")
 def tile(path: str, request: Request, services: ServicesDep) -> Response:
     """Return a tile of hashes, or a bundle of entries under tile/entries/."""
-    data = audit.tile(services, f"tile/{path}")
+    data = public_log.tile(services, f"tile/{path}")
     return immutable(request, data, "application/octet-stream", shared=True)
 
 
@@ -51,8 +51,9 @@ def entries(
     limit: Limit = 100,
 ) -> Page[EntryView]:
     """Query the audit history; each entry comes with its inclusion proof."""
-    wanted = audit.EntryFilter(ref, event, kind, since, until)
-    return audit.entries(services, wanted, after, limit)
+    return public_log.entries(
+        services, after, limit, ref=ref, event=event, kind=kind, since=since, until=until
+    )
 
 
 @router.get("/proof/inclusion", operation_id="proveInclusion")
@@ -62,7 +63,7 @@ def inclusion(
     size: Size = None,
 ) -> InclusionView:
     """Prove that the tree of `size` (default: the latest checkpoint's) holds an entry."""
-    return audit.inclusion(services, index, size)
+    return public_log.inclusion(services, index, size)
 
 
 @router.get("/proof/consistency", operation_id="proveConsistency")
@@ -72,4 +73,4 @@ def consistency(
     new: Size = None,
 ) -> ConsistencyView:
     """Prove that the tree of size `new` extends the tree of size `old`."""
-    return audit.consistency(services, old, new)
+    return public_log.consistency(services, old, new)

@@ -19,10 +19,8 @@ from app.api.deps import (
 )
 from app.api.forms import describe_bytes, describe_form, read_form
 from app.api.immutable import revalidated
-from app.api.input_uploads import parse_inputs
-from app.api.messages import parse_message
 from app.api.parsing import TurnDep
-from app.api.uploads import parse_upload
+from app.problems import UploadError
 from app.schemas.base import Page, refuse_duplicates
 from app.schemas.models import (
     ContributionView,
@@ -34,11 +32,12 @@ from app.schemas.models import (
 from app.schemas.networks import NewNetwork
 from app.service import registration, registry
 from app.service.context import Services
-from app.service.listing import parse_number
 from app.service.methods import PIXELS, SKETCHED, is_network
-from app.service.problems import UploadError
-from app.service.progress import training_progress
-from app.service.upload import CheckedUpload
+from app.service.paging import parse_number
+from app.service.queue import training_progress
+from app.uploads.owned import CheckedUpload
+from app.uploads.rows import parse_inputs, parse_upload
+from app.uploads.statistics import parse_message
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -1,7 +1,7 @@
 """OpenAPI with every answer of every operation: statuses, content types and problems' names.
 
-FastAPI knows what a route returns. What it raises stands here, by the problems' classes; what
-dependencies and middleware raise is added by what the route depends on.
+FastAPI knows what a route returns. `RAISED` lists the problems it raises; those of dependencies
+and middleware are added according to what the route depends on.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.api.deps import IdempotencyKeyError
+from app import problems as p
 from app.api.problems import MEDIA_TYPE
 from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError
@@ -18,17 +18,6 @@ from app.ledger.sequencer import LogMissingError
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.requests import NewRequest
-from app.service import problems as p
-from app.service import round_problems as r
-from app.service.audit_problems import (
-    AuditMissingError,
-    AuditRefusedError,
-    AuditRunningError,
-    NoReportError,
-    NumbersChangedError,
-    NumbersGoneError,
-)
-from app.service.health import NotReadyError
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
 from lethe.catalogue import EVENTS
 from lethe.certificates.evidence import SCORES_TYPE
@@ -58,7 +47,7 @@ FILES: dict[str, tuple[str, bool]] = {
     "getIssuerKey": ("application/x-pem-file", False),
 }
 _SIGNED: tuple[Problem, ...] = (
-    IdempotencyKeyError,
+    p.IdempotencyKeyError,
     s.SignatureMissingError,
     s.SignatureMalformedError,
     s.SignatureIncompleteError,
@@ -114,9 +103,9 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "openRound": (
         p.UnknownModelError,
         p.ModelNotReadyError,
-        r.NotMaskedError,
-        r.RoundOpenError,
-        r.RoundMemberError,
+        p.NotMaskedError,
+        p.RoundOpenError,
+        p.RoundMemberError,
     ),
     "listRounds": (),
     "listAskedRounds": (),
@@ -125,12 +114,12 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "sendRoundMessage": (
         p.NotFoundError,
         p.ConflictError,
-        r.RoundStepError,
-        r.RoundDuplicateError,
-        r.RoundMessageError,
-        *r.RoundMessageError.__subclasses__(),
+        p.RoundStepError,
+        p.RoundDuplicateError,
+        p.RoundMessageError,
+        *p.RoundMessageError.__subclasses__(),
     ),
-    "abortRound": (p.NotFoundError, r.RoundStepError),
+    "abortRound": (p.NotFoundError, p.RoundStepError),
     "registerKey": (s.KeyFormatError, p.ConflictError),
     "listKeys": (),
     "revokeKey": _UNKNOWN,
@@ -152,14 +141,19 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.UnknownModelError,
         p.MethodUnavailableError,
         p.ModelNotReadyError,
-        AuditRefusedError,
-        AuditRunningError,
+        p.AuditRefusedError,
+        p.AuditRunningError,
     ),
     "listAudits": (),
     "getAudit": _UNKNOWN,
     "stopAudit": (p.NotFoundError, p.ConflictError),
-    "getReport": (p.NotFoundError, NoReportError, AuditMissingError, NotStoredError),
-    "getStatistics": (p.NotFoundError, NoReportError, NumbersGoneError, NumbersChangedError),
+    "getReport": (p.NotFoundError, p.NoReportError, p.AuditMissingError, NotStoredError),
+    "getStatistics": (
+        p.NotFoundError,
+        p.NoReportError,
+        p.NumbersGoneError,
+        p.NumbersChangedError,
+    ),
     "getCheckpoint": (),
     "getLogKey": (),
     "getTile": (TileError, p.NotFoundError),
@@ -169,7 +163,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "verifyCertificate": (),
     "getIssuerKey": (),
     "healthz": (),
-    "readyz": (NotReadyError,),
+    "readyz": (p.NotReadyError,),
 }
 
 

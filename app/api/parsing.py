@@ -6,8 +6,8 @@ from typing import Annotated, TypeVar
 import anyio
 from fastapi import Depends, Request
 
-from app.api.memory import WAIT, Account
-from app.service.problems import BusyError
+from app.api.limits import WAIT, Account
+from app.problems import BusyError
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.problems import DatabaseUnavailableError
 from app.schemas.base import Wire
-from app.service.problems import DatabaseUnavailableError
 from lethe.canonical import DUPLICATE
 from lethe.errors import LetheError
 from models.session import unavailable

@@ -1,4 +1,4 @@
-"""/v1/releases: what clients are asked, their answers, and an operator's decision."""
+"""/v1/releases: the open releases of clients, their answers, and an operator's decision."""
 
 from typing import Annotated
 

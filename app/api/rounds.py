@@ -7,9 +7,9 @@ from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep,
 from app.api.forms import describe_bytes
 from app.api.parsing import TurnDep
 from app.api.strict import StrictRoute
+from app.rounds import member, operator
 from app.schemas.base import Page
 from app.schemas.rounds import NewRound, RoundNotice, RoundView, RoundWork, Step
-from app.service import round_work, rounds
 
 router = APIRouter(prefix="/v1/rounds", tags=["rounds"], route_class=StrictRoute)
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/rounds", tags=["rounds"], route_class=StrictRoute
 @router.post("", status_code=201, operation_id="openRound", dependencies=[Operator])
 def open_round(wanted: NewRound, services: ServicesDep, response: Response) -> RoundView:
     """Open a round; erasure requests that its members can complete are released in it."""
-    shown = rounds.open_round(services, wanted)
+    shown = operator.open_round(services, wanted)
     response.headers["location"] = f"/v1/rounds/{shown.id}"
     return shown
 
@@ -28,26 +28,26 @@ def list_rounds(
 ) -> Page[RoundView]:
     """List rounds by id."""
     with services.reading() as session:
-        return rounds.page(session, after, limit)
+        return operator.page(session, after, limit)
 
 
 @router.get("/asked", operation_id="listAskedRounds")
 def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[RoundNotice]:
     """List the open rounds that name the signing key, at most 100, oldest first."""
-    return Page(items=round_work.waiting_for(services, signed.by), next=None)
+    return Page(items=member.waiting_for(services, signed.by), next=None)
 
 
 @router.get("/{round_id}", operation_id="getRound", dependencies=[OperatorOrAuditor])
 def get_round(round_id: str, services: ServicesDep) -> RoundView:
     """Show a round: its step, who has sent, and why it failed."""
     with services.reading() as session:
-        return rounds.find_view(session, round_id)
+        return operator.find_view(session, round_id)
 
 
 @router.get("/{round_id}/work", operation_id="getRoundWork")
 def get_work(round_id: str, signed: SignedByClient, services: ServicesDep) -> RoundWork:
     """Show a member what its next message is made of; signed with the member's key."""
-    return round_work.work(services, signed.by, round_id)
+    return member.work(services, signed.by, round_id)
 
 
 @router.put(
@@ -60,15 +60,13 @@ async def send(
 ) -> dict[str, str]:
     """Send the signing member's message for a step; the same again is answered the same."""
     message = await turn.parse(
-        lambda: round_work.read(services, signed.by, round_id, step, signed.body)
+        lambda: member.read(services, signed.by, round_id, step, signed.body)
     )
-    state = await run_in_threadpool(
-        round_work.send, services, signed.by, round_id, step, message
-    )
+    state = await run_in_threadpool(member.send, services, signed.by, round_id, step, message)
     return {"state": state}
 
 
 @router.post("/{round_id}/abort", operation_id="abortRound", dependencies=[Operator])
 def abort(round_id: str, services: ServicesDep) -> RoundView:
     """End a round that was opened by mistake; nothing of the model was changed."""
-    return rounds.abort(services, round_id)
+    return operator.abort(services, round_id)

@@ -3,21 +3,22 @@
 from pathlib import Path
 
 import click
+from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
+from app.backup.archive import ARTIFACTS, BackupError, write_backup
+from app.backup.reapply import Reapplied, log_quarantines, reapply
+from app.backup.restore import restore as restore_backup
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
+from app.reconcile.journal_gaps import Gap, GapFinder
 from app.reconcile.model_events import require_signed
-from app.service.backup import ARTIFACTS, BackupError, write_backup
-from app.service.reapply import Reapplied, log_quarantines, reapply
-from app.service.restore import restore as restore_backup
-from app.service.vouched import Gap, Voucher
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from models.session import make_engine, reading
+from models.session import opened_engine, reading
 
 _New = click.Path(path_type=Path)
 _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -34,11 +35,8 @@ def backup(directory: Path, keys: Path | None) -> None:
     if keys is not None and (keys.absolute().is_relative_to(directory.absolute())):
         raise click.UsageError("keys beside the data open it: give a directory elsewhere")
     settings = Settings()
-    engine = make_engine(settings.resolved_database_url)
-    try:
+    with opened_engine(settings.resolved_database_url) as engine:
         made = write_backup(settings, engine, directory, keys)
-    finally:
-        engine.dispose()
     click.echo(f"backed up {made.rows} rows and {made.files} files to {directory}")
     click.echo(f"      the log {made.origin} with {made.size} entries, root {made.root}")
     click.echo("      not in it: whatever is acknowledged or signed after this moment")
@@ -56,7 +54,7 @@ def backup(directory: Path, keys: Path | None) -> None:
     is_flag=True,
     help=(
         "Restore nothing: erase again what the journal says, in the database as it is, and "
-        "add to the journal the tombstones that it lacks and the log vouches for."
+        "add to the journal the tombstones that it lacks and the log confirms."
     ),
 )
 @click.option("--yes", is_flag=True, help="With --journal-only: add them without asking.")
@@ -70,67 +68,73 @@ def restore(directory: Path | None, keys: Path | None, journal_only: bool, yes: 
     if yes and not journal_only:
         raise click.UsageError("--yes goes with --journal-only: a restore asks nothing")
     settings = Settings()
-    engine = make_engine(settings.resolved_database_url)
     try:
-        if directory is None:
-            ledger = load_ledger(settings, engine)
-            master = MasterKey.load(settings)
-            journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
-            require_signed(ledger)  # it says which of the journal's lines count
-            with ledger.repairing() as session:
-                done = reapply(session, master, journal)
-                session.commit()
-            log_quarantines(ledger, done.models)
-            print_reapplied(done)
-            artifacts = ArtifactStore(settings.data_dir / ARTIFACTS, master)
-            _complete(ledger, Voucher(ledger, artifacts, master, journal), yes)
-            return
-        restored = restore_backup(settings, engine, directory, keys)
-        made = restored.backup
-        click.echo(f"restored {made.rows} rows and {made.files} files of {made.at}")
-        print_reapplied(restored.done)
-        if keys is not None:
-            click.echo(
-                "the keys are the backup's, and nothing tells what was signed since: before "
-                "serving run `lethe log recover` with every mirror there is"
-            )
-        elif restored.missing:
-            click.echo(
-                f"{restored.missing} log entries were signed after this backup, and what they "
-                "were about is lost: run `lethe log recover` with a mirror"
-            )
-        else:
-            log_quarantines(load_ledger(settings, engine), restored.done.models)
-            click.echo("nothing was signed after this backup: lethe serve may start")
+        with opened_engine(settings.resolved_database_url) as engine:
+            if directory is None:
+                _erase_again(settings, engine, yes)
+            else:
+                _restore(settings, engine, directory, keys)
     except FileNotFoundError as error:
         raise BackupError(
             f"{error.filename} is missing: restore the keys directory, or give --keys"
         ) from None
-    finally:
-        engine.dispose()
 
 
-def _complete(ledger: Ledger, voucher: Voucher, yes: bool) -> None:
-    """Show which tombstones the journal lacks, and add those that the log vouches for."""
+def _restore(settings: Settings, engine: Engine, directory: Path, keys: Path | None) -> None:
+    restored = restore_backup(settings, engine, directory, keys)
+    backup = restored.backup
+    click.echo(f"restored {backup.rows} rows and {backup.files} files of {backup.at}")
+    print_reapplied(restored.done)
+    if keys is not None:
+        click.echo(
+            "the keys are the backup's and do not show what was signed since: before serving "
+            "run `lethe log recover` with every mirror there is"
+        )
+    elif restored.missing:
+        click.echo(
+            f"{restored.missing} log entries were signed after this backup, and their data is "
+            "lost: run `lethe log recover` with a mirror"
+        )
+    else:
+        log_quarantines(load_ledger(settings, engine), restored.done.models)
+        click.echo("nothing was signed after this backup: lethe serve may start")
+
+
+def _erase_again(settings: Settings, engine: Engine, yes: bool) -> None:
+    ledger = load_ledger(settings, engine)
+    master = MasterKey.load(settings)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    require_signed(ledger)  # it says which of the journal's lines count
+    with ledger.repairing() as session:
+        done = reapply(session, master, journal)
+        session.commit()
+    log_quarantines(ledger, done.models)
+    print_reapplied(done)
+    artifacts = ArtifactStore(settings.data_dir / ARTIFACTS, master)
+    _complete(ledger, GapFinder(ledger, artifacts, master, journal), yes)
+
+
+def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
+    """Show which tombstones the journal lacks, and add those that the log confirms."""
     with Session(reading(ledger.engine)) as session:
-        gaps = voucher.gaps(session)
+        gaps = finder.find(session)
     if not gaps:
         click.echo("the erasure journal has all tombstones of the database")
         return
     click.echo(f"the erasure journal lacks {_tombstones(gaps)} of the database")
     for gap in gaps:
         of = "" if gap.ref is None else f", request {gap.ref}"
-        said = "the log vouches for them" if gap.why is None else f"not added: {gap.why}"
-        click.echo(f"      model {gap.model}{of}: {_tombstones([gap])}; {said}")
-    vouched = [gap for gap in gaps if gap.why is None]
-    if not vouched:
+        verdict = "the log confirms them" if gap.why is None else f"not added: {gap.why}"
+        click.echo(f"      model {gap.model}{of}: {_tombstones([gap])}; {verdict}")
+    confirmed = [gap for gap in gaps if gap.why is None]
+    if not confirmed:
         click.echo("nothing was added to the erasure journal")
         return
-    if not yes and not click.confirm(f"add {_tombstones(vouched)} to the erasure journal?"):
+    if not yes and not click.confirm(f"add {_tombstones(confirmed)} to the erasure journal?"):
         click.echo("nothing was added to the erasure journal")
         return
     with ledger.repairing() as session:
-        lines, tags = voucher.complete(session, vouched)
+        lines, tags = finder.fill(session, confirmed)
     click.echo(f"added to the erasure journal: {lines} lines with {tags} tombstones")
     click.echo(
         "      which keys these erasures destroyed is not known any more: destroy backups "

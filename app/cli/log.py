@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from sqlmodel import Session
 
+from app.backup.reapply import Reapplied, log_quarantines, reapply_all, unlogged
 from app.cli.backup import print_reapplied
 from app.ledger.recover import recover as recover_log
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
@@ -15,7 +16,7 @@ from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, FsckReport
 from app.reconcile.fsck import fsck as check_log
 from app.reconcile.fsck_journal import fsck_journal
 from app.reconcile.fsck_vault import fsck_vault
-from app.service.reapply import RESTORED, Reapplied, log_quarantines, reapply_all, unlogged
+from app.reconcile.journal import RESTORED
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.errors import MasterKeyError
@@ -24,7 +25,7 @@ from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from lethe.log.entries import Leaf, succession_leaf
 from lethe.log.fetch import fetch_from
-from models.session import make_engine
+from models.session import opened_engine
 
 
 @click.command()
@@ -41,16 +42,13 @@ def init(origin: str | None, succeeds: Path | None) -> None:
     No other command creates a log: an empty log in place of a lost one would be a fork.
     """
     settings = _settings(origin)
-    engine = make_engine(settings.resolved_database_url)
     old = None if succeeds is None else last_signed(succeeds)
-    try:
+    with opened_engine(settings.resolved_database_url) as engine:
         ledger = init_log(settings, engine)
         if old is not None:
             vkey, note = old
             ledger.transact(lambda tx: tx.append(succession_leaf(vkey, note, tx.now.date())))
             click.echo(f"it succeeds the log {vkey.partition('+')[0]}")
-    finally:
-        engine.dispose()
     click.echo(f"began the log {ledger.origin}; keys are in {settings.keys_dir}: back them up")
     click.echo(ledger.verifier.vkey)
 
@@ -72,8 +70,7 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
     if bool(sources) == no_mirror:
         raise click.UsageError("give a mirror, or --no-mirror if there is none")
     settings = Settings()
-    engine = make_engine(settings.resolved_database_url)
-    try:
+    with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
         ledger = open_ledger(settings, engine)
         master = MasterKey.load(settings)
@@ -85,8 +82,6 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
         done = recover_log(ledger, [fetch_from(source) for source in sources], again)
         log_quarantines(ledger, unlogged(engine))
         (settings.keys_dir / RESTORED).unlink(missing_ok=True)
-    finally:
-        engine.dispose()
     click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
     print_reapplied(done.result)
 
@@ -100,8 +95,7 @@ def fsck(as_json: bool) -> None:
     """
     settings = Settings()
     issuer, keyid = load_issuer(settings)
-    engine = make_engine(settings.resolved_database_url)
-    try:
+    with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
         report = check_log(
             open_ledger(settings, engine, examine=True), {keyid: issuer.public_key()}
@@ -111,8 +105,6 @@ def fsck(as_json: bool) -> None:
             artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
             fsck_vault(engine, artifacts, master, report)
             fsck_journal(engine, ErasureJournal(settings.keys_dir / JOURNAL, master), report)
-    finally:
-        engine.dispose()
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -10,7 +10,7 @@ from lethe.files import keep_private
 from migrations import HEAD
 from migrations.grants import GrantError, grant
 from migrations.runner import upgrade
-from models.session import make_engine
+from models.session import opened_engine
 
 
 class RoleError(LetheError):
@@ -33,17 +33,15 @@ def migrate(role: str | None) -> None:
     keep_private()
     settings = Settings()
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    engine = make_engine(settings.resolved_database_url)
     try:
-        upgrade(engine)
-        if role is not None:
-            grant(engine, role)
+        with opened_engine(settings.resolved_database_url) as engine:
+            upgrade(engine)
+            if role is not None:
+                grant(engine, role)
     except OperationalError:  # its text may repeat the URL's user and host
         raise UnreachableDatabaseError(
             "the database does not answer or refuses: check LETHE_DATABASE_URL and its rights"
         ) from None
     except GrantError as error:
         raise RoleError(str(error)) from None
-    finally:
-        engine.dispose()
     click.echo(f"the database is at revision {HEAD}")

@@ -29,14 +29,14 @@ def check(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:
-        said = found.as_json()
-        click.echo(f"{said['result']}  {sum(found.leftovers.values())} leftovers")
+        report = found.as_json()
+        click.echo(f"{report['result']}  {sum(found.leftovers.values())} leftovers")
         for title in ("leftovers", "kept", "remnants"):
-            for place, count in said[title].items():
+            for place, count in report[title].items():
                 click.echo(f"      {title}: {place}: {count}")
-        for place, why in said["not_inspected"].items():
+        for place, why in report["not_inspected"].items():
             click.echo(f"      not inspected: {place}: {why}")
-        for place in said["elsewhere"]:
+        for place in report["elsewhere"]:
             click.echo(f"      look yourself: {place}")
     if not found.ok:
         sys.exit(1)

@@ -13,7 +13,7 @@ from app.ledger.startup import open_ledger, require_schema
 from app.settings import Settings
 from lethe.errors import LetheError
 from models import BearerToken
-from models.session import make_engine
+from models.session import opened_engine
 from models.types import utcnow
 
 SCOPES = ("operator", "auditor")
@@ -110,12 +110,9 @@ def _living(session: Session, name: str) -> BearerToken | None:
 @contextmanager
 def _session() -> Iterator[Session]:
     settings = Settings()
-    engine = make_engine(settings.resolved_database_url)
-    try:
+    with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
         open_ledger(settings, engine)  # whose key authenticates the rows
         with Session(engine) as session:
             yield session
             session.commit()
-    finally:
-        engine.dispose()

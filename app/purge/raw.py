@@ -11,8 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from app.purge.findings import Findings
-from app.purge.needles import Needles
+from app.purge.needles import Findings, Needles
 
 PIECE = 8 * 2**20  # bytes read at once
 BESIDE = ("", "-wal", "-journal", "-shm")  # the files of a SQLite database

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from sqlmodel import Session
 
 from app.ledger.startup import require_schema
-from app.purge.findings import Findings
-from app.purge.needles import Needles
+from app.purge.needles import Findings, Needles
 from app.purge.raw import database_files, search_files, search_redis, search_server
 from app.purge.tables import search_sealed, search_tables, search_tombstones
 from app.settings import Settings
@@ -14,7 +13,7 @@ from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import MasterKey
 from models.sealed import seal_columns
-from models.session import make_engine, reading
+from models.session import opened_engine, reading
 
 
 def search(settings: Settings, identifiers: Iterable[str]) -> Findings:
@@ -27,8 +26,7 @@ def search(settings: Settings, identifiers: Iterable[str]) -> Findings:
     master = MasterKey.load(settings)
     needles = Needles(identifiers, master)
     found = Findings()
-    engine = make_engine(settings.resolved_database_url)
-    try:
+    with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
         seal_columns(engine, master)
         with Session(reading(engine)) as session:
@@ -37,8 +35,6 @@ def search(settings: Settings, identifiers: Iterable[str]) -> Findings:
             artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
             search_sealed(session, artifacts, FeatureVault(master), needles, found)
         search_server(engine, needles, found)
-    finally:
-        engine.dispose()
     database = database_files(settings.resolved_database_url)
     search_files(settings.data_dir.absolute(), database, needles, found)
     if settings.broker_url.startswith(("redis://", "rediss://")):

@@ -10,13 +10,12 @@ from sqlalchemy import LargeBinary, type_coerce
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from app.purge.findings import Findings
-from app.purge.needles import Needles
+from app.purge.needles import Findings, Needles
 from app.service.requests import CLOSED
-from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import MasterKey
+from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.errors import LetheError
 from models import (
     Artifact,
@@ -55,8 +54,8 @@ def search_tables(session: Session, needles: Needles, found: Findings) -> None:
             kind = column.type
             # As it is stored: one row that does not open must not end the search.
             value = type_coerce(column, LargeBinary()) if isinstance(kind, Sealed) else column
-            asked = [value] if owner is None else [value, owner]
-            query = columns(*asked).where(column.is_not(None))
+            columns_read = [value] if owner is None else [value, owner]
+            query = columns(*columns_read).where(column.is_not(None))
             tags = needles.tags(kind.purpose) if isinstance(kind, Tagged) else set[str]()
             for row in session.connection().execute(query.execution_options(yield_per=FETCH)):
                 held = row[0]

@@ -1,4 +1,4 @@
-"""Rows of audits against the log: each audit has its row, and each row says what it says."""
+"""Compares the rows of method audits with the log: each audit has its row, and they agree."""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import rfc8785
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.reconcile.findings import FsckReport
+from app.reconcile.findings import FsckReport, is_stored
 from lethe import canonical
 from lethe.certificates.audit_counts import (
     ENDS,
@@ -20,7 +20,7 @@ from lethe.certificates.audit_counts import (
     method_digest,
 )
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
-from models import Artifact, Audit, AuditPair, LogEntry, Model
+from models import Audit, AuditPair, LogEntry, Model
 
 FETCH = 500  # rows in memory at once
 CHECK, MISSING = "audit", "audit.missing"  # names of findings
@@ -88,18 +88,13 @@ def _compare(
         counted = select(func.count()).where(AuditPair.audit_id == row.id)
         if str(session.exec(counted).one()) != row.config["pairs"]:
             report.add(CHECK, PAIRS, index)
-        if one is not None and one.state == "reported" and not _is_stored(session, one.report):
+        if (
+            one is not None
+            and one.state == "reported"
+            and not is_stored(session, one.report, REPORT)
+        ):
             report.add(MISSING, NO_REPORT, one.end)
     return compared
-
-
-def _is_stored(session: Session, digest: str) -> bool:
-    query = select(Artifact.id).where(
-        Artifact.digest == digest,
-        Artifact.kind == REPORT,
-        col(Artifact.wrapped_key).is_not(None),
-    )
-    return session.exec(query).first() is not None
 
 
 def _events(session: Session) -> Iterator[tuple[str, int, Leaf]]:

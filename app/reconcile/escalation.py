@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from app.reconcile.judgement import EXECUTED, VERIFIED, Event
+from app.reconcile.judgement import ESCALATED, EXECUTED, VERIFIED, Event
 from lethe.certificates import shape
 from lethe.certificates.escalation import AttemptPart, from_line, read_escalation
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES, scores_part
 from lethe.certificates.statement import CheckPart, EvidencePart
 
-ESCALATED = "request.escalated"
 METHOD, CHECKS = "method", "checks"
 BY_SAMPLES = "empirical-approximate"
 TOGETHER = "executed together with one that did not pass"
@@ -29,7 +28,7 @@ CONTRADICTED = "passed, but was not certified: stored data contradicted the log"
 
 @dataclass(frozen=True, slots=True)
 class LoggedAttempt:
-    """An attempt in the log: an execution and its verdict, or `told`, of which no model came.
+    """An attempt in the log: an execution and its verdict, or `part`, if it made no model.
 
     method: with the settings that differ, None of one that was not executed.
     verdict: what request.verified says of it, None where it was not judged.
@@ -37,7 +36,7 @@ class LoggedAttempt:
 
     method: str | None = None
     verdict: Mapping[str, Any] | None = None
-    told: AttemptPart | None = None
+    part: AttemptPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +58,29 @@ def checks_digest(checks: Sequence[CheckPart]) -> str:
 
 
 def logged_escalation(events: Sequence[Event]) -> LoggedEscalation:
-    """Return the escalation that a request's events, opened and in their order, tell."""
+    """Return the escalation of a request from its opened events, in their order."""
     before: list[LoggedAttempt] = []
     current: LoggedAttempt | None = None
     after: list[LoggedAttempt] = []
     for event in events:
-        said = event.payload
+        payload = event.payload
         if event.event == EXECUTED:
             before += ([] if current is None else [current]) + after
-            current, after = LoggedAttempt(said.get(METHOD)), []
+            current, after = LoggedAttempt(payload.get(METHOD)), []
         elif event.event == VERIFIED and current is not None and current.verdict is None:
-            current = LoggedAttempt(current.method, said)
-        elif event.event == ESCALATED and "attempt" in said:
-            lines = list(said.get("skipped", ()))
-            if said["result"] == "NONE" and said[CHECKS] != TOGETHER:
-                lines.append(said[CHECKS])  # an attempt that gave way to this one
-            after += [LoggedAttempt(told=from_line(line)) for line in lines]
+            current = LoggedAttempt(current.method, payload)
+        elif event.event == ESCALATED and "attempt" in payload:
+            lines = list(payload.get("skipped", ()))
+            if payload["result"] == "NONE" and payload[CHECKS] != TOGETHER:
+                lines.append(payload[CHECKS])  # an attempt that gave way to this one
+            after += [LoggedAttempt(part=from_line(line)) for line in lines]
     return LoggedEscalation(before, ([] if current is None else [current]) + after)
 
 
 def escalation_problem(
     events: Sequence[Event], method: str, parameters: Mapping[str, str]
 ) -> str | None:
-    """Return what a certificate's method and parameters tell otherwise than the log, or None.
+    """Return how a certificate's method and parameters differ from the log, None if not.
 
     Raises:
         NotCanonicalError, ShapeError: The escalation cannot be read.
@@ -89,26 +88,26 @@ def escalation_problem(
     logged = logged_escalation(events)
     if logged.since and logged.since[0].method != parameters.get("attempt", method):
         return "the method is not the one that the log has as executed"
-    told, attempts = read_escalation(parameters), logged.before
-    if len(told) != len(attempts) or not all(map(_is_told, attempts, told)):
+    certified = read_escalation(parameters)
+    if len(certified) != len(logged.before) or not all(map(_agrees, logged.before, certified)):
         return "the escalation is not the one that the log has"
     return None
 
 
-def _is_told(logged: LoggedAttempt, told: AttemptPart) -> bool:
-    if logged.told is not None:
-        return told == logged.told
-    if told.method != logged.method:
+def _agrees(logged: LoggedAttempt, certified: AttemptPart) -> bool:
+    if logged.part is not None:
+        return certified == logged.part
+    if certified.method != logged.method:
         return False
     verdict = logged.verdict
     if verdict is None:
-        return told == AttemptPart(told.method, "NONE", NOT_JUDGED, ())
+        return certified == AttemptPart(certified.method, "NONE", NOT_JUDGED, ())
     if verdict["result"] == "PASS":
-        return told == AttemptPart(told.method, "NONE", CONTRADICTED, ())
+        return certified == AttemptPart(certified.method, "NONE", CONTRADICTED, ())
     return bool(
-        told.result == verdict["result"]
-        and told.reason is None
-        and checks_digest(told.checks) == verdict.get(CHECKS)
+        certified.result == verdict["result"]
+        and certified.reason is None
+        and checks_digest(certified.checks) == verdict.get(CHECKS)
     )
 
 

@@ -1,8 +1,13 @@
 """What `fsck` reports."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from sqlmodel import Session, col, select
+
+from models import Artifact
 
 NOT_OPENED = "not checked: the master key is not here"
 NOT_CHECKED = "not checked: entries.key is not here"
@@ -47,6 +52,11 @@ class FsckReport:
         else:
             self.unlisted[check] += 1
 
+    def add_all(self, check: str, detail: str, log_indices: Iterable[int]) -> None:
+        """Add the same finding at each of these log indices."""
+        for log_index in log_indices:
+            self.add(check, detail, log_index)
+
     def as_json(self) -> dict[str, Any]:
         """Return the report as `lethe log fsck --json` prints it."""
         return {
@@ -62,3 +72,13 @@ class FsckReport:
             ],
             "unlisted": dict(self.unlisted),
         }
+
+
+def is_stored(session: Session, digest: str, kind: str) -> bool:
+    """Return whether a file of this kind and digest (hex SHA-256) can still be opened."""
+    query = select(Artifact.id).where(
+        Artifact.digest == digest,
+        Artifact.kind == kind,
+        col(Artifact.wrapped_key).is_not(None),
+    )
+    return session.exec(query).first() is not None

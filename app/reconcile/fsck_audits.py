@@ -1,10 +1,10 @@
-"""fsck of what a certificate says of audits: counted again from the log that it names."""
+"""fsck of the audits that a certificate counts: counted again from the log that it names."""
 
 from collections.abc import Iterator
 
 from sqlmodel import Session, col, func, select
 
-from app.reconcile.judgement import VERIFIED
+from app.reconcile.judgement import DECIDED, ESCALATED, RECEIVED, VERIFIED
 from lethe.certificates.audit_counts import (
     AUDIT,
     COUNT,
@@ -22,14 +22,14 @@ from lethe.log.spelling import parse_decimal
 from models import ErasureRequest, LogEntry, RequestEvent
 
 # Say the method of what follows; of events that do not, the one before them stays.
-NAMING = ("request.received", "request.escalated")
+NAMING = (RECEIVED, ESCALATED)
 # After it a model is made anew or by the same method again, and the log does not say which.
-DECIDED, RETRAIN = "request.decided", "retrain"
+RETRAIN = "retrain"
 OLDER = "the certificate cites another audit than the newest of its method and code"
 OTHERWISE = "the log has other audits of this method than the certificate says"
 
 
-def citation_problem(session: Session, certified: int, said: Predicate) -> str | None:
+def citation_problem(session: Session, certified: int, certificate: Predicate) -> str | None:
     """Return what is wrong with the audits on a certificate of log index `certified`.
 
     The log it counts in must reach beyond the judgement that it certifies: with a smaller
@@ -37,19 +37,21 @@ def citation_problem(session: Session, certified: int, said: Predicate) -> str |
     request's events, of which the certificate's words are a copy. Raises EntryError for a
     leaf that is none.
     """
-    told = said.method.parameters
+    parameters = certificate.method.parameters
     try:
-        size = parse_decimal(told[SIZE], certified + 1) if COUNT in told else certified
+        size = (
+            parse_decimal(parameters[SIZE], certified + 1) if COUNT in parameters else certified
+        )
     except (KeyError, ValueError):
         return "the certificate counts audits in a log of no size"
-    attempt = _attempt(session, said, certified)
+    attempt = _attempt(session, certificate, certified)
     method = attempt.partition("(")[0]
-    counts = count(_events(session, said.model.ref), method, size)
-    cited = told.get(AUDIT)
+    counts = count(_events(session, certificate.model.ref), method, size)
+    cited = parameters.get(AUDIT)
     if cited is not None and cited not in counts.reports:
         return "the log has no start and report of the audit that the certificate cites"
-    judged = _judged(session, said.request_ref, certified)
-    if COUNT not in told:
+    judged = _judged(session, certificate.request_ref, certified)
+    if COUNT not in parameters:
         # Audits are of registered settings: no attempt with settings of its own is audited, nor
         # may it cite.
         audited = cited is not None or attempt == method
@@ -57,12 +59,14 @@ def citation_problem(session: Session, certified: int, said: Predicate) -> str |
         return "the certificate does not say how many audits were started" if hidden else None
     if size <= judged:
         return "the certificate counts audits in a log that ends before its judgement"
-    newest = counts.newest(said.method.code_digest)
+    newest = counts.newest(certificate.method.code_digest)
     wanted = None if newest is None else newest.report
-    if cited != wanted and (cited is not None or MISSING not in told):
+    if cited != wanted and (cited is not None or MISSING not in parameters):
         return OLDER
-    given = {name: told[name] for name in (COUNT, DONE, NUMBER, SIZE) if name in told}
-    return None if given == counts.parameters(cited) else OTHERWISE
+    stated = {
+        name: parameters[name] for name in (COUNT, DONE, NUMBER, SIZE) if name in parameters
+    }
+    return None if stated == counts.parameters(cited) else OTHERWISE
 
 
 def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
@@ -75,7 +79,7 @@ def _events(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:
         yield index, parse_leaf(leaf)
 
 
-def _attempt(session: Session, said: Predicate, certified: int) -> str:
+def _attempt(session: Session, certificate: Predicate, certified: int) -> str:
     """Return the method that made the model, with its settings if they are an attempt's own.
 
     Events are believed as they are stored: `check_openings` compares each with its leaf.
@@ -85,11 +89,11 @@ def _attempt(session: Session, said: Predicate, certified: int) -> str:
     query = (
         select(RequestEvent.event, RequestEvent.payload)
         .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
-        .where(ErasureRequest.ref == said.request_ref)
+        .where(ErasureRequest.ref == certificate.request_ref)
         .where(col(RequestEvent.log_index) < certified)
         .order_by(col(RequestEvent.log_index))
     )
-    own, told = said.method.id, said.method.parameters.get("attempt", "")
+    own, attempt = certificate.method.id, certificate.method.parameters.get("attempt", "")
     named: str | None = None
     anew = False
     for event, payload in session.exec(query):
@@ -98,7 +102,7 @@ def _attempt(session: Session, said: Predicate, certified: int) -> str:
         anew = anew or (event == DECIDED and payload.get("decision") == "retry")
     if named is not None:
         return RETRAIN if anew and own == RETRAIN else named
-    return told if told.startswith(f"{own}(") and told.endswith(")") else own
+    return attempt if attempt.startswith(f"{own}(") and attempt.endswith(")") else own
 
 
 def _judged(session: Session, ref: str, certified: int) -> int:

@@ -3,8 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
+from app.reconcile.findings import is_stored
+from app.reconcile.judgement import CERTIFIED
 from lethe.certificates.evidence import ESCALATION_SCORES, SCORES
 from lethe.certificates.statement import Predicate
 from models import (
@@ -16,7 +18,6 @@ from models import (
     Verification,
 )
 
-CERTIFIED = "request.certified"
 COLUMNS = "a certificate's columns say otherwise than what was signed"
 EVIDENCE = "the evidence that a certificate names is not stored"
 SCORED = "the scores that a certificate names are not stored"
@@ -24,7 +25,7 @@ UNVERIFIED = "the verification of a certificate is missing"
 OTHERWISE = "the stored verification is another than the certificate's"
 
 
-def evidence_problem(session: Session, row: Certificate, said: Predicate) -> str | None:
+def evidence_problem(session: Session, row: Certificate, certificate: Predicate) -> str | None:
     """Return what is wrong with the rows beside a certificate, None if nothing is.
 
     None also where the request is gone. At the end of its retention evidence and scores are
@@ -34,14 +35,14 @@ def evidence_problem(session: Session, row: Certificate, said: Predicate) -> str
     if request is None:
         return None
     ended = not request.event_key
-    said_so = (row.id, row.result) == (said.certificate_id, said.result)
-    if not said_so or not (ended or _at(session, row)):
+    same = (row.id, row.result) == (certificate.certificate_id, certificate.result)
+    if not same or not (ended or _at(session, row)):
         return COLUMNS
-    for part in () if ended else said.evidence:
+    for part in () if ended else certificate.evidence:
         scores = part.name in (SCORES, ESCALATION_SCORES)
-        if not _is_stored(session, part.digest, "scores" if scores else "evidence"):
+        if not is_stored(session, part.digest, "scores" if scores else "evidence"):
             return SCORED if scores else EVIDENCE
-    return _verification_problem(session, request, said)
+    return _verification_problem(session, request, certificate)
 
 
 def _at(session: Session, row: Certificate) -> bool:
@@ -58,17 +59,8 @@ def _at(session: Session, row: Certificate) -> bool:
     ]
 
 
-def _is_stored(session: Session, digest: str, kind: str) -> bool:
-    query = select(Artifact.id).where(
-        Artifact.digest == digest,
-        Artifact.kind == kind,
-        col(Artifact.wrapped_key).is_not(None),
-    )
-    return session.exec(query).first() is not None
-
-
 def _verification_problem(
-    session: Session, request: ErasureRequest, said: Predicate
+    session: Session, request: ErasureRequest, certificate: Predicate
 ) -> str | None:
     found = session.get(Verification, request.id)
     if found is None:
@@ -77,13 +69,16 @@ def _verification_problem(
         return UNVERIFIED if session.exec(query).first() is not None else None
     evidence = session.get(Artifact, found.evidence_id)
     digest = None if evidence is None else evidence.digest
-    checks = [_spelled(asdict(check)) for check in said.checks]
+    checks = [_spelled(asdict(check)) for check in certificate.checks]
     stored = found.report.get("checks") if isinstance(found.report, dict) else None
     same = isinstance(stored, list) and [_spelled(check) for check in stored] == checks
-    if (found.result, digest) != (said.result, said.retained_set.removal_proof) or not same:
+    if (found.result, digest) != (
+        certificate.result,
+        certificate.retained_set.removal_proof,
+    ) or not same:
         return OTHERWISE
     version = session.get(ModelVersion, found.version_id)
-    if version is None or version.head_digest != said.model.version_after.digest:
+    if version is None or version.head_digest != certificate.model.version_after.digest:
         return OTHERWISE
     return None
 

@@ -8,9 +8,9 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
-from app.service.journaled import LEARNED, added_back, of_models, read_beside, unjournaled
-from app.service.scope import ADD_BACK, tags_digest
+from app.reconcile.journal import LEARNED, added_back, of_models, read_beside, unjournaled
 from app.vault.journal import Erased, ErasureJournal, JournalError
+from app.vault.model_key import ADD_BACK, tags_digest
 from lethe.log.entries import MODEL_EVENT
 from models import LogEntry, Tombstone
 from models.session import reading
@@ -43,11 +43,11 @@ def fsck_journal(engine: Engine, journal: ErasureJournal, report: FsckReport) ->
             )
         for model, tags in of_models(session, counted):
             held = select(Tombstone.tag).where(Tombstone.model_id == model.id)
-            if gone := tags.keys() - {bytes(tag) for tag in session.exec(held)}:
+            if missing := tags.keys() - {bytes(tag) for tag in session.exec(held)}:
                 report.add(
                     CHECK,
-                    f"{len(gone)} records of model {model.ref} that the erasure journal has as "
-                    "erased have no tombstone: run `lethe restore --journal-only`",
+                    f"{len(missing)} records of model {model.ref} that the erasure journal has "
+                    "as erased have no tombstone: run `lethe restore --journal-only`",
                 )
         _check_added_back(session, counted, report)
 

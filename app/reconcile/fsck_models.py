@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app.ledger.peaks import Peaks
 from app.ledger.pinned import stored_digest
 from app.reconcile.findings import FsckReport
+from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
@@ -21,7 +22,6 @@ from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Reco
 
 FETCH = 1000  # rows in memory at once
 REGISTERED, VERSION = "model.registered", "model.version"
-CLOSED = ("certified", "failed", "refused", "withdrawn")
 
 
 def check_models(session: Session, report: FsckReport) -> None:
@@ -33,8 +33,9 @@ def check_models(session: Session, report: FsckReport) -> None:
         .where(col(Model.id).is_(None))
         .group_by(col(LogEntry.ref))
     )
-    for index in session.exec(unknown):
-        report.add("model", "the log has a model that the database lacks", index)
+    report.add_all(
+        "model", "the log has a model that the database lacks", session.exec(unknown)
+    )
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         _check_registration(session, model, report)
         _check_versions(session, model, report)
@@ -56,10 +57,10 @@ def _check_registration(session: Session, model: Model, report: FsckReport) -> N
         return
     index, data = last
     try:
-        said = parse_leaf(data).digests.get("config")
+        digest = parse_leaf(data).digests.get("config")
     except EntryError:
         return  # `check_tree` has named it
-    if said != stored_digest(model):
+    if digest != stored_digest(model):
         detail = "the configuration of a model is not the one that it was registered with"
         report.add("model", detail, index)
 
@@ -77,13 +78,14 @@ def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
         if row is None:
             report.add("version", "the log has a version that the database lacks", index)
             continue
-        said = {
+        columns = {
             "head": row.head_digest,
             "statistics": row.statistics_digest,
             "retained": bytes(row.retained_root).hex(),
         }
-        if row.log_index != index or said != {name: leaf.digests.get(name) for name in said}:
-            report.add("version", "the tables say otherwise of a version than the log", index)
+        logged_digests = {name: leaf.digests.get(name) for name in columns}
+        if row.log_index != index or columns != logged_digests:
+            report.add("version", "the tables and the log disagree on a version", index)
         else:
             _check_head(session, model, row, report)
         session.expunge(row)
@@ -154,8 +156,9 @@ def _check_claims(session: Session, report: FsckReport) -> None:
         .distinct()
         .order_by(col(ErasureRequest.log_index))
     )
-    for index in session.exec(query):
-        report.add("record", "records wait for a request that will not erase them", index)
+    report.add_all(
+        "record", "records wait for a request that will not erase them", session.exec(query)
+    )
 
 
 def _versions(session: Session, ref: str) -> Iterator[tuple[int, Leaf]]:

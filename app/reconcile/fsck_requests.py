@@ -13,7 +13,7 @@ from app.reconcile.escalation import escalation_problem, scores_problem
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck_audits import citation_problem
 from app.reconcile.fsck_evidence import evidence_problem
-from app.reconcile.judgement import Event, contradiction
+from app.reconcile.judgement import CERTIFIED, RECEIVED, Event, contradiction
 from lethe import canonical
 from lethe.certificates.bundle import hashedrekord_leaf
 from lethe.certificates.dsse import check_envelope
@@ -23,7 +23,6 @@ from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, check_commitment, par
 from lethe.log.spelling import parse_base64
 from models import Certificate, ErasureRequest, LogEntry, RequestEvent
 
-RECEIVED, CERTIFIED = "request.received", "request.certified"
 FETCH = 500  # rows in memory at once
 
 
@@ -52,8 +51,11 @@ def check_openings(session: Session, report: FsckReport) -> None:
         .where(LogEntry.kind == ERASURE_EVENT, col(RequestEvent.log_index).is_(None))
         .order_by(col(LogEntry.index))
     )
-    for index in session.exec(unopened):
-        report.add("opening", "the request exists but its event's opening is missing", index)
+    report.add_all(
+        "opening",
+        "the request exists but its event's opening is missing",
+        session.exec(unopened),
+    )
 
 
 def _opening_problem(
@@ -66,8 +68,8 @@ def _opening_problem(
         if (entry.kind, entry.event, entry.ref) != (ERASURE_EVENT, event.event, request.ref):
             return "the stored event is not the one in the log"
         assert entry.commitment is not None
-        said = opening(request.ref, event.event, event.at, event.payload)
-        check_commitment(request.event_key, said, entry.commitment)
+        document = opening(request.ref, event.event, event.at, event.payload)
+        check_commitment(request.event_key, document, entry.commitment)
     except LetheError as error:
         return f"the commitment does not open: {error.detail}"
     return None
@@ -86,23 +88,24 @@ def check_requests(session: Session, report: FsckReport) -> None:
         )
         .where(col(RequestEvent.log_index).is_(None))
     )
-    for index in session.exec(unlogged):
-        report.add("request", "a request does not point at the entry that received it", index)
+    report.add_all(
+        "request",
+        "a request does not point at the entry that received it",
+        session.exec(unlogged),
+    )
     bare = (
         select(ErasureRequest.log_index)
         .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id), isouter=True)
         .where(ErasureRequest.state == "certified", col(Certificate.id).is_(None))
     )
-    for index in session.exec(bare):
-        report.add("certificate", "a certified request has no certificate", index)
+    report.add_all("certificate", "a certified request has no certificate", session.exec(bare))
     twice = (
         select(func.max(col(LogEntry.index)))
         .where(LogEntry.kind == ERASURE_EVENT, LogEntry.event == CERTIFIED)
         .group_by(col(LogEntry.ref))
         .having(func.count() > 1)
     )
-    for index in session.exec(twice):
-        report.add("certificate", "a request was certified more than once", index)
+    report.add_all("certificate", "a request was certified more than once", session.exec(twice))
 
 
 def check_certificates(
@@ -126,8 +129,11 @@ def check_certificates(
         .where(LogEntry.kind == HASHEDREKORD, col(Certificate.id).is_(None))
         .order_by(col(LogEntry.index))
     )
-    for index in session.exec(orphans):
-        report.add("certificate", "the log holds a certificate that the database lacks", index)
+    report.add_all(
+        "certificate",
+        "the log holds a certificate that the database lacks",
+        session.exec(orphans),
+    )
 
 
 def _certificate_problem(
@@ -146,17 +152,19 @@ def _certificate_problem(
         payload = check_envelope(row.envelope, expected, row.issuer_keyid)
         if hashedrekord_leaf(row.envelope, expected) != leaf:
             return "the leaf is another certificate's"
-        said = parse_statement(payload).predicate
+        certificate = parse_statement(payload).predicate
         return (
-            _judgement_problem(session, row, said)
-            or citation_problem(session, row.log_index, said)
-            or evidence_problem(session, row, said)
+            _judgement_problem(session, row, certificate)
+            or citation_problem(session, row.log_index, certificate)
+            or evidence_problem(session, row, certificate)
         )
     except LetheError as error:
         return f"the envelope does not hold: {error.detail}"
 
 
-def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> str | None:
+def _judgement_problem(
+    session: Session, row: Certificate, certificate: Predicate
+) -> str | None:
     """Return why the request's events before a certificate do not allow it.
 
     They are believed here as they are stored: `check_openings` compares each with its leaf.
@@ -164,9 +172,9 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
     request = session.get(ErasureRequest, row.request_id)
     if request is None or not request.event_key:  # the end of retention: nothing opens
         return None
-    if said.request_ref != request.ref:
+    if certificate.request_ref != request.ref:
         return "the certificate is of another request than its row says"
-    if said.result != "PASS":
+    if certificate.result != "PASS":
         return "the certificate's own result is no PASS"
     query = (
         select(RequestEvent)
@@ -177,11 +185,11 @@ def _judgement_problem(session: Session, row: Certificate, said: Predicate) -> s
         .order_by(col(RequestEvent.log_index))
     )
     events = [Event(one.log_index, one.event, one.payload) for one in session.exec(query)]
-    claim = said.guarantee.class_
+    claim = certificate.guarantee.class_
     return (
-        contradiction(events, said.retained_set.removal_proof, claim)
-        or escalation_problem(events, said.method.id, said.method.parameters)
-        or scores_problem(events, claim, said.evidence)
+        contradiction(events, certificate.retained_set.removal_proof, claim)
+        or escalation_problem(events, certificate.method.id, certificate.method.parameters)
+        or scores_problem(events, claim, certificate.evidence)
     )
 
 

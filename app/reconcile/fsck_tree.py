@@ -118,7 +118,7 @@ def _check_entry(entry: LogEntry, report: FsckReport) -> None:
         leaf.ref,
         day,
     ):
-        report.add("entry", "the columns say other than the leaf", entry.index)
+        report.add("entry", "the columns differ from the leaf", entry.index)
 
 
 def _checkpoints(session: Session) -> Iterator[LogCheckpoint]:
@@ -143,7 +143,7 @@ def _check_checkpoint(
         report.add("checkpoint", f"the note of size {row.size} does not open: {error.detail}")
         return
     if (signed.size, signed.root) != (row.size, row.root):
-        report.add("checkpoint", f"the note of size {row.size} says other than its row")
+        report.add("checkpoint", f"the note of size {row.size} differs from its row")
     if row.size != peaks.size:
         report.add("checkpoint", f"the entries do not reach the checkpoint of size {row.size}")
     elif row.root != peaks.root():

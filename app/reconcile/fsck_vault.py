@@ -9,9 +9,9 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
-from app.service.scope import open_tombstone_key, record_tag
 from app.vault.artifacts import ArtifactStore
 from app.vault.master import MasterKey
+from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
 from lethe.errors import LetheError
 from models import (
@@ -94,10 +94,10 @@ def _problems(session: Session, model_id: int, key: bytes, records: list[str]) -
         Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
     )
     buried = {tags[bytes(tag)] for tag in session.exec(stones)}
-    there = select(Record.record).where(
+    query = select(Record.record).where(
         Record.model_id == model_id, col(Record.record).in_(records)
     )
-    stored = set(session.exec(there))
+    stored = set(session.exec(query))
     found = set()
     if stored & buried:
         found.add(STORED)

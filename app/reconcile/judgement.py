@@ -1,4 +1,4 @@
-"""What the log must say of a request before a certificate of it, to who signs and to fsck.
+"""What the log must say of a request before it is certified, for the signer and for fsck.
 
 Tables name the evidence, the verdict and the stage of a job. Whoever can write them can name
 another's. The log's entries commit to what was judged when it was judged.
@@ -15,9 +15,10 @@ from app.ledger.journal import opening
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
 
-VERIFIED, EXECUTED = "request.verified", "request.executed"
+RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
+ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
 # What may come between a judgement and its certificate: the wait for a key or a disk.
-WAITS = ("request.needs-decision", "request.decided")
+WAITS = ("request.needs-decision", DECIDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ def opened(
         event = stored.get(index)
         if event is None or leaf.event is None or leaf.commitment is None:
             raise CommitmentError("the opening of an event is missing")
-        said = opening(request.ref, leaf.event, event.at, event.payload)
-        check_commitment(bytes(request.event_key), said, leaf.commitment)
+        document = opening(request.ref, leaf.event, event.at, event.payload)
+        check_commitment(bytes(request.event_key), document, leaf.commitment)
         found.append(Event(index, leaf.event, event.payload))
     return found
 
@@ -86,8 +87,8 @@ def _judged_twice(events: Sequence[Event]) -> bool:
 
     A worker that dies before it has recorded one has logged none, so there never are honestly.
     """
-    said = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
-    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(said))
+    verdicts = [event.event for event in events if event.event in (EXECUTED, VERIFIED)]
+    return any(pair == (VERIFIED, VERIFIED) for pair in pairwise(verdicts))
 
 
 def contradiction(events: Sequence[Event], evidence: str, claim: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What the log says of a model or of an open request, from leaves that hash to what was signed.
+"""Log entries of a model or of an open request, from leaves that hash to the signed root.
 
 The columns beside a leaf are for queries of history. Whoever can write the database can change
 them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read
@@ -27,8 +27,8 @@ KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string
 COUNTED = ("model.", "audit.")  # the events that are kept; contributions are not
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request in its leaf, which ends with it and `"}}`
-ENDS = ("certified", "failed", "refused", "withdrawn")  # after these a request is closed
-CLOSED = tuple(f'"event":"request.{end}"'.encode() for end in ENDS)
+CLOSED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
+_CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
 
 
 class _Read:
@@ -138,7 +138,7 @@ def _read_on(ledger: Ledger, read: _Read) -> None:
         if leaf.ref is not None and leaf.event is not None and leaf.event.startswith(COUNTED):
             read.found[leaf.ref].append((index, leaf))
     for index, data in requests:
-        if any(end in data for end in CLOSED):
+        if any(end in data for end in _CLOSING):
             read.open.pop(data[REF], None)
         else:
             read.open[data[REF]].append((index, data))

@@ -9,6 +9,10 @@ from sqlmodel import select
 
 from app.ledger.receipt import EntryReceipt
 from app.ledger.sequencer import Transaction
+from app.problems import (
+    IdempotencyMismatchError,
+    ScopeChangedError,
+)
 from app.schemas.requests import Accepted, Receipt, Scope
 from app.service.admission import (
     FEW,
@@ -20,10 +24,6 @@ from app.service.admission import (
     choose,
 )
 from app.service.context import Services
-from app.service.problems import (
-    IdempotencyMismatchError,
-    ScopeChangedError,
-)
 from app.service.scope import check_scope, check_size, narrow
 from app.service.signatures import current_key
 from app.steps import reached
@@ -49,7 +49,7 @@ async def submit(services: Services, submission: Submission) -> Accepted:
     checkpoint that proves it is signed. The same Idempotency-Key gets the same answer.
 
     Raises:
-        LetheError: From `app.service.problems` or `lethe.signing.errors`; nothing is stored.
+        LetheError: From `app.problems` or `lethe.signing.errors`; nothing is stored.
     """
     reached("request.checked")
     names = submission.wanted.scope.records or []

@@ -18,19 +18,19 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import append_request_event
 from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
-from app.schemas.base import format_time
-from app.schemas.requests import NewRequest, Scope
-from app.service.context import Services
-from app.service.deadlines import due_at
-from app.service.methods import SKETCHED, offered
-from app.service.problems import (
+from app.problems import (
     IdempotencyMismatchError,
     MethodUnavailableError,
     ModelNotReadyError,
     UnknownModelError,
 )
+from app.schemas.base import format_time
+from app.schemas.requests import NewRequest, Scope
+from app.service.context import Services
+from app.service.deadlines import due_at
+from app.service.methods import SKETCHED, offered
 from app.service.queue import PARKED, head_of_queue
-from app.service.scope import changed, chunks, claim, is_bound, narrow
+from app.service.scope import changed, claim, is_bound, narrow
 from app.service.signatures import check_role, insert_nonces, replayed, unknown_key
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
@@ -43,6 +43,7 @@ from models import (
     RequestEvent,
     Subject,
 )
+from models.session import chunks
 
 MISMATCH = "this Idempotency-Key came with another body before: use a new key"
 FEW = 50  # records; a scope that names more is claimed by statements of its own
@@ -96,7 +97,7 @@ def admit(
 ) -> list[Entered | Exception]:
     """Store the requests that can be accepted; return what became of each, in order.
 
-    Errors are those of `app.service.problems` and `lethe.signing.errors`. ScopeChangedError
+    Errors are those of `app.problems` and `lethe.signing.errors`. ScopeChangedError
     says that not all a scope names can be claimed, for whichever reason.
     """
     batch = _Batch(services, tx, submissions)

@@ -4,8 +4,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from sqlmodel import Session, select
 
 from app.ledger.startup import load_issuer
+from app.problems import NotFoundError, NotIssuedError
 from app.service.context import Services
-from app.service.problems import NotFoundError, NotIssuedError
 from app.service.requests import find
 from lethe.certificates.bundle import build_bundle
 from lethe.certificates.verify import Verdict, verify_certificate

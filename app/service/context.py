@@ -13,7 +13,7 @@ from app.dispatch import Dispatcher, make_celery
 from app.ledger.group_commit import GroupCommitter
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import UnreachableDatabaseError, load_ledger
-from app.service.reapply import require_applied
+from app.reconcile.journal import require_applied
 from app.service.signatures import KeyRing, NonceBook
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore

@@ -1,20 +1,21 @@
-"""A named operator decides on a request whose ladder is spent, or whose wait has no end.
+"""A named operator decides on a request whose attempts are exhausted or whose job is stalled.
 
-Where every attempt was refuted, what is stored may be damaged, and no program should guess. The
-model is out of service until somebody has looked: then it is fitted anew, or the request is
-given up and says so. Where the model's row was changed before anything was executed, nothing
-is there to make anew: it is tried as it was asked for. Where a machine or a silo is missing,
-its job is not parked: it is tried on, decided or not.
+If every attempt was refuted, stored data may be damaged, and no program should guess. The model
+is out of service until an operator has looked: it is then fitted again, or the request is
+abandoned with a reason. If the model's row was changed before anything was executed, there is
+nothing to fit again: the first attempt is repeated. If a machine or a silo is missing, the job
+is
+not parked: it is retried with or without a decision.
 """
 
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
+from app.problems import ConflictError
 from app.schemas.requests import Decision, RequestView
 from app.service.context import Services
 from app.service.ladder import last_attempt
-from app.service.problems import ConflictError
 from app.service.queue import PARKED
 from app.service.releases import close_releases
 from app.service.requests import close, find, view
@@ -37,8 +38,8 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         job = session.exec(select(Job).where(Job.request_id == request.id)).one()
         if request.state != AWAITING or job.done_at is not None:
             raise ConflictError("this request waits for no decision: look at its state")
-        said = {"decision": wanted.decision, "by": operator, "why": wanted.why}
-        record_request_event(tx, request, "request.decided", said)
+        decision = {"decision": wanted.decision, "by": operator, "why": wanted.why}
+        record_request_event(tx, request, "request.decided", decision)
         model = session.get_one(Model, request.model_id)
         if wanted.decision == "abandon":
             reason, untouched = request.reason, _is_untouched(job)

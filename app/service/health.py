@@ -1,7 +1,6 @@
 """Whether this process can take a request, part by part.
 
-Asked each second by whoever balances the load: what costs something is asked less
-often.
+A load balancer asks each second, so the costly checks are repeated less often.
 """
 
 import logging
@@ -15,7 +14,8 @@ from app.ledger import storage
 from app.ledger.entry_macs import KeyMissingError
 from app.ledger.guard import require_extends
 from app.ledger.startup import ISSUER_PEM, load_issuer, open_ledger
-from app.service import audit
+from app.problems import NotReadyError
+from app.service import public_log
 from app.service.context import Services
 from app.vault.master import MasterKey
 from lethe.errors import LetheError
@@ -29,12 +29,6 @@ TRY_S = 1.0  # SQLite's lock and the guard's are tried for so long
 LAG_S = 15.0  # entries without a checkpoint: three sweeps, each of which would sign one
 FRESH_S, ARTIFACTS_FRESH_S = 1.0, 30.0  # what was found is good for so long
 REFUSED = "messages-refused"
-
-
-class NotReadyError(LetheError):
-    """Something the service needs does not answer."""
-
-    slug, title, status = "not-ready", "Not ready", 503
 
 
 def ready(services: Services) -> dict[str, str]:
@@ -52,7 +46,7 @@ def ready(services: Services) -> dict[str, str]:
     checks: dict[str, tuple[float, Callable[[Services], object]]] = {
         "database": (FRESH_S, _database),
         "lock": (FRESH_S, lambda s: storage.require_lock_moves(s.engine, _patience(s))),
-        "log": (FRESH_S, audit.check_published),
+        "log": (FRESH_S, public_log.check_published),
         "checkpoint": (FRESH_S, _checkpoint),
         "guard": (FRESH_S, _guard),
         "keys": (0.0, _keys),  # files of some bytes: a removed one is named at once
@@ -62,7 +56,7 @@ def ready(services: Services) -> dict[str, str]:
     }
     found = {name: _found(services, name, *check) for name, check in checks.items()}
     failed = {name: why for name, why in found.items() if why is not None}
-    _tell(services, failed)
+    _log_changes(services, failed)
     if failed:
         raise NotReadyError(
             "the service cannot take requests: see its log", failed=", ".join(failed)
@@ -87,15 +81,15 @@ def _found(
     return None if why is None else str(why)
 
 
-def _tell(services: Services, failed: dict[str, str]) -> None:
+def _log_changes(services: Services, failed: dict[str, str]) -> None:
     """Log once why a part is not ready, and once that it is again."""
-    _, before = services.seen.get("told", (0.0, frozenset()))
+    _, before = services.seen.get("reported", (0.0, frozenset()))
     assert isinstance(before, frozenset)
     for name in failed.keys() - before:
         log.error("not ready: %s: %s", name, failed[name])
     for name in before - failed.keys():
         log.warning("ready again: %s", name)
-    services.seen["told"] = (time.monotonic(), frozenset(failed))
+    services.seen["reported"] = (time.monotonic(), frozenset(failed))
 
 
 def _patience(services: Services) -> float:

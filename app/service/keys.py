@@ -1,22 +1,23 @@
 """Registration and revocation of requesters' and clients' keys."""
 
+import hashlib
+
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import believed, key_rows, loaded
 from app.ledger.sequencer import Transaction
+from app.problems import ConflictError, ForbiddenError, NotFoundError, UnauthorizedError
 from app.schemas.base import Page
 from app.schemas.keys import KeyView, NewKey
 from app.service.context import Services
-from app.service.problems import ConflictError, NotFoundError
-from app.service.requests import CLOSED
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import (
     algorithm_of,
     load_public_key,
     public_pem,
 )
-from models import ErasureRequest, RequesterKey
+from models import BearerToken, RequesterKey
 
 TAKEN = "this keyid is taken, by another key or a revoked one"
 DESTROYED = "\x00"  # in place of a name; no id may hold a control character
@@ -93,28 +94,6 @@ def show(key: RequesterKey) -> KeyView:
     return KeyView.model_validate(fields)
 
 
-def forget_bindings(services: Services) -> int:
-    """Destroy whom revoked keys without an open request are bound to; return how many keys.
-
-    They stay bound, to nobody: a key that lost its binding could erase everything.
-    """
-    with services.reading() as session:
-        if not (wanted := _ended(session)):
-            return 0
-
-    def effect(tx: Transaction) -> int:
-        found = [believed(tx.session, RequesterKey, keyid) for keyid in wanted]
-        keys = [key for key in found if key is not None]
-        for key in keys:
-            key.client = DESTROYED if key.client is not None else None
-            key.subject = DESTROYED if key.subject is not None else None
-            key_rows(tx.session).seal(key)
-        tx.session.flush()
-        return len(keys)
-
-    return services.ledger.transact(effect, checkpoint=False)
-
-
 def _write(session: Session, row: RequesterKey) -> None:
     """Insert a row, or write it over one that may not even be readable."""
     written = session.connection().execute(
@@ -127,18 +106,41 @@ def _write(session: Session, row: RequesterKey) -> None:
         session.flush()
 
 
-def _ended(session: Session) -> list[str]:
-    still = select(ErasureRequest.keyid).where(col(ErasureRequest.state).not_in(CLOSED))
-    revoked = select(RequesterKey.keyid).where(
-        col(RequesterKey.revoked_at).is_not(None), col(RequesterKey.keyid).not_in(still)
-    )
-    keys = [believed(session, RequesterKey, keyid) for keyid in session.exec(revoked).all()]
-    return [
-        key.keyid
-        for key in keys
-        if key is not None and not {key.client, key.subject} <= {None, DESTROYED}
-    ]
-
-
 def _rights(key: RequesterKey) -> tuple[str | None, ...]:
     return (key.algorithm, key.public_key, key.role, key.client, key.subject)
+
+
+def is_known_token(session: Session, header: str) -> bool:
+    """Return whether an Authorization header has a good token, whatever its scope."""
+    token = _token(session, header)
+    return token is not None and token.revoked_at is None
+
+
+def authorise(session: Session, header: str | None, scopes: tuple[str, ...]) -> BearerToken:
+    """Return the token of an Authorization header if its scope is among `scopes`.
+
+    Raises:
+        UnauthorizedError: No token, or one that is unknown or revoked.
+        ForbiddenError: The token's scope does not cover the call.
+    """
+    if not _bearer(header or ""):
+        raise UnauthorizedError(
+            "send Authorization: Bearer <token>; `lethe token new` makes one"
+        )
+    token = _token(session, header or "")
+    if token is None or token.revoked_at is not None:
+        raise UnauthorizedError("the token is unknown or revoked: ask an operator for another")
+    if token.scope not in scopes:
+        raise ForbiddenError(f"this call needs a token of scope {' or '.join(scopes)}")
+    return token
+
+
+def _bearer(header: str) -> str:
+    kind, _, value = header.partition(" ")
+    return value.strip() if kind.lower() == "bearer" else ""
+
+
+def _token(session: Session, header: str) -> BearerToken | None:
+    # The digest is the key of the look-up, so no comparison of secrets can leak its timing.
+    digest = hashlib.sha256(_bearer(header).encode()).hexdigest()
+    return believed(session, BearerToken, digest)

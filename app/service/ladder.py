@@ -23,16 +23,16 @@ def last_attempt(config: Mapping[str, Any]) -> int:
 
 def spelled(step: Mapping[str, Any]) -> str:
     """Return a step of a policy's ladder in one word, such as puf-special(guard.rise=2)."""
-    told = []
+    pairs = []
     for name, value in sorted(step["settings"].items()):
         members = value.items() if isinstance(value, Mapping) else [("", value)]
-        told += [(f"{name}.{key}".rstrip("."), one) for key, one in sorted(members)]
+        pairs += [(f"{name}.{key}".rstrip("."), one) for key, one in sorted(members)]
     words = {True: "true", False: "false", None: "null"}
-    said = [
+    settings = [
         f"{name}={words[one] if one is None or isinstance(one, bool) else one}"
-        for name, one in told
+        for name, one in pairs
     ]
-    return f"{step['method']}({','.join(said)})" if said else str(step["method"])
+    return f"{step['method']}({','.join(settings)})" if settings else str(step["method"])
 
 
 def attempt_view(

@@ -1,19 +1,17 @@
 """Lists of requests: filters and keyset pages."""
 
-import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlmodel import Session, col, or_, select
 
+from app.problems import NotFoundError, UnknownModelError
 from app.schemas.base import Page
 from app.schemas.requests import RequestSummary
 from app.service.context import Services
-from app.service.problems import BadCursorError, NotFoundError, UnknownModelError
+from app.service.paging import format_cursor, in_utc, parse_cursor
 from app.service.requests import CLOSED, certificate_path, is_overdue
 from models import Certificate, ErasureRequest, Model
-
-NUMBER_DIGITS = 18  # what always fits a 64-bit integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +73,9 @@ def list_requests(
         late = (col(ErasureRequest.due_at) < now) & col(ErasureRequest.state).not_in(CLOSED)
         query = query.where(late if wanted.overdue else ~late)
     if wanted.since is not None:
-        query = query.where(col(ErasureRequest.received_at) >= _zoned(wanted.since))
+        query = query.where(col(ErasureRequest.received_at) >= in_utc(wanted.since))
     if wanted.until is not None:
-        query = query.where(col(ErasureRequest.received_at) < _zoned(wanted.until))
+        query = query.where(col(ErasureRequest.received_at) < in_utc(wanted.until))
     if after is not None:
         at, ref = parse_cursor(after)
         query = query.where(
@@ -118,48 +116,3 @@ def _check_named(session: Session, wanted: Filter) -> None:
         held = select(ErasureRequest.id).where(ErasureRequest.ref == wanted.ref)
         if session.exec(held).first() is None:
             raise NotFoundError("no request has this reference: leave the filter out")
-
-
-def format_cursor(at: datetime, ref: str) -> str:
-    """Return an opaque cursor for a position in the list."""
-    return base64.urlsafe_b64encode(f"{at.isoformat()}|{ref}".encode()).decode()
-
-
-def parse_cursor(cursor: str) -> tuple[datetime, str]:
-    """Return the position a cursor stands for.
-
-    Raises:
-        BadCursorError: It is not a cursor of this service.
-    """
-    try:
-        text, _, ref = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
-        at = _zoned(datetime.fromisoformat(text))
-    except ValueError:  # binascii.Error is one
-        raise _bad_cursor() from None
-    if format_cursor(at, ref) != cursor or not (ref.isascii() and ref.isprintable()):
-        raise _bad_cursor()
-    return at, ref
-
-
-def parse_number(cursor: str) -> int:
-    """Return the number that a cursor of a numbered list is.
-
-    Raises:
-        BadCursorError: It is not one that this service could have given out.
-    """
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= NUMBER_DIGITS):
-        raise _bad_cursor()
-    return int(cursor)
-
-
-def _bad_cursor() -> BadCursorError:
-    return BadCursorError("`after` is not a cursor of this list: start without it")
-
-
-def _zoned(at: datetime) -> datetime:
-    if at.tzinfo is None:
-        raise BadCursorError("times in a query need a zone, such as 2026-11-21T00:00:00Z")
-    try:
-        return at.astimezone(UTC)
-    except OverflowError:  # the first or last day of the calendar, in another zone
-        raise BadCursorError("a time in the query lies outside the calendar") from None

@@ -1,4 +1,4 @@
-"""A model's queue: whose turn it is, and whether it waits for others.
+"""A model's queue: whose turn it is, whether it waits for others, and how far its job is.
 
 Jobs of one model run in the order of acceptance. Erasure requests at the head of the queue
 may be held back until enough of them wait, and are then executed as one update: who sees a
@@ -11,6 +11,7 @@ from sqlalchemy import case
 from sqlmodel import Session, and_, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from app.schemas.progress import ProgressView
 from app.settings import MOST_COALESCED, Settings
 from models import ErasureRequest, Job, Model
 from models.clock import clock
@@ -20,6 +21,15 @@ PARKED = "awaiting"
 
 # Nothing is held back in the last days before it is due: they are for what may go wrong.
 DEADLINE_MARGIN = timedelta(days=7)
+
+_UNITS = {
+    "training": "rounds",
+    "step": "steps",
+    "recovery": "rounds",
+    "retraining": "rounds",
+    "repetition": "rounds",
+    "references": "models",
+}
 
 
 def head_of_queue(session: Session, model_id: int) -> Job | None:
@@ -95,3 +105,29 @@ def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]],
 
 def _waits(job: Job) -> bool:
     return job.kind == "erase" and job.stage == "execute" and job.attempt == 1
+
+
+def progress_of(job: Job) -> ProgressView | None:
+    """Return how far a job is, None where it is done or its worker told nothing yet."""
+    if job.done_at is not None or job.phase is None:
+        return None
+    return ProgressView.model_validate(
+        {
+            "phase": job.phase,
+            "done": job.phase_done,
+            "total": job.phase_total,
+            "unit": _UNITS[job.phase],
+        }
+    )
+
+
+def training_progress(session: Session, model: Model) -> ProgressView | None:
+    """Return how far the training is that learns rows, None where none is going on.
+
+    Never that of an erasure: it is for whoever holds the request.
+    """
+    learning = select(Job).where(
+        Job.model_id == model.id, Job.kind == "learn", col(Job.done_at).is_(None)
+    )
+    found = (progress_of(job) for job in session.exec(learning.order_by(col(Job.seq))))
+    return next((shown for shown in found if shown is not None), None)

@@ -9,12 +9,16 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of, pinned_of
 from app.ledger.sequencer import Transaction
+from app.problems import ConflictError, NotOverSilosError
 from app.schemas.models import ModelView, NewModel
 from app.schemas.networks import NewNetwork
-from app.service import noise_key, registry, silo_keys
+from app.service import (
+    registry,
+    silo_keys,
+)
 from app.service.context import Services
-from app.service.problems import ConflictError, NotOverSilosError
-from app.service.upload import CheckedUpload
+from app.uploads.owned import CheckedUpload
+from app.vault.model_key import noise_commitment
 from lethe import canonical
 from models import Contribution, Model
 
@@ -65,7 +69,7 @@ def register(
             raise ConflictError("a model of this reference exists: choose another")
         tx.session.add(model)
         tx.session.flush()
-        noise = noise_key.commitment(services.master, model)
+        noise = noise_commitment(services.master, model)
         silos = silo_keys.stored(services.settings) if isinstance(wanted, NewNetwork) else {}
         digests = {"config": digest, **policy, **noise, **silo_keys.entries(silos)}
         index = record_model_event(tx, wanted.ref, "model.registered", digests)

@@ -7,6 +7,13 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.problems import (
+    ConflictError,
+    IdempotencyMismatchError,
+    ModelNotReadyError,
+    NotFoundError,
+    UnknownModelError,
+)
 from app.schemas.base import Page
 from app.schemas.models import (
     ContributionView,
@@ -17,28 +24,15 @@ from app.schemas.models import (
 )
 from app.service.context import Services
 from app.service.methods import is_network
-from app.service.problems import (
-    ConflictError,
-    IdempotencyMismatchError,
-    ModelNotReadyError,
-    NotFoundError,
-    UnknownModelError,
-)
-from app.service.scope import (
-    ADD_BACK,
-    chunks,
-    has_tombstone,
-    is_add_back,
-    may_return,
-    open_tombstone_key,
-    record_tag,
-    tags_digest,
-)
+from app.service.paging import page_of
+from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
-from app.service.upload import CheckedUpload
+from app.uploads.owned import CheckedUpload
+from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import Contribution, Job, Model, ModelVersion, Record, RequesterKey
+from models.session import chunks
 
 # What a sum over one row is: its Gram matrix gives the row back, up to its sign.
 SINGLE = (
@@ -220,26 +214,16 @@ def find(session: Session, ref: str) -> Model:
 
 def page(session: Session, after: str | None, limit: int) -> Page[ModelView]:
     """Return models in the order of their references."""
-    query = select(Model).order_by(Model.ref).limit(limit + 1)
-    if after is not None:
-        query = query.where(col(Model.ref) > after)
-    rows = list(session.exec(query))
-    more = rows[limit - 1].ref if len(rows) > limit else None
-    return Page(items=[show(row) for row in rows[:limit]], next=more)
+    return page_of(session, select(Model), Model.ref, after, limit, show)
 
 
 def versions(session: Session, ref: str, after: int | None, limit: int) -> Page[VersionView]:
     """Return a model's versions, oldest first."""
     model = find(session, ref)
-    query = (
-        select(ModelVersion)
-        .where(ModelVersion.model_id == model.id, col(ModelVersion.number) > (after or 0))
-        .order_by(col(ModelVersion.number))
-        .limit(limit + 1)
+    query = select(ModelVersion).where(ModelVersion.model_id == model.id)
+    return page_of(
+        session, query, ModelVersion.number, after, limit, lambda row: show_version(ref, row)
     )
-    rows = list(session.exec(query))
-    more = str(rows[limit - 1].number) if len(rows) > limit else None
-    return Page(items=[show_version(ref, row) for row in rows[:limit]], next=more)
 
 
 def version(session: Session, ref: str, number: int) -> ModelVersion:

@@ -1,7 +1,8 @@
 """Releases: what must come from a client before some of its records can be erased.
 
-Where the rows stay with a client, only it knows the statistics of a few of them. It is asked
-each time it looks, until it answers or an operator decides to remove its whole block.
+If rows stay with a client, only the client knows the statistics of some of them. Each poll of
+the client returns the open releases, until it answers or an operator decides to remove its
+whole block.
 """
 
 import hashlib
@@ -11,14 +12,15 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
-from app.service.problems import NotFoundError, ReleaseClosedError, ReleaseMismatchError
+from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.registry import SINGLE
 from app.service.signatures import current_key
-from app.service.upload import CheckedUpload
+from app.uploads.owned import CheckedUpload
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import (
@@ -121,7 +123,7 @@ def answer(
 def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     """Decide, as the named operator, to remove a silent client's whole block.
 
-    More goes than was asked for; nothing that was asked for stays. Requests for other records
+    This erases the requested records and all others of the block. Requests for other records
     of the block are executed with it. The log keeps that it was decided, and commits to who
     decided it.
 
@@ -178,12 +180,8 @@ def shred_answer(services: Services, session: Session, release: Release) -> None
 
 def page(session: Session, after: str | None, limit: int) -> Page[ReleaseSummary]:
     """Return the questions that are not done, by id."""
-    query = select(Release).where(Release.state != "done").order_by(Release.id).limit(limit + 1)
-    if after is not None:
-        query = query.where(col(Release.id) > after)
-    rows = list(session.exec(query))
-    more = rows[limit - 1].id if len(rows) > limit else None
-    return Page(items=[_summary(session, row) for row in rows[:limit]], next=more)
+    query = select(Release).where(Release.state != "done")
+    return page_of(session, query, Release.id, after, limit, lambda row: _summary(session, row))
 
 
 def set_going(tx: Transaction, release: Release) -> tuple[str, str] | None:

@@ -7,6 +7,10 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event, record_request_event
 from app.ledger.sequencer import Transaction
+from app.problems import (
+    NotFoundError,
+    NotWithdrawableError,
+)
 from app.reconcile.judgement import is_unproven
 from app.reconcile.model_events import request_events
 from app.schemas.requests import (
@@ -16,12 +20,7 @@ from app.schemas.requests import (
 )
 from app.service.context import Services
 from app.service.ladder import attempt_view
-from app.service.problems import (
-    NotFoundError,
-    NotWithdrawableError,
-)
-from app.service.progress import progress_of
-from app.service.queue import PARKED, head_of_queue
+from app.service.queue import PARKED, head_of_queue, progress_of
 from app.service.signatures import current_key
 from lethe.signing.http import SignedBy
 from models import (

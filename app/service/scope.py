@@ -1,22 +1,20 @@
-"""From a scope to the records it means, and who may erase them."""
+"""Resolves a scope to records, and checks who may erase them."""
 
-import hashlib
-import hmac
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 from sqlalchemy import ColumnElement, func, insert, update
 from sqlmodel import Session, col, select
 
-from app.schemas.requests import Level, Scope
-from app.service.problems import (
+from app.problems import (
     AlreadyErasedError,
     ContributionPendingError,
     ScopeChangedError,
     ScopeTooLargeError,
     UnknownRecordError,
 )
+from app.schemas.requests import Level, Scope
 from app.vault.master import MasterKey
+from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
 from lethe.log.entries import parse_leaf
 from lethe.signing.errors import KeyNotEntitledError
 from models import (
@@ -29,19 +27,7 @@ from models import (
     Subject,
     Tombstone,
 )
-
-ADD_BACK = "addBack"  # digest in the log's entry of a contribution that brings records back
-CHUNK = 500  # SQLite's oldest limit on bound variables is 999
-
-
-def record_tag(tombstone_key: bytes, record: str) -> bytes:
-    """Return what is kept of an erased record's id: HMAC-SHA256 under the model's key."""
-    return hmac.new(tombstone_key, record.encode(), hashlib.sha256).digest()
-
-
-def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
-    """Unseal the key that tags a model's erased records."""
-    return master.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
+from models.session import chunks
 
 
 def has_tombstone(
@@ -101,11 +87,6 @@ def _stones(
         Tombstone.model_id == model_id, col(Tombstone.tag).in_(list(tags))
     )
     return [(stone, tags[bytes(stone.tag)]) for stone in session.exec(query)]
-
-
-def tags_digest(tags: Collection[bytes]) -> str:
-    """Return the hex SHA-256 of the tags in ascending order, one after the other."""
-    return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
 
 
 def is_add_back(session: Session, contribution: Contribution) -> bool:
@@ -383,12 +364,3 @@ def _refuse_claimed(session: Session, key: RequesterKey, request_id: str | None)
         request=own,
         state=earlier.state,
     )
-
-
-T = TypeVar("T")
-
-
-def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Split a list for IN (…)."""
-    for start in range(0, len(items), CHUNK):
-        yield items[start : start + CHUNK]

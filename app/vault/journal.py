@@ -2,7 +2,7 @@
 
 A database restored from a backup holds people who were erased after it. The journal is durable
 before the transaction that erases them commits, hence before anything is certified, and a
-restore applies it (`app.service.reapply`). It holds keyed tags and no ids:
+restore applies it (`app.backup.reapply`). It holds keyed tags and no ids:
 
 - of a record, the tag that the database keeps of it too (`app.service.scope.record_tag`);
 - of a destroyed data key, HMAC-SHA256 of the wrapped key, keyed from the master key.
@@ -11,7 +11,7 @@ One line of JSON for each update, numbered, with the SHA-256 of the line before 
 appended. A line that a crash cut short belongs to a transaction that never committed: it is
 ignored and overwritten. A whole line whose transaction did not commit after all is there too.
 A line counts only where the log has the entry of that transaction: all of its requests as
-executed, or its records as added back (`app.service.journaled`).
+executed, or its records as added back (`app.reconcile.journal`).
 """
 
 import fcntl

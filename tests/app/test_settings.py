@@ -2,7 +2,6 @@
 
 import base64
 import os
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.settings import Settings, SettingsError
+from lethe.cli.main import main
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 GOOD: dict[str, Any] = {
@@ -71,24 +71,26 @@ def test_development_needs_nothing() -> None:
 
 @pytest.mark.parametrize("command", ["serve", "migrate"])
 def test_a_command_says_what_is_refused_and_shows_no_secret(
-    tmp_path: Path, command: str
+    tmp_path: Path,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("LETHE_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "lethe.cli.main", command],
-        env={
-            **inherited,
-            "LETHE_ENVIRONMENT": "production",
-            "LETHE_DATA_DIR": str(tmp_path),
-            "LETHE_MASTER_KEY": KEY,
-            "LETHE_DATABASE_URL": "postgresql://lethe:M9dKxPUQ@db/lethe",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: LETHE_ORIGIN")
-    assert done.stderr.count("\n") == 1
-    assert KEY not in done.stderr
-    assert "M9dKxPUQ" not in done.stderr
+    for name in [name for name in os.environ if name.startswith("LETHE_")]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "ENVIRONMENT": "production",
+        "DATA_DIR": str(tmp_path),
+        "MASTER_KEY": KEY,
+        "DATABASE_URL": "postgresql://lethe:M9dKxPUQ@db/lethe",
+    }.items():
+        monkeypatch.setenv(f"LETHE_{name}", value)
+    monkeypatch.setattr(sys, "argv", ["lethe", command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capfd.readouterr().err
+    assert ended.value.code == 2
+    assert shown.startswith("error: LETHE_ORIGIN")
+    assert shown.count("\n") == 1
+    assert KEY not in shown
+    assert "M9dKxPUQ" not in shown

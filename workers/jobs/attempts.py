@@ -109,7 +109,7 @@ def attempts_since(
     name = plan.name
     if executed.method != name:
         raise NotJudgedError("the draft is of another method than the log has as executed")
-    parts = [attempt.told for attempt in after if attempt.told is not None]
+    parts = [attempt.part for attempt in after if attempt.part is not None]
     verdict = executed.verdict
     if verdict is None:
         return AttemptPart(name, "NONE", NOT_JUDGED, ()), *parts

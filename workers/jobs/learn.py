@@ -8,19 +8,12 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import (
-    ADD_BACK,
-    chunks,
-    has_tombstone,
-    is_add_back,
-    may_return,
-    open_tombstone_key,
-    record_tag,
-    tags_digest,
-)
+from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
+from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe.certificates.retained import record_commitment
 from models import Contribution, Model, Record, Tombstone
+from models.session import chunks
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import (

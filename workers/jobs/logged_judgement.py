@@ -12,8 +12,8 @@ from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
 from app.reconcile.model_events import request_events
 from app.schemas.requests import Scope
 from app.service.context import Services
-from app.service.scope import ADD_BACK, chunks
 from app.vault.errors import NotStoredError, ShreddedError
+from app.vault.model_key import ADD_BACK
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.errors import CertificateError
@@ -30,6 +30,7 @@ from models import (
     Record,
     Verification,
 )
+from models.session import chunks
 from workers.errors import RefusedError
 from workers.jobs import (
     draft,

@@ -111,7 +111,7 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
         "retained": bytes(version.retained_root).hex(),
     }
     if recorded != {name: leaf.digests.get(name) for name in recorded}:
-        raise NotLoggedError("the tables say otherwise of a version than the log")
+        raise NotLoggedError("the tables and the log disagree on a version")
     return leaf
 
 

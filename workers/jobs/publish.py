@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import bury, open_tombstone_key, record_tag
+from app.service.scope import bury
 from app.steps import reached
+from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.escalation import AttemptPart
 from models import (
     Artifact,

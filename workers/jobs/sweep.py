@@ -6,10 +6,9 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
+from app.purge.retention import end_retention, forget_bindings
 from app.service.context import Services
-from app.service.keys import forget_bindings
 from app.service.queue import head_of_queue, is_held_back
-from app.service.retention import end_retention
 from app.vault.scrub import scrub
 from models import Artifact, Job, UsedNonce
 from models.clock import clock

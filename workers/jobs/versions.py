@@ -9,9 +9,9 @@ from sqlmodel import Session, col, exists, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import chunks
 from lethe.certificates.retained import retained_root
 from models import Artifact, Model, ModelVersion, Record, Subject
+from models.session import chunks
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import Lease
 from workers.jobs.update import Encoded, Owner

@@ -4,13 +4,13 @@ from sqlmodel import Session, select
 
 from app.ledger.pinned import digest_of
 from app.ledger.storage import read_size
-from app.reconcile.audit_rows import digest_of_row
-from app.reconcile.model_events import model_events
-from app.service.audit_reports import (
+from app.method_audits.reports import (
     OF_ANOTHER,
     ReportMissingError,
     logged_report,
 )
+from app.reconcile.audit_rows import digest_of_row
+from app.reconcile.model_events import model_events
 from app.service.context import Services
 from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
 from lethe.certificates.audit_report import in_short

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, or_, update
 from sqlmodel import Session, col, func, select
 
 from app.ledger.sequencer import Transaction
-from app.service.algorithm_audits import record_end
+from app.method_audits.audits import record_end
 from app.service.context import Services
 from lethe.certificates.audit_counts import FAILED
 from models import Audit, AuditPair, Model

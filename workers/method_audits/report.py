@@ -7,8 +7,8 @@ from datetime import datetime
 from app.ledger import pinned
 from app.ledger.sequencer import Transaction
 from app.ledger.startup import load_issuer
+from app.method_audits.audits import encode_statistics, pairs_of, record_end
 from app.reconcile.audit_rows import REPORT
-from app.service.algorithm_audits import encode_statistics, pairs_of, record_end
 from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.audit_counts import REPORTED

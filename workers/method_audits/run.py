@@ -2,9 +2,10 @@
 
 import logging
 
-from app.service.algorithm_audits import TASK
-from app.service.audit_macs import about, mac_key, pair_mac
+from app.method_audits.audits import TASK
+from app.method_audits.macs import about, pair_mac
 from app.service.context import Services
+from app.vault.model_key import audit_mac_key
 from models import Audit, Model
 from workers.errors import RefusedError
 from workers.families import base as family
@@ -82,5 +83,5 @@ def _computed(services: Services, taken: LeasedPair) -> dict[str, object]:
         "environment": dict(method.environment),
     }
     common = about(model, taken.audit_id, audit.config, method.version, code)
-    key = mac_key(services.master, model)
+    key = audit_mac_key(services.master, model)
     return {**recorded, "mac": pair_mac(key, common, taken.pair, recorded)}

@@ -6,7 +6,7 @@ from sqlalchemy import update
 from sqlmodel import col, select
 
 from app.ledger.sequencer import Transaction
-from app.service.algorithm_audits import begin, new_seed, nudge
+from app.method_audits.audits import begin, new_seed, nudge
 from app.service.context import Services
 from models import Audit, Model
 from models.clock import clock

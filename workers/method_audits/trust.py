@@ -6,10 +6,11 @@ them is not judged, or whoever writes the database could sign with the issuer's 
 
 from collections.abc import Sequence
 
+from app.method_audits import views
+from app.method_audits.macs import RECORDED, about, is_authentic
 from app.reconcile.audit_rows import problem_with
-from app.service import audit_views
-from app.service.audit_macs import RECORDED, about, is_authentic, mac_key
 from app.service.context import Services
+from app.vault.model_key import audit_mac_key
 from lethe.certificates.audit_counts import RUNNING
 from models import Audit, AuditPair, Model
 from workers.jobs.logged_model import registered
@@ -27,7 +28,7 @@ def contradiction(
 
     pairs: in their order. Raises what `model_events` raises.
     """
-    one = audit_views.logged(services, audit, model.ref)
+    one = views.logged(services, audit, model.ref)
     if one is None or one.state != RUNNING or problem_with(audit, one):
         return UNLOGGED
     if (audit.config.get("method"), audit.config.get("model")) != (audit.method, model.ref):
@@ -36,7 +37,7 @@ def contradiction(
         return UNREGISTERED
     if [pair.pair for pair in pairs] != list(range(int(audit.config["pairs"]))):
         return OTHERS
-    key = mac_key(services.master, model)
+    key = audit_mac_key(services.master, model)
     common = about(model, audit.id, audit.config, audit.method_version, audit.code_digest)
     for pair in pairs:
         recorded = {name: getattr(pair, name) for name in RECORDED}

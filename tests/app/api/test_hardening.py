@@ -13,7 +13,7 @@ import pytest
 from sqlmodel import Session, select
 from starlette.formparsers import MultiPartParser
 
-from app.service.listing import format_cursor
+from app.service.paging import format_cursor
 from lethe.signing.http import new_nonce, sign_request
 from models import Record
 from tests.app.api.test_requests import EMAIL, problem, stored

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from app.api import memory, parsing
+from app.api import limits, parsing
 from app.api.limits import BodyLimit
 from app.api.parsing import Parsing
-from app.service.problems import BusyError
+from app.problems import BusyError
 from app.settings import Settings
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
@@ -84,7 +84,7 @@ def test_a_body_that_does_not_arrive_is_cut(tmp_path: Path, then: float) -> None
 def test_strangers_share_one_room_and_known_senders_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "WAIT", 0.05)
+    monkeypatch.setattr(limits, "WAIT", 0.05)
     app = limited(tmp_path, max_anonymous_bytes=4 * MIB, max_held_bytes=4 * MIB)
 
     async def scenario() -> None:
@@ -114,8 +114,8 @@ def test_strangers_share_one_room_and_known_senders_another(
 def test_an_open_body_counts_even_if_it_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "WAIT", 0.05)
-    app = limited(tmp_path, max_anonymous_bytes=10 * memory.OPEN_BODY)
+    monkeypatch.setattr(limits, "WAIT", 0.05)
+    app = limited(tmp_path, max_anonymous_bytes=10 * limits.OPEN_BODY)
 
     async def scenario() -> None:
         idle = [Sender(0) for _ in range(11)]

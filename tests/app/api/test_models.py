@@ -93,7 +93,7 @@ def test_rows_beyond_the_exactness_bound_are_refused(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 2**33 rows of 16 bits would be needed: lower the bound rather than upload them.
-    monkeypatch.setattr("app.api.npz.EXACT_SUM", ROWS * 32767**2)
+    monkeypatch.setattr("app.uploads.npz.EXACT_SUM", ROWS * 32767**2)
     before = stored(installation)
     body = problem(installation.caller.register_model(), 422, "upload-invalid")
     assert "overflow" in body["detail"]

@@ -14,12 +14,13 @@ from click.testing import CliRunner, Result
 from sqlmodel import Session, col, select
 
 from app import steps
+from app.backup.reapply import ENDED
 from app.cli.backup import backup, restore
 from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
+from app.reconcile.journal import RESTORED
 from app.service.context import open_services
-from app.service.reapply import ENDED, RESTORED
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import JournalError

@@ -16,8 +16,8 @@ from app import steps
 from app.cli.backup import backup, restore
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
+from app.purge.retention import end_retention
 from app.service.context import open_services
-from app.service.retention import end_retention
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
 from app.vault.journal import Erased, ErasureJournal
@@ -114,13 +114,13 @@ def findings() -> str:
     return CliRunner().invoke(log, ["fsck"]).output
 
 
-def test_what_the_log_vouches_for_is_shown_and_then_added(ready: Installation) -> None:
+def test_tombstones_that_the_log_confirms_are_shown_and_then_added(ready: Installation) -> None:
     first, second = erase(ready, "r1", "r2"), erase(ready, "r3")
     path = lose_journal(ready)
     asked = run(answer="n\n")
     assert "lacks 3 tombstones of the database" in asked.output
-    assert f"request {first}: 2 tombstones; the log vouches for them" in asked.output
-    assert f"request {second}: 1 tombstone; the log vouches for them" in asked.output
+    assert f"request {first}: 2 tombstones; the log confirms them" in asked.output
+    assert f"request {second}: 1 tombstone; the log confirms them" in asked.output
     assert "add 3 tombstones to the erasure journal?" in asked.output
     assert "nothing was added" in asked.output
     assert path.read_bytes() == LOST
@@ -218,7 +218,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("case", REASONS)
-def test_what_the_log_does_not_vouch_for_is_listed_and_not_added(
+def test_tombstones_that_the_log_does_not_confirm_are_listed_and_not_added(
     ready: Installation, case: str
 ) -> None:
     refs = {"r1": erase(ready, "r1"), "r2": erase(ready, "r2")}

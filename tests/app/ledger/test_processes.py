@@ -44,7 +44,10 @@ def test_processes_append_at_once_and_no_entry_is_lost_or_doubled(
     assert fsck(ledger).ok
 
 
-@pytest.mark.parametrize("moment", [3, 11, 24])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(3, marks=pytest.mark.full), 11, pytest.param(24, marks=pytest.mark.full)],
+)
 def test_a_process_killed_while_appending_leaves_a_log_that_goes_on(
     settings: Settings, ledger: Ledger, moment: int
 ) -> None:

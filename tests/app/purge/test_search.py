@@ -14,9 +14,9 @@ from sqlmodel import Session, select
 
 from app.cli.purge import purge
 from app.purge.needles import forms
+from app.purge.retention import end_retention
 from app.purge.search import search
 from app.reconcile.fsck import fsck
-from app.service.retention import end_retention
 from models import ErasureRequest, RequesterKey, Subject
 from tests.installation import Installation
 from tests.small import MODEL, Caller, pack, rows

@@ -121,11 +121,11 @@ NODES = {
     ),
     "an-event-column-that-lies": (
         "UPDATE log_entries SET event = 'model.withdrawn' WHERE \"index\" = 4",
-        ["entry 4: the columns say other than the leaf", NOT_OURS],
+        ["entry 4: the columns differ from the leaf", NOT_OURS],
     ),
     "a-day-that-lies": (
         "UPDATE log_entries SET day = '2026-01-03' WHERE \"index\" = 4",
-        ["entry 4: the columns say other than the leaf", NOT_OURS],
+        ["entry 4: the columns differ from the leaf", NOT_OURS],
     ),
     "an-entry-of-negative-index": (
         "INSERT INTO log_entries SELECT -1, leaf, kind, event, ref, day, mac FROM log_entries "
@@ -231,7 +231,7 @@ def test_a_note_of_another_size_is_found(log: Log) -> None:
         row = session.get_one(LogCheckpoint, 4)
         row.note = session.get_one(LogCheckpoint, 9).note
 
-    assert log.plant(change) == ["checkpoint: the note of size 4 says other than its row"]
+    assert log.plant(change) == ["checkpoint: the note of size 4 differs from its row"]
 
 
 def test_a_checkpoint_beyond_the_log_is_found(log: Log) -> None:

@@ -7,7 +7,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
 from app.ledger.storage import LogDamagedError
-from app.reconcile.model_events import ENDS, PAGE, model_events, request_events
+from app.reconcile.model_events import CLOSED, PAGE, model_events, request_events
 from app.settings import Settings
 from models import ErasureRequest
 from tests.app.ledger.samples import append, entry, submit, tamper
@@ -103,7 +103,7 @@ def test_an_open_request_is_found_whole_and_a_closed_one_not_at_all(ledger: Ledg
     assert len(request_events(ledger, refs[1])) == 2
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", CLOSED)
 def test_a_request_ends_in_several_ways(ledger: Ledger, end: str) -> None:
     request_id = submit(ledger)
     ref = happens(ledger, request_id, "request.needs-decision")

@@ -11,9 +11,9 @@ from app.ledger import storage
 from app.ledger.guard import GuardBusyError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import LockStuckError
+from app.problems import NotReadyError
 from app.service import health
 from app.service.context import Services
-from app.service.health import NotReadyError
 from app.settings import Settings
 from app.vault.master import FILE, MasterKey
 from tests.app.ledger.samples import entry

@@ -9,10 +9,10 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.cli.token import revoke_named
+from app.problems import RoundMemberError
+from app.purge import retention
 from app.reconcile.fsck import fsck
-from app.service import keys
-from app.service.round_problems import RoundMemberError
-from app.service.rounds import _clients
+from app.rounds.operator import _clients
 from lethe.signing.keys import generate_key, public_pem
 from tests.installation import Installation, make_token
 from tests.small import Caller
@@ -135,7 +135,7 @@ def test_a_revocation_cannot_be_taken_back(ready: Installation) -> None:
 def test_a_revoked_key_that_forgot_its_binding_stays_authentic(ready: Installation) -> None:
     bound(ready, client="c1")
     assert ready.caller.operator("DELETE", "/v1/keys/bound").status_code == 200
-    assert keys.forget_bindings(ready.services) == 1
+    assert retention.forget_bindings(ready.services) == 1
     assert found(ready) == []
     listed = ready.caller.operator("GET", "/v1/keys").json()["items"]
     assert [item["client"] for item in listed] == [None, "(destroyed)"]

@@ -8,14 +8,13 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.journal import committed, require_applied
 from app.service.context import open_services
-from app.service.journaled import committed
-from app.service.reapply import require_applied
-from app.service.scope import tags_digest
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.journal import FILE, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
+from app.vault.model_key import tags_digest
 from lethe.signing.keys import PrivateKey
 from models import Artifact, ErasureRequest
 from models.session import reading

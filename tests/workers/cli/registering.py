@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
-from app.api.input_uploads import parse_inputs
 from app.schemas.networks import NewNetwork
+from app.uploads.rows import parse_inputs
 from workers.cli import model
 
 

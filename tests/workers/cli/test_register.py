@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.api.uploads import parse_upload
-from app.service.upload import CheckedUpload
+from app.uploads.owned import CheckedUpload
+from app.uploads.rows import parse_upload
 from workers.cli import model
 
 ROWS = 40

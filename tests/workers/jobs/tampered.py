@@ -101,8 +101,8 @@ def another_model(session: Session, *_: str) -> None:
 
 UNREADABLE = "what is stored of the judgement cannot be read"
 TAMPERED: list[tuple[Callable[[Session, str, str], None], str]] = [
-    (a_later_head, "the tables say otherwise of a version than the log"),
-    (an_earlier_head, "the tables say otherwise of a version than the log"),
+    (a_later_head, "the tables and the log disagree on a version"),
+    (an_earlier_head, "the tables and the log disagree on a version"),
     (another_version, "the version that was judged is not the one that was executed"),
     (another_scope, "the request is about something else than what was received"),
     (another_entry, "the request points at another entry than the one it has"),

@@ -11,11 +11,11 @@ from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.method_audits.reports import OF_ANOTHER
 from app.reconcile.audit_rows import NO_REPORT
 from app.reconcile.fsck import fsck
 from app.reconcile.fsck_audits import OLDER, OTHERWISE, citation_problem
 from app.service import certificates
-from app.service.audit_reports import OF_ANOTHER
 from lethe.certificates import audit_counts
 from lethe.certificates.audit_counts import Counts
 from lethe.cli.certificate import show

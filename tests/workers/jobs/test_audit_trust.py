@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
-from app.service.algorithm_audits import pairs_of
+from app.method_audits.audits import pairs_of
 from models import Audit, AuditPair, Model
 from tests.installation import Installation
 from tests.workers.jobs import audits

@@ -11,7 +11,7 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app import steps
-from app.service.retention import end_retention
+from app.purge.retention import end_retention
 from app.steps import PlantedFaultError
 from models import Contribution, Job, Model
 from models.clock import clock

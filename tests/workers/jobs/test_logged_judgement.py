@@ -147,7 +147,7 @@ def test_what_was_stopped_can_be_made_anew_by_decision(ready: Installation) -> N
         a_later_head(session, request, "")
         session.commit()
     step(ready, request, certify.run)
-    refused(ready, request, "the tables say otherwise of a version than the log")
+    refused(ready, request, "the tables and the log disagree on a version")
     assert decide(ready, request, "retry") == 200
     ready.drain()
     assert state(ready, request) == "certified"

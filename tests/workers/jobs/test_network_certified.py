@@ -9,8 +9,8 @@ from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
 from app.schemas.networks import NewNetwork
-from app.service.noise_key import noise_key
 from app.settings import Settings
+from app.vault.model_key import noise_key
 from lethe.log.entries import parse_leaf
 from models import Artifact, LogEntry
 from tests import small_network

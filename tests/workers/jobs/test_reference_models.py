@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.problems import NotOverSilosError
 from app.schemas.networks import NewNetwork
-from app.service.problems import NotOverSilosError
 from app.service.registration import register
 from tests import small_network
 from tests.installation import Installation

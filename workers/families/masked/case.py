@@ -6,13 +6,14 @@ import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.key_rows import believed
+from app.rounds.opening import CHANGED, is_as_opened
+from app.rounds.steps import members, message_id
 from app.schemas.requests import Scope
 from app.schemas.rounds import STEPS
-from app.service.round_opening import CHANGED, is_as_opened
-from app.service.round_steps import members, message_id
-from app.service.scope import chunks, open_tombstone_key
+from app.vault.model_key import open_tombstone_key
 from lethe import canonical
 from models import ErasureRequest, Job, ModelVersion, Record, RequesterKey, Round
+from models.session import chunks
 from workers.errors import RefusedError
 from workers.families.masked.transcript import SealedTranscript
 from workers.families.ridge.state import load_state, ridge_config

@@ -6,10 +6,10 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.rounds.steps import advance_round
 from app.schemas.rounds import STEPS
 from app.service.context import Services
 from app.service.queue import PARKED
-from app.service.round_steps import advance_round
 from models import ErasureRequest, Job, Round
 from models.clock import clock
 from workers.jobs.lease import JobContext, advance

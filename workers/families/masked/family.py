@@ -6,8 +6,8 @@ from types import MappingProxyType
 from sqlmodel import Session
 
 from app.ledger.sequencer import Transaction
+from app.rounds.steps import fail_round
 from app.service.context import Services
-from app.service.round_steps import fail_round
 from lethe.certificates.statement import Guarantee
 from workers.families.base import Family, OwnJob
 from workers.families.masked import end, judge, rounds

@@ -10,9 +10,9 @@ from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.rounds.steps import close_round
 from app.service.context import Services
 from app.service.queue import PARKED
-from app.service.round_steps import close_round
 from app.steps import reached
 from lethe import canonical
 from lethe.certificates.retained import record_commitment

@@ -86,7 +86,7 @@ class InputUpload:
 
 
 def decode_inputs(data: bytes) -> InputUpload:
-    """Return the arrays that `app.api.input_uploads` packed.
+    """Return the arrays that `app.uploads.rows` packed.
 
     Raises:
         RefusedError: The bytes are no such upload.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.service.context import Services
-from app.service.noise_key import METHOD, noise_key
+from app.vault.model_key import CERTIFIED_NEWTON, noise_key
 from models import Model
 from workers.errors import RefusedError
 from workers.families.network import logged
@@ -60,7 +60,7 @@ def load_terms(
     Raises RefusedError for settings that are out of range, and UnprovenTrainingError.
     """
     method = registered_terms(config)
-    if METHOD not in config.settings and config.network.id == "logistic":
+    if CERTIFIED_NEWTON not in config.settings and config.network.id == "logistic":
         method = replace(
             method, row_norm=longest(data.inputs.numpy() for data in retained.values())
         )
@@ -76,7 +76,7 @@ def load_terms(
 
 def registered_terms(config: NetworkConfig) -> CertifiedNewton:
     """Return the terms of the registration; where it names none, there is no noise."""
-    method = make(METHOD, config.settings.get(METHOD))
+    method = make(CERTIFIED_NEWTON, config.settings.get(CERTIFIED_NEWTON))
     assert isinstance(method, CertifiedNewton)
     return method
 
@@ -89,11 +89,11 @@ def longest(rows: Iterable[NDArray[Any]]) -> float:
 
 def check_rows(config: NetworkConfig, rows: Iterable[NDArray[Any]]) -> None:
     """Check that no row is longer than registered. Raises RefusedError."""
-    limit = config.settings.get(METHOD, {}).get("row_norm")
+    limit = config.settings.get(CERTIFIED_NEWTON, {}).get("row_norm")
     if limit is not None and longest(rows) > limit:
         raise RefusedError(
-            f"a row (1, x) is longer than the row_norm {limit:g} that {METHOD} is registered "
-            "with: scale the rows, or register a larger one"
+            f"a row (1, x) is longer than the row_norm {limit:g} that {CERTIFIED_NEWTON} is "
+            "registered with: scale the rows, or register a larger one"
         )
 
 
@@ -105,7 +105,7 @@ def carry_out(
     Raises what the method raises, GIVES_WAY, and RefusedError for a claim that nobody
     verifies here.
     """
-    if method.id == METHOD:
+    if method.id == CERTIFIED_NEWTON:
         return _of(terms.method.released(case, terms.key, hooks), terms, case)
     if method.id == BOUNDED and terms.key is not None:
         terms.method.check(case, terms.key)

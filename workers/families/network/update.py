@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from app.service.noise_key import METHOD as CERTIFIED_NEWTON
+from app.vault.model_key import CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
 from workers.families.network import (
     attempt,

@@ -175,7 +175,7 @@ class Upload:
 
 
 def decode_upload(data: bytes) -> Upload:
-    """Return the arrays that `app.api.uploads` packed.
+    """Return the arrays that `app.uploads.rows` packed.
 
     Raises:
         RefusedError: The bytes are no such upload.

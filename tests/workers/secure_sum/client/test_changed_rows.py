@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, select
 
-from app.service.round_opening import CHANGED
+from app.rounds.opening import CHANGED
 from lethe.client.errors import ProblemError
 from models import Model, Round
 from tests.installation import Installation

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.service import round_steps
+from app.rounds import steps
 from tests.installation import Installation
 from tests.workers.secure_sum.client.federation import Masked
 from tests.workers.secure_sum.client.test_masked_model import FOUR, erase_records
@@ -80,7 +80,7 @@ def test_a_sum_of_one_contributor_stays_closed(
     for one in joining[:4]:
         one.add = False
     if lying:
-        monkeypatch.setattr(round_steps, "_too_few", lambda row, sent: None)
+        monkeypatch.setattr(steps, "_too_few", lambda row, sent: None)
     masked.take(joining, 3)
     if not lying:
         shown = masked.view(round_id)

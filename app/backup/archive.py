@@ -1,0 +1,194 @@
+"""Backups: everything of one moment, and what of it may be lost.
+
+    database.jsonl   every row, in one read-only snapshot of the running service
+    artifacts/       files are durable before their rows, so none of the rows' is missing
+    manifest.json    last: the digest of each file; without it there is no backup
+
+Keys go to a directory of their own, or nowhere: a backup that holds them opens itself. Of them
+the guard is copied before the database, which then has all that it says was signed, and the
+erasure journal after it.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session
+
+from app.backup import rows
+from app.ledger import storage
+from app.ledger.guard import SigningGuard
+from app.ledger.startup import GUARD, require_schema
+from app.ledger.storage import NodeTable
+from app.settings import Settings
+from app.vault.journal import FILE as JOURNAL
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.files import PARTIAL, sync_directory, write_durably
+from lethe.log.spelling import format_base64
+from lethe.log.tree import tree_root
+from migrations import HEAD
+from models.session import reading
+from models.types import utcnow
+
+MANIFEST, DATABASE, ARTIFACTS = "manifest.json", "database.jsonl", "artifacts"
+
+
+class BackupError(LetheError):
+    """A backup that cannot be written, or is not what its manifest says."""
+
+    slug = "backup"
+    title = "The backup cannot be used"
+    status = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds: a log of `size` entries with this root, of the log `origin`."""
+
+    origin: str
+    size: int
+    root: str
+    rows: int
+    files: int
+    at: str
+
+
+def write_backup(
+    settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
+) -> Backup:
+    """Write a backup into the new directory `directory`, keys into `keys` if it is given.
+
+    The service may run meanwhile. Both directories and all files are for their owner only.
+
+    Raises:
+        BackupError: A directory is there already.
+        GuardError: The log is not the one that was signed: such a backup would be of no use.
+        SchemaError: The database is not migrated.
+    """
+    require_schema(engine)
+    _fresh(directory)
+    guard = SigningGuard(settings.keys_dir / GUARD)
+    if keys is not None:
+        _fresh(keys)
+        _copy(settings.keys_dir / GUARD, keys / GUARD)
+    with Session(reading(engine)) as session:
+        size, nodes = storage.read_size(session), NodeTable(session)
+        # What was signed before the snapshot is in it.
+        guard.check(settings.origin, size, lambda n: nodes.compute(lambda r: tree_root(n, r)))
+        root = nodes.compute(lambda read: tree_root(size, read))
+        with _create(directory / DATABASE) as file:
+            count = rows.dump(session.connection(), file)
+    names = [DATABASE]
+    source = settings.data_dir / ARTIFACTS
+    (directory / ARTIFACTS).mkdir(mode=0o700)
+    for path in sorted(source.iterdir()) if source.is_dir() else ():
+        if not path.name.startswith(PARTIAL) and _copy(path, directory / ARTIFACTS / path.name):
+            names.append(f"{ARTIFACTS}/{path.name}")
+    sync_directory(directory / ARTIFACTS)
+    if keys is not None:
+        _copy_keys(settings.keys_dir, keys)
+    backup = Backup(
+        settings.origin, size, format_base64(root), count, len(names), utcnow().isoformat()
+    )
+    manifest = {
+        "at": backup.at,
+        "files": {name: _digest(directory / name) for name in names},
+        "origin": backup.origin,
+        "root": backup.root,
+        "rows": backup.rows,
+        "schema": HEAD,
+        "size": backup.size,
+    }
+    write_durably(directory / MANIFEST, canonical.encode(manifest) + b"\n", replace=False)
+    return backup
+
+
+def read_manifest(directory: Path) -> tuple[Backup, dict[str, str]]:
+    """Check every file of a backup; return what it holds and the digests.
+
+    Raises:
+        BackupError: It has no manifest, is of another schema, or a file is not as written.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_bytes())
+        files = {str(name): str(digest) for name, digest in manifest["files"].items()}
+        backup = Backup(
+            manifest["origin"],
+            manifest["size"],
+            manifest["root"],
+            manifest["rows"],
+            len(files),
+            manifest["at"],
+        )
+        schema = manifest["schema"]
+    except FileNotFoundError:
+        raise BackupError(
+            f"{directory} has no {MANIFEST}: it is no backup, or one that was not finished"
+        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise BackupError(f"{MANIFEST} is damaged: use another backup") from None
+    if schema != HEAD:
+        raise BackupError(
+            f"the backup is of schema {schema} and this version has {HEAD}: restore it with "
+            "the version that wrote it, then upgrade"
+        )
+    for name, digest in files.items():
+        plain = name == DATABASE or (
+            name.startswith(f"{ARTIFACTS}/") and Path(name).name == name.partition("/")[2]
+        )
+        if not plain or not (directory / name).is_file() or _digest(directory / name) != digest:
+            raise BackupError(
+                f"{name} is missing or not the file that was backed up: use another backup"
+            )
+    return backup, files
+
+
+def _copy_keys(source: Path, keys: Path) -> None:
+    for path in sorted(source.iterdir()):
+        if path.is_file() and path.name not in (GUARD, JOURNAL):
+            _copy(path, keys / path.name)
+    _copy(source / JOURNAL, keys / JOURNAL)
+    sync_directory(keys)
+
+
+def _fresh(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        raise BackupError(
+            f"{directory} exists: a backup is written into a new directory"
+        ) from None
+
+
+@contextmanager
+def _create(path: Path) -> Iterator[BinaryIO]:
+    """A new file to write, for its owner only; it is on disk when the block ends."""
+    path.touch(mode=0o600, exist_ok=False)
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _copy(source: Path, target: Path) -> bool:
+    """Copy a file durably; False if it is gone, as a shredded artifact's is."""
+    try:
+        opened = source.open("rb")
+    except FileNotFoundError:
+        return False
+    with opened, _create(target) as file:
+        shutil.copyfileobj(opened, file)
+    return True
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,250 @@
+"""Erases again, in a restored database, what was erased after its backup.
+
+The erasure journal, which lies beside the keys, lists it. Records are removed and their tags
+kept, destroyed keys are destroyed again, and a model that lost records is quarantined. If one
+ciphertext also holds an erased row, all of it is destroyed, with retained rows that a worker
+would need. These are counted, and may be contributed again.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, func, insert
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.journal import ENDS, committed, of_models, stored_erased
+from app.reconcile.judgement import EXECUTED
+from app.reconcile.model_events import CLOSED
+from app.service.queue import PARKED
+from app.vault.journal import ErasureJournal, JournalError, Line
+from app.vault.master import MasterKey
+from app.vault.model_key import open_tombstone_key, record_tag
+from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
+from models import (
+    Artifact,
+    ErasureRequest,
+    FeatureBlock,
+    Job,
+    LogEntry,
+    Model,
+    ModelVersion,
+    Record,
+    Subject,
+    Tombstone,
+)
+from models.session import chunks, reading
+from models.types import utcnow
+
+WHY = "restored from a backup: what was erased after it was erased again, with what held it"
+ENDED = "erased after the backup that was restored: the log and its certificate stand"
+
+
+@dataclass(slots=True)
+class Reapplied:
+    """What was done. `lost`: records of nobody who asked, that went with an erased row's block.
+
+    `requests`: public refs of the requests whose openings the database lacks. `certificates`:
+    how many of the log's are in no row.
+    """
+
+    records: int = 0
+    lost: int = 0
+    keys: int = 0
+    models: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    certificates: int = 0
+
+
+def reapply(
+    session: Session,
+    master: MasterKey,
+    journal: ErasureJournal,
+    leaves: Sequence[Leaf] = (),
+    *,
+    complete: bool = True,
+) -> Reapplied:
+    """Erase again in the caller's transaction what the journal says; doing it twice is once.
+
+    A line counts if the database's log, with `leaves`, has its requests as executed. Where
+    that log is not `complete`, so does a line whose requests may have been executed since.
+
+    Raises:
+        JournalError: The journal is missing or damaged.
+    """
+    erased, done = committed(session, journal.read(), leaves, complete=complete), Reapplied()
+    for model, tags in of_models(session, erased):
+        rows = [row for row, _ in stored_erased(session, master, model, tags)]
+        subjects = {row.subject_id for row in rows}
+        done.records += len(rows)
+        key = open_tombstone_key(master, model)
+        owners = {record_tag(key, row.record): row.subject_id for row in rows}
+        _remove(session, [row.id for row in rows])
+        _keep_tags(session, model, tags, owners)
+        if subjects:
+            done.lost += _clear(session, subjects)
+            _quarantine(model, done)
+    sealed = select(Artifact).where(col(Artifact.wrapped_key).is_not(None))
+    for artifact in session.exec(sealed).all():
+        assert artifact.wrapped_key is not None
+        if journal.key_tag(artifact.wrapped_key) in erased.keys:
+            artifact.wrapped_key, artifact.shredded_at = None, utcnow()
+            done.keys += 1
+            _withdraw(session, artifact.id, done)
+    keyed = select(Subject).where(col(Subject.wrapped_key).is_not(None))
+    for subject in session.exec(keyed).all():
+        assert subject.wrapped_key is not None
+        assert subject.id is not None
+        if journal.key_tag(subject.wrapped_key) in erased.keys:
+            done.lost += _clear(session, {subject.id})
+            done.keys += 1
+            _quarantine(session.get_one(Model, subject.model_id), done)
+    _end(session, erased.requests, done, ("execute", PARKED))
+    session.flush()
+    return done
+
+
+def reapply_all(
+    session: Session,
+    master: MasterKey,
+    journal: ErasureJournal,
+    leaves: Sequence[Leaf],
+    *,
+    incomplete: bool = False,
+) -> Reapplied:
+    """Do what `reapply` does, for a database whose log gets back `leaves`, lost with it.
+
+    A request that these say was executed or closed is not executed again. With `incomplete` a
+    journal may lack some that were executed: then every model is quarantined.
+
+    Raises:
+        JournalError: The journal lacks requests that these leaves say were executed.
+    """
+    executed = {leaf.ref for leaf in leaves if leaf.event == EXECUTED and leaf.ref}
+    unknown = executed - journal.read().requests
+    if unknown and not incomplete:
+        raise JournalError(
+            f"the erasure journal lacks {len(unknown)} requests that the log has as executed: "
+            "restore the newest keys directory; without one, --journal-incomplete quarantines "
+            "every model"
+        )
+    done = reapply(session, master, journal, leaves)
+    if unknown:
+        for model in session.exec(select(Model)).all():
+            _quarantine(model, done)
+    ended = {leaf.ref for leaf in leaves if leaf.ref and leaf.event in (EXECUTED, *ENDS)}
+    _end(session, ended, done, None)
+    lost = {leaf.ref for leaf in leaves if leaf.kind == ERASURE_EVENT and leaf.ref}
+    done.requests = sorted(lost | set(done.requests))
+    done.certificates = sum(leaf.kind == HASHEDREKORD for leaf in leaves)
+    session.flush()
+    return done
+
+
+def log_quarantines(ledger: Ledger, models: Sequence[str]) -> None:
+    """Log that these models were taken out of service."""
+
+    def effect(tx: Transaction) -> None:
+        for ref in models:
+            record_model_event(tx, ref, "model.quarantined", {})
+
+    if models:
+        ledger.transact(effect)
+
+
+def unlogged(engine: Engine) -> list[str]:
+    """Return the models that a restore quarantined and of which the log does not say so."""
+    with Session(reading(engine)) as session:
+        found = []
+        query = select(Model).where(Model.state == "quarantined", Model.failure == WHY)
+        for model in session.exec(query).all():
+            last = select(func.max(LogEntry.index)).where(LogEntry.ref == model.ref)
+            quarantined = session.exec(last.where(LogEntry.event == "model.quarantined")).one()
+            version = session.exec(last.where(LogEntry.event == "model.version")).one()
+            if quarantined is None or quarantined < (version or 0):
+                found.append(model.ref)
+        return found
+
+
+def _remove(session: Session, ids: list[int | None]) -> None:
+    for chunk in chunks(ids):
+        session.connection().execute(delete(Record).where(col(Record.id).in_(chunk)))
+
+
+def _keep_tags(
+    session: Session, model: Model, tags: dict[bytes, Line], owners: dict[bytes, int]
+) -> None:
+    held = set(session.exec(select(Tombstone.tag).where(Tombstone.model_id == model.id)))
+    refs = {ref: None for line in tags.values() for ref in line.requests}
+    known: dict[str, str] = {}
+    for chunk in chunks(list(refs)):
+        query = select(ErasureRequest.ref, ErasureRequest.id)
+        known |= dict(session.exec(query.where(col(ErasureRequest.ref).in_(chunk))).all())
+    stones = [
+        {
+            "model_id": model.id,
+            "tag": tag,
+            "subject_id": owners.get(tag),
+            # None where the request came after the backup too.
+            "request_id": next((known[ref] for ref in line.requests if ref in known), None),
+        }
+        for tag, line in tags.items()
+        if tag not in held
+    ]
+    if stones:
+        session.connection().execute(insert(Tombstone), stones)
+
+
+def _clear(session: Session, subjects: set[int]) -> int:
+    """Destroy the blocks of these subjects, with the records that are left in them."""
+    lost = 0
+    for chunk in chunks(sorted(subjects)):
+        session.connection().execute(
+            delete(FeatureBlock).where(col(FeatureBlock.subject_id).in_(chunk))
+        )
+        rest = delete(Record).where(col(Record.subject_id).in_(chunk))
+        lost += session.connection().execute(rest).rowcount
+        for subject in session.exec(select(Subject).where(col(Subject.id).in_(chunk))).all():
+            subject.wrapped_key, subject.shredded_at = None, utcnow()
+            subject.client = subject.subject = None
+    session.flush()
+    return lost
+
+
+def _quarantine(model: Model, done: Reapplied) -> None:
+    model.state, model.failure = "quarantined", WHY
+    if model.ref not in done.models:
+        done.models.append(model.ref)
+
+
+def _withdraw(session: Session, artifact_id: str, done: Reapplied) -> None:
+    query = select(ModelVersion).where(
+        (ModelVersion.head_id == artifact_id) | (ModelVersion.state_id == artifact_id)
+    )
+    for version in session.exec(query).all():
+        version.withdrawn_at = version.withdrawn_at or utcnow()
+        model = session.get_one(Model, version.model_id)
+        if model.current_version == version.number:
+            _quarantine(model, done)
+
+
+def _end(
+    session: Session, refs: Collection[str], done: Reapplied, stages: tuple[str, ...] | None
+) -> None:
+    """Close requests of these refs that are still open here, with a job in these stages."""
+    for chunk in chunks(sorted(refs)):
+        query = select(ErasureRequest).where(col(ErasureRequest.ref).in_(chunk))
+        found = {request.ref: request for request in session.exec(query).all()}
+        done.requests += [ref for ref in chunk if ref not in found]
+        for ref, request in found.items():
+            job = session.exec(select(Job).where(Job.request_id == request.id)).first()
+            if request.state in CLOSED or job is None:
+                continue
+            if stages is not None and job.stage not in stages:
+                continue
+            done.requests.append(ref)
+            request.state, request.reason = "failed", ENDED
+            job.stage, job.done_at, job.lease_until = "done", utcnow(), None
+            job.lease_token += 1

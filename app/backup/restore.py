@@ -1,0 +1,139 @@
+"""Restoring a backup into an empty database and an empty artifacts directory.
+
+Everything is checked before anything is written. The rows and what the erasure journal erases
+again are one transaction: nobody ever sees the database with the erased in it. Keys that are
+there are kept, because guard and journal know what came after the backup.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session
+
+from app.backup import rows
+from app.backup.archive import ARTIFACTS, DATABASE, Backup, BackupError, read_manifest
+from app.backup.reapply import Reapplied, reapply
+from app.ledger import storage
+from app.ledger.guard import ForkedError, SigningGuard
+from app.ledger.startup import GUARD, LOG_VKEY, load_entry_key
+from app.ledger.storage import NodeTable
+from app.ledger.tail import read_tail
+from app.reconcile.journal import RESTORED
+from app.settings import Settings
+from app.vault.journal import FILE as JOURNAL
+from app.vault.journal import ErasureJournal
+from app.vault.master import MasterKey
+from lethe.files import sync_directory, write_durably
+from lethe.log.checkpoint import Checkpoint, open_checkpoint
+from lethe.log.note import parse_log_vkey
+from lethe.log.spelling import format_base64
+from lethe.log.tree import EMPTY_ROOT, tree_root
+from migrations.runner import upgrade
+from models.sealed import seal_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was restored, and the last checkpoint that the keys are known to have signed."""
+
+    backup: Backup
+    guard: Checkpoint
+    done: Reapplied
+
+    @property
+    def missing(self) -> int:
+        """How many entries were signed after the backup."""
+        return max(0, self.guard.size - self.backup.size)
+
+
+def restore(
+    settings: Settings, engine: Engine, directory: Path, keys: Path | None = None
+) -> Restored:
+    """Restore the backup in `directory`; keys from `keys`, if they are lost too.
+
+    Raises:
+        BackupError: The backup is damaged or another log's, or something is there already.
+        JournalError: The erasure journal is missing or damaged.
+        GuardError: The signing guard is missing or damaged.
+        KeyMissingError: The key of the log's entries is missing or not a key.
+    """
+    backup, files = read_manifest(directory)
+    if backup.origin != settings.origin:
+        raise BackupError("the backup is of another log: set LETHE_ORIGIN to its name")
+    artifacts = settings.data_dir / ARTIFACTS
+    if artifacts.is_dir() and any(artifacts.iterdir()):
+        raise BackupError(f"{artifacts} is not empty: nothing is overwritten, move it away")
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if keys is not None:
+        _restore_keys(settings.keys_dir, keys)
+    guard = SigningGuard(settings.keys_dir / GUARD).read()
+    master = MasterKey.load(settings)
+    seal_columns(engine, master)
+    journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+    journal.read()  # before anything is written
+    upgrade(engine)
+    with Session(engine, expire_on_commit=False) as session:
+        storage.take_lock(session)
+        connection = session.connection()
+        if not rows.is_empty(connection):
+            raise BackupError("the database is not empty: restore into a new one")
+        with (directory / DATABASE).open("rb") as lines:
+            try:
+                count = rows.load(connection, iter(lines))
+            except (ValueError, LookupError, TypeError):
+                raise BackupError(f"{DATABASE} is not of this version's tables") from None
+        _require_log(settings, session, backup, count)
+        # Keys from a backup do not tell what was signed after them.
+        complete = keys is None and guard.size <= backup.size
+        done = reapply(session, master, journal, complete=complete)
+        artifacts.mkdir(mode=0o700, exist_ok=True)
+        for name in files:
+            if name != DATABASE:
+                target = settings.data_dir / name
+                target.touch(mode=0o600)
+                copyfile(directory / name, target)
+        sync_directory(artifacts)
+        session.commit()
+    return Restored(backup, guard, done)
+
+
+def _require_log(settings: Settings, session: Session, backup: Backup, count: int) -> None:
+    """Compare what was loaded with the manifest and with the log's key."""
+    size, nodes = storage.read_size(session), NodeTable(session)
+    root = nodes.compute(lambda read: tree_root(size, read))
+    if (count, size, format_base64(root)) != (backup.rows, backup.size, backup.root):
+        raise BackupError("the backup's rows are not those that its manifest counts")
+    latest = storage.latest_checkpoint(session)
+    verifier = parse_log_vkey((settings.keys_dir / LOG_VKEY).read_text().strip())
+    if latest is None:
+        raise BackupError("the backup holds no log")
+    signed = open_checkpoint(latest.note, verifier)
+    at_signed = nodes.compute(lambda read: tree_root(signed.size, read))
+    if signed.size > size or at_signed != signed.root:
+        raise BackupError("the backup's log is not the one that its key signed")
+    # Which lines of the erasure journal count is read from the entries, not from the tree.
+    first = Checkpoint(settings.origin, 0, EMPTY_ROOT)
+    try:
+        read_tail(session, nodes, first, size, load_entry_key(settings))
+    except ForkedError:
+        raise BackupError(
+            "the backup has other log entries than those that were written: use another backup"
+        ) from None
+
+
+def _restore_keys(target: Path, source: Path) -> None:
+    if target.is_dir() and any(target.iterdir()):
+        raise BackupError(f"{target} is not empty: keys are never overwritten, drop --keys")
+    if not (source / GUARD).is_file():
+        raise BackupError(f"{source} holds no keys: it lacks {GUARD}")
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # First: nothing tells from these keys alone what was signed after they were copied.
+    write_durably(target / RESTORED, b"run `lethe log recover`\n")
+    for path in sorted(source.iterdir()):
+        if path.is_file():
+            public = path.suffix in (".vkey", ".pem")
+            write_durably(
+                target / path.name, path.read_bytes(), mode=0o644 if public else 0o600
+            )

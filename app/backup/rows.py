@@ -1,0 +1,116 @@
+"""All rows of a database as lines of JSON, the same for SQLite and PostgreSQL.
+
+The first line of a table is its name and columns, each other line a row. JSON has no bytes and
+no times: those are {"b": base64} and {"t": ISO 8601 in UTC}; a column of JSON is {"j": value}.
+What is sealed stays sealed.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, BinaryIO
+
+from sqlalchemy import Connection, Table, func, insert, select, text
+
+import models  # noqa: F401 - registers every table
+from lethe.log.spelling import format_base64, parse_base64
+from models.sealed import as_stored
+from models.types import METADATA
+
+FETCH = 500  # rows in memory at once
+
+
+def dump(connection: Connection, file: BinaryIO) -> int:
+    """Write every row that the connection's snapshot sees; return how many."""
+    count = 0
+    for table in METADATA.sorted_tables:
+        names = [column.name for column in table.columns]
+        file.write(_line({"table": table.name, "columns": names}))
+        rows = connection.execution_options(yield_per=FETCH).execute(select(as_stored(table)))
+        for row in rows:
+            file.write(_line([_encode(value) for value in row]))
+            count += 1
+    return count
+
+
+def load(connection: Connection, lines: Iterator[bytes]) -> int:
+    """Insert the rows that `dump` wrote into empty tables; return how many.
+
+    Raises:
+        ValueError: The lines are not of this version's tables.
+    """
+    table: Table | None = None
+    names: list[str] = []
+    batch: list[dict[str, Any]] = []
+    count = 0
+    for line in lines:
+        value = json.loads(line)
+        if isinstance(value, dict):
+            _insert(connection, table, batch)
+            table, names = METADATA.tables[value["table"]], value["columns"]
+            if names != [column.name for column in table.columns]:
+                raise ValueError(f"other columns in {table.name}")
+            continue
+        batch.append(dict(zip(names, map(_decode, value), strict=True)))
+        count += 1
+        if len(batch) == FETCH:
+            _insert(connection, table, batch)
+    _insert(connection, table, batch)
+    if connection.dialect.name == "postgresql":
+        _advance_sequences(connection)
+    return count
+
+
+def is_empty(connection: Connection) -> bool:
+    """Return whether no table has a row."""
+    return not any(
+        connection.execute(select(text("1")).select_from(table).limit(1)).first()
+        for table in METADATA.sorted_tables
+    )
+
+
+def _insert(connection: Connection, table: Table | None, batch: list[dict[str, Any]]) -> None:
+    if batch:
+        assert table is not None
+        connection.execute(insert(as_stored(table)), batch)
+        batch.clear()
+
+
+def _advance_sequences(connection: Connection) -> None:
+    # Rows came with their ids: the next one must be above them.
+    for table in METADATA.sorted_tables:
+        for column in table.primary_key.columns:
+            name = {"table": f'"{table.name}"', "column": column.name}
+            query = text("SELECT pg_get_serial_sequence(:table, :column)")
+            sequence = connection.execute(query, name).scalar_one()
+            last = connection.execute(select(func.max(column))).scalar_one()
+            if sequence is not None and last is not None:
+                connection.execute(
+                    text("SELECT setval(CAST(:sequence AS regclass), :last)"),
+                    {"sequence": sequence, "last": last},
+                )
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bytes | memoryview):
+        return {"b": format_base64(bytes(value))}
+    if isinstance(value, datetime):
+        return {"t": value.isoformat()}
+    if isinstance(value, dict | list):
+        return {"j": value}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, text),) = value.items()
+    if kind == "b":
+        return parse_base64(text)
+    if kind == "t":
+        return datetime.fromisoformat(text)
+    return text
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"

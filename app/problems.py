@@ -1,0 +1,265 @@
+"""What a call can be refused with: name, title and HTTP status of each problem.
+
+The vault, the ledger and `lethe.signing` have errors of their own.
+"""
+
+from lethe.errors import LetheError
+
+
+class NotFoundError(LetheError):
+    """What the call names does not exist."""
+
+    slug, title, status = "not-found", "Not found", 404
+
+
+class UnknownModelError(LetheError):
+    """No model has that reference."""
+
+    slug, title, status = "model-unknown", "Unknown model", 404
+
+
+class UnknownRecordError(LetheError):
+    """The scope names data that the model's training set does not hold."""
+
+    slug, title, status = "record-unknown", "Unknown record", 404
+
+
+class AlreadyErasedError(LetheError):
+    """A record was erased before, or is being erased; `ref` and `request` say by whom."""
+
+    slug, title, status = "already-erased", "Already erased", 409
+
+
+class ContributionPendingError(LetheError):
+    """The data may be among rows that were contributed and not learned yet."""
+
+    slug, title, status = "contribution-pending", "Contribution still being learned", 409
+
+
+class ScopeChangedError(LetheError):
+    """What a scope names was learned, erased or claimed while the request was accepted."""
+
+    slug, title, status = "scope-changed", "The data changed meanwhile", 409
+
+
+class ScopeTooLargeError(LetheError):
+    """More records than one request may name."""
+
+    slug, title, status = "scope-too-large", "Scope too large", 413
+
+
+class MethodUnavailableError(LetheError):
+    """The model cannot be unlearned with the method asked for."""
+
+    slug, title, status = "method-unavailable", "Method not available for this model", 422
+
+
+class NotOverSilosError(LetheError):
+    """The policy asks for what nobody does with rows that lie with silos."""
+
+    slug, title, status = "not-over-silos", "Not available over silos", 422
+
+
+class ModelNotReadyError(LetheError):
+    """The model is still being fitted, or its fit failed."""
+
+    slug, title, status = "model-not-ready", "Model not ready", 409
+
+
+class ConflictError(LetheError):
+    """Something with that name exists already."""
+
+    slug, title, status = "conflict", "Already exists", 409
+
+
+class IdempotencyMismatchError(LetheError):
+    """An Idempotency-Key was used before with another body."""
+
+    slug, title, status = "idempotency-key-reused", "Idempotency-Key reused", 422
+
+
+class NotWithdrawableError(LetheError):
+    """Execution has begun or the request is closed."""
+
+    slug, title, status = "not-withdrawable", "Too late to withdraw", 409
+
+
+class NotIssuedError(LetheError):
+    """The certificate does not exist yet."""
+
+    slug, title, status = "certificate-not-issued", "Certificate not issued yet", 404
+
+
+class UnauthorizedError(LetheError):
+    """No bearer token, or one that is unknown or revoked."""
+
+    slug, title, status = "token-invalid", "Bearer token missing or invalid", 401
+
+
+class ForbiddenError(LetheError):
+    """The token is good and its scope does not cover the call."""
+
+    slug, title, status = "scope-insufficient", "Not allowed", 403
+
+
+class UploadError(LetheError):
+    """An upload that cannot become a training set."""
+
+    slug, title, status = "upload-invalid", "Upload refused", 422
+
+
+class BodyTooLargeError(LetheError):
+    """A body over the configured limit."""
+
+    slug, title, status = "body-too-large", "Body too large", 413
+
+
+class SlowBodyError(LetheError):
+    """A body that does not arrive."""
+
+    slug, title, status = "body-timeout", "Body too slow", 408
+
+
+class BusyError(LetheError):
+    """Others use what the call needs: a turn, or memory."""
+
+    slug, title, status = "busy", "Busy", 503
+    retry_after = 5
+
+
+class BadCursorError(LetheError):
+    """A cursor or filter that this service did not give out."""
+
+    slug, title, status = "query-invalid", "Query refused", 400
+
+
+class ReleaseClosedError(LetheError):
+    """A client's answer to a question that was answered or decided before."""
+
+    slug, title, status = "release-closed", "No answer needed", 409
+
+
+class ReleaseMismatchError(LetheError):
+    """A client's answer is about other records than it was asked for."""
+
+    slug, title, status = "release-mismatch", "Other records were asked for", 422
+
+
+class DatabaseUnavailableError(LetheError):
+    """The database is away, busy or full; whether the call was carried out is not known."""
+
+    slug, title, status = "database-unavailable", "The database does not answer", 503
+
+
+class AuditRefusedError(LetheError):
+    """The model or its rows cannot be audited as asked."""
+
+    slug, title, status = "audit-refused", "Audit refused", 422
+
+
+class AuditRunningError(LetheError):
+    """An audit of the same model and method is not finished."""
+
+    slug, title, status = "audit-running", "An audit is running", 409
+
+
+class NoReportError(LetheError):
+    """The audit has no report."""
+
+    slug, title, status = "report-not-issued", "No report", 404
+
+
+class AuditMissingError(LetheError):
+    """The log has a report of the audit that is not stored."""
+
+    slug, title, status = "audit-missing", "The audit's report is missing", 500
+
+
+class NumbersGoneError(LetheError):
+    """An audit's numbers were destroyed with a record that they were of."""
+
+    slug, title, status = "audit-numbers-destroyed", "The numbers are destroyed", 410
+
+
+class NumbersChangedError(LetheError):
+    """An audit's stored numbers are not those that its report was signed of."""
+
+    slug, title, status = "audit-numbers-changed", "The numbers were changed", 500
+
+
+class NotMaskedError(LetheError):
+    """The model takes rows or statistics, not masked rounds."""
+
+    slug, title, status = "model-not-masked", "Not a masked model", 409
+
+
+class RoundOpenError(LetheError):
+    """The model has a round that has not ended."""
+
+    slug, title, status = "round-open", "A round is open", 409
+
+
+class RoundMemberError(LetheError):
+    """A key cannot take part in a round."""
+
+    slug, title, status = "round-member-refused", "Member refused", 422
+
+
+class RoundStepError(LetheError):
+    """The round is at another step, or goes on without this member."""
+
+    slug, title, status = "round-step", "Not this step's turn", 409
+
+
+class RoundDuplicateError(LetheError):
+    """The member sent another message for this step before."""
+
+    slug, title, status = "message-duplicate", "Message sent before", 409
+
+
+class RoundMessageError(LetheError):
+    """A message that is not what its step asks for. Nothing was stored."""
+
+    slug, title, status = "message-malformed", "Message refused", 422
+
+
+class RoundForeignError(RoundMessageError):
+    """A message of another round, step or member."""
+
+    slug = "message-of-another-round"
+
+
+class RoundForgedError(RoundMessageError):
+    """A message whose own signature is not its sender's."""
+
+    slug = "message-forged"
+
+
+class RoundLengthError(RoundMessageError):
+    """A vector that is not as long as the model's."""
+
+    slug = "length-wrong"
+
+
+class RoundMismatchError(RoundMessageError):
+    """A message for other peers than the round has: the masks would not cancel."""
+
+    slug = "mask-mismatch"
+
+
+class RoundReleaseError(RoundMessageError):
+    """A message that releases other records than those asked for."""
+
+    slug = "release-mismatch"
+
+
+class NotReadyError(LetheError):
+    """Something the service needs does not answer."""
+
+    slug, title, status = "not-ready", "Not ready", 503
+
+
+class IdempotencyKeyError(LetheError):
+    """An Idempotency-Key that cannot be remembered."""
+
+    slug, title, status = "idempotency-key-invalid", "Idempotency-Key refused", 400

@@ -1,0 +1,165 @@
+"""What of the erasure journal counts, and what the database's tombstones have beyond it.
+
+A line is on disk before its transaction commits, so after a crash it may be of one that never
+did. The log decides: it has the entry of each transaction that committed.
+
+Whoever reads both takes the database's snapshot first and the journal after it (`read_beside`):
+then the journal has all that the snapshot has, also beside a working service.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy.engine import Engine
+from sqlmodel import Session, col, select
+
+from app.ledger import storage
+from app.reconcile.judgement import EXECUTED
+from app.reconcile.model_events import CLOSED
+from app.vault.journal import Erased, ErasureJournal, JournalError, Line
+from app.vault.master import MasterKey
+from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
+from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
+from models import LogEntry, Model, Record, Tombstone
+from models.session import chunks, reading
+
+RESTORED = "restored"  # beside the keys, which came from a backup: what was signed since?
+ENDS = tuple(f"request.{end}" for end in CLOSED)
+
+log = logging.getLogger(__name__)
+
+Stones = list[tuple[bytes, str | None]]  # tag and id of the request that a tombstone names
+LEARNED = "contribution.learned"
+
+
+def committed(
+    session: Session,
+    erased: Erased,
+    leaves: Sequence[Leaf] = (),
+    *,
+    complete: bool = True,
+) -> Erased:
+    """Return what the lines come to whose transaction committed.
+
+    It did where the log, with `leaves`, has all requests of the line as executed: each is
+    executed once, in one transaction with its line. What came back did where the log has, at
+    the line's index, a contribution that brought these tags back. A log that is not `complete`
+    may lack that entry. Then only a line is left out of which a request was closed and never
+    executed, or at whose index the log has something else.
+    """
+    logged = {(leaf.ref, leaf.event) for leaf in leaves}
+    for chunk in chunks(sorted(erased.requests)):
+        query = select(LogEntry.ref, LogEntry.event).where(col(LogEntry.ref).in_(chunk))
+        logged.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
+    executed = {ref for ref, event in logged if event == EXECUTED}
+    never = {ref for ref, event in logged if event in ENDS} - executed
+    back = _added_back(session, erased)
+    size = storage.read_size(session)
+
+    def counts(line: Line) -> bool:
+        if line.entry is not None:
+            known = back.get(line.entry) == (line.model, line.digest)
+            return known or (not complete and line.entry >= size)
+        if complete:
+            return executed.issuperset(line.requests)
+        return never.isdisjoint(line.requests)
+
+    return erased.having(counts)
+
+
+def _added_back(session: Session, erased: Erased) -> dict[int, tuple[str | None, str]]:
+    """Return model and digest of what came back, by the log index that a line names."""
+    found: dict[int, tuple[str | None, str]] = {}
+    named = {line.entry for line in erased.lines if line.entry is not None}
+    for chunk in chunks(sorted(named)):
+        query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.index).in_(chunk))
+        for index, data in session.exec(query):
+            if (leaf := added_back(data)) is not None:
+                found[index] = leaf.ref, leaf.digests[ADD_BACK]
+    return found
+
+
+def added_back(data: bytes) -> Leaf | None:
+    """Return an entry that says that erased records came back, None for any other."""
+    try:
+        leaf = parse_leaf(data)
+    except EntryError:  # fsck names it
+        return None
+    if (leaf.kind, leaf.event) != (MODEL_EVENT, LEARNED) or ADD_BACK not in leaf.digests:
+        return None
+    return leaf
+
+
+def of_models(session: Session, erased: Erased) -> Iterator[tuple[Model, dict[bytes, Line]]]:
+    """Yield each stored model of which the journal has erased records, with their tags."""
+    for model in session.exec(select(Model).order_by(col(Model.id))).all():
+        if tags := erased.records.get(model.ref):
+            yield model, tags
+
+
+def read_beside(session: Session, journal: ErasureJournal) -> Erased:
+    """Return what of the journal counts, read after the snapshot of `session` was taken.
+
+    Raises:
+        JournalError: The journal is missing or damaged.
+    """
+    session.exec(select(Model.id).limit(1)).all()  # the first statement takes the snapshot
+    return committed(session, journal.read())
+
+
+def unjournaled(session: Session, counted: Erased) -> Iterator[tuple[Model, Stones]]:
+    """Yield each model with the tombstones that the journal does not have as erased."""
+    for model in session.exec(select(Model).order_by(col(Model.id))).all():
+        known = counted.records.get(model.ref, {})
+        query = (
+            select(Tombstone.tag, Tombstone.request_id)
+            .where(Tombstone.model_id == model.id)
+            .order_by(col(Tombstone.tag))
+        )
+        stones = ((bytes(tag), request_id) for tag, request_id in session.exec(query))
+        if missing := [stone for stone in stones if stone[0] not in known]:
+            yield model, missing
+
+
+def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) -> None:
+    """Return if no record is stored that the journal has as erased.
+
+    Of tombstones that the journal lacks a warning is logged: it may have come from an older
+    backup than the database, or who can write the database put them there. Nothing is added
+    to it here. Of lines that the log does not bear out nothing is believed: their transaction
+    did not commit.
+
+    Raises:
+        JournalError: Such a record is stored, or the journal is missing or damaged.
+    """
+    if (journal.path.parent / RESTORED).exists():
+        raise JournalError(
+            "the keys came from a backup, and nothing here tells what was signed since: run "
+            "`lethe log recover` with a mirror of the log, or with --no-mirror if there is none"
+        )
+    with Session(reading(engine)) as session:
+        erased = read_beside(session, journal)
+        for model, tags in of_models(session, erased):
+            if any(stored_erased(session, master, model, tags)):
+                raise JournalError(
+                    f"the database holds records of model {model.ref} that were erased: it "
+                    "was restored from a backup; run `lethe restore --journal-only`"
+                )
+        if missing := sum(len(stones) for _, stones in unjournaled(session, erased)):
+            log.warning(
+                "the erasure journal lacks %d tombstones of the database: a restore would "
+                "bring these records back. Restore the newest copy of %s; without one, `lethe "
+                "restore --journal-only` adds those that the log confirms",
+                missing,
+                journal.path.name,
+            )
+
+
+def stored_erased(
+    session: Session, master: MasterKey, model: Model, tags: dict[bytes, Line]
+) -> Iterator[tuple[Record, Line]]:
+    """Yield the stored records of a model whose tags the journal has as erased."""
+    key = open_tombstone_key(master, model)
+    for row in session.exec(select(Record).where(Record.model_id == model.id)).all():
+        if (line := tags.get(record_tag(key, row.record))) is not None:
+            yield row, line

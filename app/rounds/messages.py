@@ -1,0 +1,129 @@
+"""A member's message, checked for all that can be seen of it without opening any mask.
+
+What is wrong is refused to its sender at once: later it would end the round for everybody.
+Whether the masks cancel is the worker's to find out.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from pydantic import ValidationError
+
+from app.problems import (
+    RoundForeignError,
+    RoundForgedError,
+    RoundLengthError,
+    RoundMessageError,
+)
+from app.schemas.rounds import BODIES, Body, Kind, Signed
+from lethe import canonical
+from lethe.canonical import NotCanonicalError
+from lethe.signing.keys import PublicKey
+
+BESIDE = 1 << 24  # bytes of a message beside its vector: 50,000 records of long names
+DOMAIN = b"lethe/masked-round/message/v1\0"  # as in workers.secure_sum.signing
+
+
+@dataclass(frozen=True, slots=True)
+class StepMessage:
+    """A checked message: the bytes as sent, and its body."""
+
+    data: bytes
+    body: Body
+
+
+def plan_digest(plan: dict[str, Any]) -> str:
+    """Return the hex SHA-256 that all messages of a plan name."""
+    return sha256(canonical.encode(plan)).hexdigest()
+
+
+def vector_length(plan: dict[str, Any]) -> int:
+    """Return the entries of a vector: upper triangle of G, C, label counts, n."""
+    d, c = int(plan["dimension"]), int(plan["classes"])
+    return d * (d + 1) // 2 + d * c + c + 1
+
+
+def read_message(
+    data: bytes, *, plan: dict[str, Any], step: Kind, keyid: str, key: PublicKey
+) -> StepMessage:
+    """Return a member's message for a step, by itself: not yet against the other members'.
+
+    Raises:
+        RoundMessageError: Not canonical JSON of this step's shape.
+        RoundForeignError: Of another round, step or member.
+        RoundForgedError: Its signature is not the member's.
+        RoundLengthError: The vector has another length than the plan says, or the message is
+            far longer than that makes it.
+    """
+    # Before it is JSON: three bytes of that become a hundred.
+    if len(data) > BESIDE + 4 * (8 * vector_length(plan) // 3 + 1):
+        raise RoundLengthError(f"a message has at most {BESIDE} bytes beside its vector")
+    try:
+        document = canonical.decode(data)
+        signed = Signed.model_validate(document)
+        body = BODIES[step].model_validate(signed.body) if signed.step == step else None
+    except (ValidationError, NotCanonicalError, UnicodeDecodeError):
+        raise RoundMessageError(
+            "the message is not the canonical JSON of its step: send what the client wrote"
+        ) from None
+    if body is None or signed.from_ != keyid or signed.plan != plan_digest(plan):
+        raise RoundForeignError("the message belongs to another round, step or member")
+    unsigned = {name: value for name, value in document.items() if name != "signature"}
+    _check_signature(key, canonical.encode(unsigned), decoded(signed.signature))
+    for text in _texts(signed.body):
+        decoded(text)
+    if step == "masked" and len(decoded(signed.body["vector"])) != 8 * vector_length(plan):
+        raise RoundLengthError(f"the vector must have {vector_length(plan)} entries")
+    return StepMessage(data, body)
+
+
+def _check_signature(key: PublicKey, message: bytes, signature: bytes) -> None:
+    try:
+        if isinstance(key, Ed25519PublicKey):
+            key.verify(signature, DOMAIN + message)
+        else:
+            # RFC 9421 section 3.3.4: r || s, 32 bytes each.
+            r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+            key.verify(encode_dss_signature(r, s), DOMAIN + message, ECDSA(SHA256()))
+    except InvalidSignature:
+        raise RoundForgedError(
+            "the message's own signature is not this member's: sign it with the key that "
+            "signs the call"
+        ) from None
+
+
+def decoded(text: str) -> bytes:
+    """Return the bytes of canonical base64.
+
+    Raises:
+        RoundMessageError: Not base64, or not its one spelling.
+    """
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    if base64.b64encode(data).decode() != text:
+        raise RoundMessageError("the message holds bytes that are not canonical base64")
+    return data
+
+
+def _texts(body: dict[str, Any]) -> list[str]:
+    """Return every base64 text of a body but the vector, which is checked by its length.
+
+    A statement is a message of its own.
+    """
+    found: list[str] = []
+    for name, value in body.items():
+        if isinstance(value, dict):
+            found += value.values()
+        elif isinstance(value, str) and name not in ("statement", "vector"):
+            found.append(value)
+    return found

@@ -1,0 +1,208 @@
+"""The steps of a masked round: who has sent, when a step ends, and how a round fails.
+
+A member that has not sent when a step ends takes no part in later steps. If fewer members than
+the threshold remain, the round fails and changes nothing.
+"""
+
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Transaction
+from app.rounds.opening import CHANGED, is_as_opened
+from app.schemas.rounds import STEPS, Step
+from app.service.context import Services
+from models import Job, Model, Record, Round, RoundMember, Subject
+from models.session import chunks
+
+FEW = 3  # with two contributors each can subtract its own part from the sum
+
+
+def is_open(row: Round) -> bool:
+    """Return whether members may still send."""
+    return row.state in STEPS
+
+
+def members(session: Session, round_id: str) -> list[RoundMember]:
+    """Return a round's members in the order of their keyids, which is the plan's."""
+    query = select(RoundMember).where(RoundMember.round_id == round_id)
+    return sorted(session.exec(query), key=lambda member: member.keyid)
+
+
+def message_id(member: RoundMember, step: Step) -> str | None:
+    """Return the artifact of a member's message for a step, None if it has not sent."""
+    found: str | None = getattr(member, f"{step}_id")
+    return found
+
+
+def senders(rows: list[RoundMember], step: Step) -> list[RoundMember]:
+    """Return the members that sent a message for a step."""
+    return [member for member in rows if message_id(member, step) is not None]
+
+
+def expected(rows: list[RoundMember], step: Step) -> list[RoundMember]:
+    """Return the members that may send for a step: those that sent for the one before."""
+    position = STEPS.index(step)
+    return rows if position == 0 else senders(rows, STEPS[position - 1])
+
+
+def requested_releases(session: Session, row: Round, client: str) -> list[str]:
+    """Return the records that a client is to release in a round, sorted."""
+    released = [record for records in row.requests.values() for record in records]
+    found: list[str] = []
+    for chunk in chunks(released):
+        query = (
+            select(Record.record)
+            .join(Subject, col(Subject.id) == col(Record.subject_id))
+            .where(Record.model_id == row.model_id, Subject.client_tag == client)
+            .where(col(Record.record).in_(chunk))
+        )
+        found += session.exec(query)
+    return sorted(found)
+
+
+def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
+    """Let a round go on as far as it can now; return a job to nudge, if it made one.
+
+    One whose rows were changed since it was opened fails, before anybody is shown anything.
+    """
+    while is_open(row):
+        rows = members(tx.session, row.id)
+        if not is_as_opened(services.ledger, tx.session, row, rows):
+            _fail(services, tx, row, CHANGED)
+            return None
+        step: Step = row.state  # type: ignore[assignment]
+        waited_for, sent = expected(rows, step), senders(rows, step)
+        if len(sent) < len(waited_for) and tx.now < row.step_until:
+            return None
+        if (reason := _failure(tx.session, row, step, sent)) is not None:
+            _fail(services, tx, row, reason)
+            return None
+        if step == "masked":
+            _warn(row, sent)
+        if step == "reveal":
+            row.state = "summing"
+            return _queue(tx, row)
+        row.state = STEPS[STEPS.index(step) + 1]
+        row.step_until = tx.now + timedelta(seconds=row.step_seconds)
+        tx.session.flush()
+    return None
+
+
+def _failure(session: Session, row: Round, step: Step, sent: list[RoundMember]) -> str | None:
+    """Return why a round cannot go on from a step, None if it can."""
+    if len(sent) < row.threshold:
+        return (
+            f"survivors-too-few: {len(sent)} members remain at step {step} and "
+            f"{row.threshold} are needed; open a new round"
+        )
+    if step != "masked":
+        return None
+    if not _releases_whole(session, row, sent):
+        return (
+            "release-incomplete: a member dropped out that holds some of the records of a "
+            "request whose others were released; open a new round"
+        )
+    return _too_few(row, sent)
+
+
+def _too_few(row: Round, sent: list[RoundMember]) -> str | None:
+    """Return why the members would not unmask this sum, None if they would."""
+    moved = [member.moved for member in sent if member.moved]
+    least, rows = row.plan["least_contributors"], row.plan["least_rows"]
+    if not moved or (len(moved) >= least and sum(moved) >= rows):
+        return None
+    return (
+        f"contributions-too-few: {len(moved)} members move {sum(moved)} records, and {least} "
+        f"and {rows} are the least that hides a single one's; open a round in which more "
+        "members add or release something"
+    )
+
+
+def _releases_whole(session: Session, row: Round, sent: list[RoundMember]) -> bool:
+    """Return whether each request's clients have all sent, or none of them."""
+    remaining = {member.client for member in sent}
+    for records in row.requests.values():
+        clients = clients_of(session, row.model_id, records)
+        if clients & remaining and not clients <= remaining:
+            return False
+    return True
+
+
+def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[str]:
+    """Return the clients that hold some records of a model."""
+    clients: set[str] = set()
+    for chunk in chunks(records):
+        query = (
+            select(Subject.client)
+            .join(Record, col(Record.subject_id) == col(Subject.id))
+            .where(Record.model_id == model_id, col(Record.record).in_(chunk))
+            .distinct()
+        )
+        clients.update(name for name in session.exec(query) if name is not None)
+    return clients
+
+
+def _warn(row: Round, sent: list[RoundMember]) -> None:
+    """Note what the sum of this round gives away, now that it is known who is in it."""
+    contributors = sum(member.moved > 0 for member in sent)
+    warnings = list(row.warnings)
+    if 0 < contributors < FEW:
+        warnings.append(
+            f"{contributors} of the members contribute to this sum: with two, each can compute "
+            "what the other sent; with one, everybody can"
+        )
+    if sum(member.moved for member in sent) == 1:
+        warnings.append("a single record is moved: the sum is that record's statistics")
+    row.warnings = warnings
+
+
+def _queue(tx: Transaction, row: Round) -> str:
+    job = Job(
+        id=str(uuid.uuid4()),
+        model_id=row.model_id,
+        kind="round",
+        stage="execute",
+        created_at=tx.now,
+    )
+    tx.session.add(job)
+    row.job_id = job.id
+    tx.session.flush()
+    return job.id
+
+
+def fail_round(services: Services, tx: Transaction, job: Job, reason: str) -> None:
+    """End a round's job, and the round, without success. Nothing of the model was changed."""
+    job.stage, job.done_at, job.lease_until = "done", tx.now, None
+    row = tx.session.exec(select(Round).where(Round.job_id == job.id)).one()
+    _fail(services, tx, row, reason)
+
+
+def abort_round(services: Services, tx: Transaction, row: Round) -> None:
+    """End an open round because an operator says so."""
+    _fail(services, tx, row, "aborted: an operator ended the round; nothing was changed")
+
+
+def close_round(services: Services, tx: Transaction, row: Round, state: str) -> None:
+    """End a round, and destroy the keys of all that its members sent, and their statements."""
+    for member in members(tx.session, row.id):
+        for step in STEPS:
+            artifact = message_id(member, step)
+            if artifact is not None:
+                services.artifacts.shred(tx.session, artifact)
+        member.statement = None
+        member.client = ""  # its key says whose it is
+    row.state, row.closed_at = state, tx.now
+    row.requests = {request_id: [] for request_id in row.requests}  # ids of erased records
+    tx.session.flush()
+
+
+def _fail(services: Services, tx: Transaction, row: Round, reason: str) -> None:
+    close_round(services, tx, row, "failed")
+    row.reason = reason[:300]
+    ref = tx.session.get_one(Model, row.model_id).ref
+    record_model_event(tx, ref, "round.failed", {})
+    tx.session.flush()

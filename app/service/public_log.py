@@ -1,0 +1,183 @@
+"""The log as anybody may read it: checkpoint, tiles, history and proofs."""
+
+import base64
+
+from sqlmodel import Session, col, select
+
+from app.problems import NotFoundError
+from app.schemas.base import Page
+from app.schemas.log import ConsistencyView, EntryView, InclusionView
+from app.service.context import Services
+from app.service.paging import parse_number
+from lethe.log.checkpoint import open_checkpoint
+from lethe.log.proofs import consistency_proof, inclusion_proof
+from lethe.log.tiles import encode_bundle, parse_tile_path, tile_bytes, tile_width
+from lethe.log.tree import leaf_hash, tree_root
+from models import LogCheckpoint, LogEntry
+
+TILE_ENTRIES = 256
+
+
+def latest_checkpoint(services: Services) -> str:
+    """Return the signed note of the largest published tree."""
+    with services.reading() as session:
+        return _latest(session).note
+
+
+def _latest(session: Session) -> LogCheckpoint:
+    query = select(LogCheckpoint).order_by(col(LogCheckpoint.size).desc()).limit(1)
+    return session.exec(query).one()
+
+
+def tile(services: Services, path: str) -> bytes:
+    """Return a tile or entry bundle of the published tree.
+
+    Any width up to what is published is served: a client may hold an older checkpoint, and
+    what it asks for then is still a true statement about this tree.
+
+    Raises:
+        TileError: The path is no tile path.
+        NotFoundError: The published tree does not reach that far.
+    """
+    ref = parse_tile_path(path)
+    with services.reading() as session:
+        size = _latest(session).size
+        if ref.width > tile_width(ref.level or 0, ref.index, size):
+            raise NotFoundError("the published tree has no such tile yet")
+        if ref.level is not None:
+            read = services.ledger.reader(session)
+            return tile_bytes(ref.level, ref.index, ref.width, read)
+        first = ref.index * TILE_ENTRIES
+        query = (
+            select(LogEntry.leaf)
+            .where(col(LogEntry.index) >= first, col(LogEntry.index) < first + ref.width)
+            .order_by(col(LogEntry.index))
+        )
+        return encode_bundle(list(session.exec(query)))
+
+
+def entries(
+    services: Services,
+    after: str | None,
+    limit: int,
+    *,
+    ref: str | None = None,
+    event: str | None = None,
+    kind: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> Page[EntryView]:
+    """Return published entries in log order, each with its inclusion proof.
+
+    since, until: days, both inclusive.
+
+    Raises:
+        BadCursorError: The cursor is not a log index.
+        NotFoundError: No published entry has that ref, that event or that kind.
+    """
+    last = None if after is None else parse_number(after)
+    with services.reading() as session:
+        size = _latest(session).size
+        query = (
+            select(LogEntry)
+            .where(col(LogEntry.index) < size)
+            .order_by(col(LogEntry.index))
+            .limit(limit + 1)
+        )
+        if last is not None:
+            query = query.where(col(LogEntry.index) > last)
+        for column, value in (
+            (LogEntry.ref, ref),
+            (LogEntry.event, event),
+            (LogEntry.kind, kind),
+        ):
+            if value is None:
+                continue
+            query = query.where(col(column) == value)
+            held = select(LogEntry.index).where(col(column) == value, LogEntry.index < size)
+            if session.exec(held.limit(1)).first() is None:
+                raise NotFoundError(
+                    "the log has no entry of this ref, event or kind: check how it is written"
+                )
+        if since is not None:
+            query = query.where(col(LogEntry.day) >= since)
+        if until is not None:
+            query = query.where(col(LogEntry.day) <= until)
+        rows = list(session.exec(query))
+        read = services.ledger.reader(session)
+        items = [
+            EntryView(
+                log_index=row.index,
+                kind=row.kind,
+                event=row.event,
+                ref=row.ref,
+                day=row.day,
+                leaf=_base64(row.leaf),
+                tree_size=size,
+                hashes=[_base64(h) for h in inclusion_proof(row.index, size, read)],
+            )
+            for row in rows[:limit]
+        ]
+    more = str(rows[limit - 1].index) if len(rows) > limit else None
+    return Page(items=items, next=more)
+
+
+def inclusion(services: Services, index: int, size: int | None) -> InclusionView:
+    """Prove an entry's inclusion in a published tree.
+
+    Raises:
+        NotFoundError: The index or size lies beyond the published tree.
+    """
+    with services.reading() as session:
+        published = _latest(session).size
+        wanted = published if size is None else size
+        if not index < wanted <= published:
+            raise NotFoundError("the published tree does not reach that far")
+        read = services.ledger.reader(session)
+        entry = session.get_one(LogEntry, index)
+        return InclusionView(
+            log_index=index,
+            tree_size=wanted,
+            leaf_hash=_base64(leaf_hash(entry.leaf)),
+            root=_base64(tree_root(wanted, read)),
+            hashes=[_base64(h) for h in inclusion_proof(index, wanted, read)],
+        )
+
+
+def consistency(services: Services, old: int, new: int | None) -> ConsistencyView:
+    """Prove that one published tree extends another.
+
+    Raises:
+        NotFoundError: A size lies beyond the published tree, or old is after new.
+    """
+    with services.reading() as session:
+        published = _latest(session).size
+        wanted = published if new is None else new
+        if not old <= wanted <= published:
+            raise NotFoundError("sizes must satisfy old ≤ new ≤ the published size")
+        read = services.ledger.reader(session)
+        return ConsistencyView(
+            old=old,
+            new=wanted,
+            old_root=_base64(tree_root(old, read)),
+            new_root=_base64(tree_root(wanted, read)),
+            hashes=[_base64(h) for h in consistency_proof(old, wanted, read)],
+        )
+
+
+def check_published(services: Services) -> None:
+    """Check that the latest checkpoint opens with the log's key and matches the tree.
+
+    Raises:
+        LetheError: It does not.
+    """
+    with services.reading() as session:
+        row = _latest(session)
+        checkpoint = open_checkpoint(row.note, services.ledger.verifier)
+        root = tree_root(checkpoint.size, services.ledger.reader(session))
+    if checkpoint.root != root:
+        raise NotFoundError("the database does not hold the tree that was signed")
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

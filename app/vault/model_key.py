@@ -1,0 +1,61 @@
+"""A model's sealed secret, and what is derived from it: tags of erased records, noise, MACs.
+
+A certified removal draws its noise from a key that the log's entry `model.registered` commits
+to, before the first row and the first request: nobody chooses among keys once it is known whose
+rows are to be removed. Whoever has that key can take the noise off every version, which is why
+it is never published.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Collection
+from typing import Any
+
+from app.vault.master import MasterKey
+from models import Model
+
+CERTIFIED_NEWTON = "certified-newton"
+NOISE_DIGEST = "noise"  # its name in the entry `model.registered`
+# Tags are HMACs of record ids under the same key. No id is one of these: they are not UTF-8.
+_NOISE = b"\xfflethe certified noise key 1"
+_AUDITS = b"\xfflethe audit pair key 1"
+# workers/judge/certified/logistic_noise.py computes the commitment by itself.
+_COMMITMENT = b"lethe certified noise key 1\x00"
+ADD_BACK = "addBack"  # digest in the log's entry of a contribution that brings records back
+
+
+def record_tag(tombstone_key: bytes, record: str) -> bytes:
+    """Return what is kept of an erased record's id: HMAC-SHA256 under the model's key."""
+    return hmac.new(tombstone_key, record.encode(), hashlib.sha256).digest()
+
+
+def open_tombstone_key(master: MasterKey, model: Model) -> bytes:
+    """Unseal the key that tags a model's erased records."""
+    return master.open(model.tombstone_key, aad=f"tombstone|{model.ref}".encode())
+
+
+def tags_digest(tags: Collection[bytes]) -> str:
+    """Return the hex SHA-256 of the tags in ascending order, one after the other."""
+    return hashlib.sha256(b"".join(sorted(tags))).hexdigest()
+
+
+def has_noise(config: dict[str, Any]) -> bool:
+    """Return whether a model of this configuration was registered for noise."""
+    return bool(config.get("settings", {}).get(CERTIFIED_NEWTON, {}).get("sigma"))
+
+
+def noise_key(master: MasterKey, model: Model) -> bytes:
+    """Return a model's noise key: 32 secret bytes."""
+    return hmac.new(open_tombstone_key(master, model), _NOISE, hashlib.sha256).digest()
+
+
+def noise_commitment(master: MasterKey, model: Model) -> dict[str, str]:
+    """Return the digest for the log by its name; empty for a model without noise."""
+    if not has_noise(model.config):
+        return {}
+    return {NOISE_DIGEST: hashlib.sha256(_COMMITMENT + noise_key(master, model)).hexdigest()}
+
+
+def audit_mac_key(master: MasterKey, model: Model) -> bytes:
+    """Return the key of a model's audits: 32 secret bytes."""
+    return hmac.new(open_tombstone_key(master, model), _AUDITS, hashlib.sha256).digest()
