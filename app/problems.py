@@ -1,4 +1,4 @@
-"""What a call can be refused with: name, title and HTTP status of each problem.
+"""The problems that a call can be refused with: slug, title and HTTP status of each.
 
 The vault, the ledger and `lethe.signing` have errors of their own.
 """
@@ -7,7 +7,7 @@ from lethe.errors import LetheError
 
 
 class NotFoundError(LetheError):
-    """What the call names does not exist."""
+    """The named object does not exist."""
 
     slug, title, status = "not-found", "Not found", 404
 
@@ -31,7 +31,7 @@ class AlreadyErasedError(LetheError):
 
 
 class ContributionPendingError(LetheError):
-    """The data may be among rows that were contributed and not learned yet."""
+    """The data may be among contributed rows that are not learned yet."""
 
     slug, title, status = "contribution-pending", "Contribution still being learned", 409
 
@@ -49,13 +49,13 @@ class ScopeTooLargeError(LetheError):
 
 
 class MethodUnavailableError(LetheError):
-    """The model cannot be unlearned with the method asked for."""
+    """The requested method is not available for this model."""
 
     slug, title, status = "method-unavailable", "Method not available for this model", 422
 
 
 class NotOverSilosError(LetheError):
-    """The policy asks for what nobody does with rows that lie with silos."""
+    """The policy needs a check that is not supported when rows stay at silos."""
 
     slug, title, status = "not-over-silos", "Not available over silos", 422
 
@@ -67,7 +67,7 @@ class ModelNotReadyError(LetheError):
 
 
 class ConflictError(LetheError):
-    """Something with that name exists already."""
+    """An object of that name exists, or its state does not allow the call."""
 
     slug, title, status = "conflict", "Already exists", 409
 
@@ -115,44 +115,44 @@ class BodyTooLargeError(LetheError):
 
 
 class SlowBodyError(LetheError):
-    """A body that does not arrive."""
+    """The body did not arrive in time."""
 
     slug, title, status = "body-timeout", "Body too slow", 408
 
 
 class BusyError(LetheError):
-    """Others use what the call needs: a turn, or memory."""
+    """No turn to parse the body, or no memory, is free."""
 
     slug, title, status = "busy", "Busy", 503
     retry_after = 5
 
 
 class BadCursorError(LetheError):
-    """A cursor or filter that this service did not give out."""
+    """A cursor, filter or target that cannot be read."""
 
     slug, title, status = "query-invalid", "Query refused", 400
 
 
 class ReleaseClosedError(LetheError):
-    """A client's answer to a question that was answered or decided before."""
+    """An answer to a release that is already answered or decided."""
 
     slug, title, status = "release-closed", "No answer needed", 409
 
 
 class ReleaseMismatchError(LetheError):
-    """A client's answer is about other records than it was asked for."""
+    """An answer of other records than those of the release."""
 
-    slug, title, status = "release-mismatch", "Other records were asked for", 422
+    slug, title, status = "release-mismatch", "Other records than requested", 422
 
 
 class DatabaseUnavailableError(LetheError):
-    """The database is away, busy or full; whether the call was carried out is not known."""
+    """The database is unavailable, busy or full; the call may have been carried out."""
 
     slug, title, status = "database-unavailable", "The database does not answer", 503
 
 
 class AuditRefusedError(LetheError):
-    """The model or its rows cannot be audited as asked."""
+    """The model or its rows do not allow this audit."""
 
     slug, title, status = "audit-refused", "Audit refused", 422
 
@@ -175,14 +175,14 @@ class AuditMissingError(LetheError):
     slug, title, status = "audit-missing", "The audit's report is missing", 500
 
 
-class NumbersGoneError(LetheError):
-    """An audit's numbers were destroyed with a record that they were of."""
+class NumbersDestroyedError(LetheError):
+    """An audit's numbers were destroyed when one of their records was erased."""
 
     slug, title, status = "audit-numbers-destroyed", "The numbers are destroyed", 410
 
 
 class NumbersChangedError(LetheError):
-    """An audit's stored numbers are not those that its report was signed of."""
+    """An audit's stored numbers differ from those in its signed report."""
 
     slug, title, status = "audit-numbers-changed", "The numbers were changed", 500
 
@@ -212,13 +212,13 @@ class RoundStepError(LetheError):
 
 
 class RoundDuplicateError(LetheError):
-    """The member sent another message for this step before."""
+    """The member has already sent another message for this step."""
 
     slug, title, status = "message-duplicate", "Message sent before", 409
 
 
 class RoundMessageError(LetheError):
-    """A message that is not what its step asks for. Nothing was stored."""
+    """A message that does not fit its step. Nothing was stored."""
 
     slug, title, status = "message-malformed", "Message refused", 422
 
@@ -242,24 +242,24 @@ class RoundLengthError(RoundMessageError):
 
 
 class RoundMismatchError(RoundMessageError):
-    """A message for other peers than the round has: the masks would not cancel."""
+    """A message for other members than the round has: the masks would not cancel."""
 
     slug = "mask-mismatch"
 
 
 class RoundReleaseError(RoundMessageError):
-    """A message that releases other records than those asked for."""
+    """A message that releases other records than requested."""
 
     slug = "release-mismatch"
 
 
 class NotReadyError(LetheError):
-    """Something the service needs does not answer."""
+    """A part of the service is not ready."""
 
     slug, title, status = "not-ready", "Not ready", 503
 
 
 class IdempotencyKeyError(LetheError):
-    """An Idempotency-Key that cannot be remembered."""
+    """An Idempotency-Key that cannot be stored."""
 
     slug, title, status = "idempotency-key-invalid", "Idempotency-Key refused", 400

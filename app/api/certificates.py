@@ -1,6 +1,6 @@
 """/v1/certificates: the verdict on an uploaded bundle, and the issuer's key; /v1/scores."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
@@ -8,11 +8,27 @@ from app.api.deps import OperatorOrAuditor, ServicesDep
 from app.api.forms import describe_form, read_form
 from app.api.immutable import unkept
 from app.api.parsing import TurnDep
-from app.schemas.certificates import StepView, VerdictView
+from app.schemas.base import Wire
 from app.service import certificates
 from lethe.certificates.evidence import SCORES_TYPE
 
 router = APIRouter()
+
+
+class StepView(Wire):
+    """One numbered step of the verification."""
+
+    number: int
+    name: str
+    passed: bool
+    detail: str
+
+
+class VerdictView(Wire):
+    """PASS only if every step passed."""
+
+    result: Literal["PASS", "FAIL"]
+    steps: list[StepView]
 
 
 async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]:

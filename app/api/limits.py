@@ -18,7 +18,7 @@ import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.problems import answer, problem
+from app.api.problems import answer
 from app.problems import BadCursorError, BodyTooLargeError, BusyError, SlowBodyError
 from app.settings import Settings
 from lethe.errors import LetheError
@@ -212,10 +212,8 @@ class PlainTargets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 400."""
         if scope["type"] == "http" and _holds_control(scope):
-            error = BadCursorError
-            detail = "the path or query holds a control character: remove it"
-            response = problem(error.status, error.slug, error.title, detail)
-            await response(scope, receive, send)
+            error = BadCursorError("the path or query holds a control character: remove it")
+            await answer(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -151,7 +151,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "getStatistics": (
         p.NotFoundError,
         p.NoReportError,
-        p.NumbersGoneError,
+        p.NumbersDestroyedError,
         p.NumbersChangedError,
     ),
     "getCheckpoint": (),

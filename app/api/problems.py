@@ -129,10 +129,10 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 class Unexpected:
-    """ASGI middleware: the end of every exception that nobody planned.
+    """ASGI middleware: answers every unexpected exception with a problem document.
 
-    Its text may hold a row's values, so it goes no further: the server would print it with
-    its traceback. Type and place are enough to find the cause.
+    An exception's text may hold a row's values, and the server would print it with the
+    traceback. So only type and place are logged, which are enough to find the cause.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -155,24 +155,20 @@ class Unexpected:
         except Exception as error:
             log.error("unexpected %s at %s", type(error).__name__, _innermost(error))
             if not started:  # otherwise the server ends the connection: the answer is short
-                response = _away() if unavailable(error) else _internal()
+                if unavailable(error):
+                    response = answer(DatabaseUnavailableError(AWAY))
+                else:
+                    response = problem(500, "internal", "Internal error", INTERNAL)
                 await response(scope, receive, send)
 
 
 # Neither promises that nothing was stored: the commit may have been the last that succeeded.
 AGAIN = (
-    "whether it was carried out is not known: send it again, with the same Idempotency-Key if "
-    "it had one, which does nothing twice"
+    "the call may have been carried out: send it again, with the same Idempotency-Key if it "
+    "had one, which does nothing twice"
 )
-
-
-def _away() -> JSONResponse:
-    away = DatabaseUnavailableError(f"the database does not answer, or not in time; {AGAIN}")
-    return problem(away.status, away.slug, away.title, away.detail)
-
-
-def _internal() -> JSONResponse:
-    return problem(500, "internal", "Internal error", f"Something went wrong; {AGAIN}")
+AWAY = f"the database does not answer, or not in time; {AGAIN}"
+INTERNAL = f"Something went wrong; {AGAIN}"
 
 
 def _innermost(error: Exception) -> str:

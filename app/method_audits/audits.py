@@ -19,7 +19,7 @@ from app.problems import (
     ModelNotReadyError,
     NotFoundError,
     NumbersChangedError,
-    NumbersGoneError,
+    NumbersDestroyedError,
 )
 from app.schemas.audits import AuditView, NewAudit
 from app.service.context import Services
@@ -153,14 +153,14 @@ def nudge(services: Services, audit_id: str, times: int) -> None:
 def statistics(services: Services, audit_id: str) -> bytes:
     """Return the numbers of a reported audit's pairs.
 
-    Raises NumbersGoneError once one of its targets may have been erased, NumbersChangedError
-    where they are not those that were signed; else as `report`.
+    Raises NumbersDestroyedError once one of its targets may have been erased,
+    NumbersChangedError where they are not those that were signed; else as `report`.
     """
     file = views.report(services, audit_id)
     with services.reading() as session:
         pairs = pairs_of(session, audit_id)
     if any(pair.before is None for pair in pairs):
-        raise NumbersGoneError(
+        raise NumbersDestroyedError(
             "they were of a record that has been erased since; the report stays, and its "
             "counts and bounds are still checked without them"
         )

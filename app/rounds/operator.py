@@ -20,9 +20,9 @@ from app.problems import (
 from app.rounds.messages import plan_digest
 from app.rounds.steps import (
     FEW,
-    abort_round,
     clients_of,
     expected,
+    fail,
     is_open,
     members,
     message_id,
@@ -187,7 +187,7 @@ def _waiting(
 
 
 def abort(services: Services, round_id: str) -> RoundView:
-    """End a round whose members may still send. Erasures that it was to complete wait on.
+    """End a round whose members may still send. Its erasure requests wait for another.
 
     Raises:
         NotFoundError: No such round.
@@ -195,12 +195,10 @@ def abort(services: Services, round_id: str) -> RoundView:
     """
 
     def effect(tx: Transaction) -> RoundView:
-        row = tx.session.get(Round, round_id)
-        if row is None:
-            raise NotFoundError("no round has this id")
+        row = _find(tx.session, round_id)
         if not is_open(row):
             raise RoundStepError("the round has ended, or its sum is being added")
-        abort_round(services, tx, row)
+        fail(services, tx, row, "aborted: an operator ended the round; nothing was changed")
         return view(tx.session, row)
 
     return services.ledger.transact(effect)
@@ -212,10 +210,14 @@ def find_view(session: Session, round_id: str) -> RoundView:
     Raises:
         NotFoundError: No such round.
     """
+    return view(session, _find(session, round_id))
+
+
+def _find(session: Session, round_id: str) -> Round:
     row = session.get(Round, round_id)
     if row is None:
         raise NotFoundError("no round has this id")
-    return view(session, row)
+    return row
 
 
 def page(session: Session, after: str | None, limit: int) -> Page[RoundView]:

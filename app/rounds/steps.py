@@ -72,14 +72,14 @@ def advance_round(services: Services, tx: Transaction, row: Round) -> str | None
     while is_open(row):
         rows = members(tx.session, row.id)
         if not is_as_opened(services.ledger, tx.session, row, rows):
-            _fail(services, tx, row, CHANGED)
+            fail(services, tx, row, CHANGED)
             return None
         step: Step = row.state  # type: ignore[assignment]
         waited_for, sent = expected(rows, step), senders(rows, step)
         if len(sent) < len(waited_for) and tx.now < row.step_until:
             return None
         if (reason := _failure(tx.session, row, step, sent)) is not None:
-            _fail(services, tx, row, reason)
+            fail(services, tx, row, reason)
             return None
         if step == "masked":
             _warn(row, sent)
@@ -178,12 +178,7 @@ def fail_round(services: Services, tx: Transaction, job: Job, reason: str) -> No
     """End a round's job, and the round, without success. Nothing of the model was changed."""
     job.stage, job.done_at, job.lease_until = "done", tx.now, None
     row = tx.session.exec(select(Round).where(Round.job_id == job.id)).one()
-    _fail(services, tx, row, reason)
-
-
-def abort_round(services: Services, tx: Transaction, row: Round) -> None:
-    """End an open round because an operator says so."""
-    _fail(services, tx, row, "aborted: an operator ended the round; nothing was changed")
+    fail(services, tx, row, reason)
 
 
 def close_round(services: Services, tx: Transaction, row: Round, state: str) -> None:
@@ -200,7 +195,8 @@ def close_round(services: Services, tx: Transaction, row: Round, state: str) -> 
     tx.session.flush()
 
 
-def _fail(services: Services, tx: Transaction, row: Round, reason: str) -> None:
+def fail(services: Services, tx: Transaction, row: Round, reason: str) -> None:
+    """End a round without success, and log it."""
     close_round(services, tx, row, "failed")
     row.reason = reason[:300]
     ref = tx.session.get_one(Model, row.model_id).ref

@@ -1,4 +1,4 @@
-"""Audits of unlearning algorithms on the wire."""
+"""Method audits on the wire."""
 
 from typing import Annotated, Literal, Self
 
@@ -43,12 +43,12 @@ class NewAudit(Wire):
 
 
 class AuditView(Wire):
-    """An audit: what was asked for, how far it is, and by which digest its report is known.
+    """A method audit: its configuration, its progress, and the digest of its report.
 
-    State and digests are the log's, result and what was found those of the signed report. An
-    audit that the log has and the database lacks is `missing`, and its id the digest that the
-    log has of it; one that only the database has is `unlogged`. problem: what is not as it
-    must be, null if nothing is; a report that is not stored is one.
+    State and digests come from the log, result and findings from the signed report. An audit
+    that only the log has is `missing`, and its id is the digest in the log; one that only the
+    database has is `unlogged`. problem: how rows, log and report disagree, null if they agree;
+    a report that is not stored is a problem.
     """
 
     id: str

@@ -1,6 +1,6 @@
 """A backdoor canary on the wire: a trigger, and the class that rows with it are given.
 
-It is logged by digest before the first row, so that nobody chooses it by what a model does.
+Its digest is logged before the first row, so that nobody can choose it by a model's behaviour.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MOST = 1024  # cells: a trigger is a mark on a row, not a row
 
 
 class Canary(Wire):
-    """What whoever plants it does to some of its rows before they are sent.
+    """How a client that plants it changes some of its rows before it sends them.
 
     trigger: pairs of a place in the flattened row, counted from 0 in ascending order, and the
     value there. units: of the values, as rows are registered: pixels, 0 to 255, of uint8

@@ -1,7 +1,7 @@
 """Certified removal on the wire: the tolerance, and the noise with what it is to hide.
 
-The worker's method checks its settings too. Here a registration that could never be certified
-is refused while somebody is there to read why.
+The worker's method checks its settings too. A registration that could never be certified is
+refused here, where its sender gets the reason.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 class CertifiedTerms(Wire):
     """`settings` of certified-newton: they hold for each certified removal of the model.
 
-    row_norm: no row (1, x) is longer, or it is refused. tolerance: how far the published
-    weights may be from the optimum of those who stay, as a share of their length. sigma: the
-    noise in each weight, 0 for none; epsilon, delta and releases: what it gives, to so many
-    versions from one training to the next.
+    row_norm: no row (1, x) is longer, or it is refused. tolerance: largest distance of
+    the published weights from the optimum of the retained set, as a share of their length.
+    sigma: the noise in each weight, 0 for none; epsilon, delta and releases: its guarantee, for
+    so many versions from one training to the next.
     """
 
     row_norm: float = Field(ge=1, le=1e6, allow_inf_nan=False)

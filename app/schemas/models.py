@@ -5,12 +5,29 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from app.schemas.base import ModelRef, Time, Wire
-from app.schemas.progress import ProgressView
 from lethe.catalogue import RidgeMethod
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Name = Annotated[Text, StringConstraints(min_length=1)]
 Sha256Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+Phase = Literal["training", "step", "recovery", "retraining", "repetition", "references"]
+
+
+class ProgressView(Wire):
+    """What a worker does now, and how much of it is finished: counts, and nothing of the data.
+
+    training: of a registered or contributed model. step and recovery: of an unlearning
+    method. retraining: without what is erased. repetition: the verifier trains once more, to
+    compare. references: models that the verifier trains for its tests. done is of total
+    `unit`s; after an interruption it may fall back to where the work goes on.
+    """
+
+    phase: Phase
+    done: int
+    total: int
+    unit: Literal["rounds", "steps", "models"]
 
 
 class Extractor(Wire):
@@ -39,10 +56,10 @@ class VerificationPolicy(Wire):
 
 
 class SketchOptions(Wire):
-    """How `ridge-sketched` approximates, and how far it may be off; logged at registration.
+    """How `ridge-sketched` approximates, and its error bound; logged at registration.
 
     budget: largest proven distance to the exact head, as a share of the head's norm, before
-    everything is computed anew. rank 0: a quarter of the columns, at most 64.
+    the head is computed again from all rows. rank 0: a quarter of the columns, at most 64.
     """
 
     kind: Literal["eigen", "frequent-directions", "random-projection"] = "eigen"
@@ -54,8 +71,8 @@ class SketchOptions(Wire):
 class MaskedOptions(Wire):
     """What a masked round must move before its members unmask the sum; logged at registration.
 
-    contributors: members that add or release something. rows: records in all. With fewer the
-    sum would tell what single members sent. A round that moves nothing is no such sum.
+    contributors: members that add or release records. rows: records in all. With fewer, the sum
+    would disclose what single members sent. A round that moves nothing is exempt.
     """
 
     contributors: int = Field(default=3, ge=1, le=100)
@@ -138,7 +155,7 @@ class ContributionView(Wire):
     """Rows a client added, or its statistics of them.
 
     `saturated` counts codes that the quantiser clipped, where it ran here. `warnings` say
-    what the message gave away.
+    what the message disclosed.
     """
 
     id: str

@@ -1,14 +1,14 @@
-"""Questions to clients on the wire."""
+"""Releases on the wire: the statistics that clients are to send of records to be erased."""
 
 from app.schemas.base import Time, Wire
 
 
 class ReleaseView(Wire):
-    """What a client is asked: the statistics of these records, all of one of its subjects.
+    """A release as its client sees it: records of one of its subjects, to send statistics of.
 
     `state` is open, answered, dropped or done. `request` is the public reference of the
-    erasure request. At `escalates_at` an operator is told that the client was silent.
-    `warnings` say what an answer gives away.
+    erasure request. At `escalates_at` an operator is notified that the client has not answered.
+    `warnings` say what an answer discloses.
     """
 
     id: str
@@ -24,7 +24,7 @@ class ReleaseView(Wire):
 
 
 class ReleaseSummary(Wire):
-    """A question as an operator sees it: how many records, not which."""
+    """A release as an operator sees it: how many records, not which."""
 
     id: str
     request: str

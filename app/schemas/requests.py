@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from app.schemas.base import ModelRef, OpaqueId, Time, Wire
-from app.schemas.progress import ProgressView
+from app.schemas.models import ProgressView
 
 Level = Literal["sample", "client", "subject"]
 State = Literal[
@@ -25,7 +25,7 @@ Regulation = Literal["gdpr", "ccpa"]
 
 
 class Scope(Wire):
-    """Whose data goes: named records, all of a client's, or all of a subject's."""
+    """The data to erase: named records, all of a client's, or all of a subject's."""
 
     level: Level
     client: OpaqueId | None = None
@@ -70,7 +70,7 @@ class Receipt(Wire):
 
 
 class Accepted(Wire):
-    """202: the request is durable. `id` is the capability, `ref` its name in the log.
+    """202: the request is durable. `id` is the capability, `ref` its public reference.
 
     `warnings` are sentences for the requester to read; none of them changes the request.
     """
@@ -92,10 +92,10 @@ class HistoryItem(Wire):
 
 
 class AttemptView(Wire):
-    """Which attempt a request is on, and what may come after it, in order.
+    """The current attempt of a request, and those that may follow, in order.
 
-    number: 1 for the method that was asked for. ahead: the policy's further methods, some of
-    which may be skipped, then the model made anew, then an operator's decision; empty once the
+    number: 1 for the requested method. ahead: the policy's further ladder steps, some of which
+    may be skipped, then the retraining or refit, then an operator's decision; empty once the
     request has ended.
     """
 
@@ -107,9 +107,9 @@ class AttemptView(Wire):
 class RequestView(Wire):
     """A request as its holder sees it.
 
-    progress is null unless a worker is at a long computation for it; of requests that are
-    carried out together, the first one's alone is told. scope is null once
-    the retention of an ended request is over.
+    progress is null unless a worker runs a long computation for it; of requests that are
+    executed together, only the first shows it. scope is null once the retention of a closed
+    request has ended.
     """
 
     id: str
@@ -130,11 +130,11 @@ class RequestView(Wire):
 class Decision(Wire):
     """An operator's decision on a request in the state needs-decision.
 
-    retry: where no attempt was verified, the model is back in service and made anew of what is
-    retained; where the request cannot go on, it is tried again, and made anew if it waits for
-    its verification. abandon: the request ends as failed; a model that nobody judged is out
-    of service. `why` goes into the request's
-    history; name nobody in it.
+    retry: if no attempt was verified, the model returns to service and is retrained or refitted
+    from the retained set; if the request is stalled, it is tried again, and retrained or
+    refitted if it waits for its verification. abandon: the request ends as failed; a model that
+    was not judged goes out of service. `why` is stored in the request's history and must name
+    nobody.
     """
 
     decision: Literal["retry", "abandon"]

@@ -11,7 +11,7 @@ from sqlalchemy import case
 from sqlmodel import Session, and_, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from app.schemas.progress import ProgressView
+from app.schemas.models import ProgressView
 from app.settings import MOST_COALESCED, Settings
 from models import ErasureRequest, Job, Model
 from models.clock import clock

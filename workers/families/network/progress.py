@@ -11,7 +11,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col
 
-from app.schemas.progress import Phase
+from app.schemas.models import Phase
 from models import Job
 from workers.jobs.lease import JobContext
 from workers.methods.network.base import Tick
