@@ -32,7 +32,7 @@ class Job(SQLModel, table=True):
     tries: int = 0  # of the present stage
     # Tries of the present stage whose worker has not come back, the running one included.
     deaths: int = 0
-    attempt: int = 1  # 1: the method asked for; then the policy's ladder; last: made anew
+    attempt: int = 1  # 1: the requested method; then the policy's ladder; last: retrained
     error: str | None = Field(default=None, max_length=200)  # kind and stage of the last one
     # What execution must hand on, sealed: removal proofs and the list of what was purged.
     draft_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)

@@ -1,4 +1,4 @@
-"""What a client is asked to send where the rows to be erased are known to it alone."""
+"""Statistics that a client is to send of rows to be erased that only it knows."""
 
 from datetime import datetime
 
@@ -25,7 +25,8 @@ class Release(SQLModel, table=True):
     state: str = Field(default="open", max_length=16, index=True)
     upload_id: str | None = Field(default=None, foreign_key="artifacts.id", max_length=36)
     body_digest: str | None = Field(default=None, max_length=64)
-    asked: int = 0  # how often the client fetched the question
+    asked: int = 0  # how often the client fetched it
     asked_at: datetime | None = Field(default=None, sa_type=UTCDateTime)  # the last time
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
-    escalates_at: datetime = Field(sa_type=UTCDateTime)  # silence until then goes to a person
+    # Without an answer by then an operator decides.
+    escalates_at: datetime = Field(sa_type=UTCDateTime)

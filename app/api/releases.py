@@ -19,8 +19,8 @@ router = APIRouter(prefix="/v1/releases", tags=["releases"])
 
 @router.get("/asked", operation_id="listAsked")
 def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[ReleaseView]:
-    """List what the signing client is asked for now, at most 100, oldest first."""
-    return Page(items=releases.asked(services, signed.by), next=None)
+    """List the open releases of the signing client, at most 100, oldest first."""
+    return Page(items=releases.open_releases(services, signed.by), next=None)
 
 
 @router.post(
@@ -29,8 +29,8 @@ def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[ReleaseVie
 async def answer(
     release_id: str, signed: SignedByClient, services: ServicesDep, turn: TurnDep
 ) -> ReleaseView:
-    """Send the statistics of the records asked for, as an .npz like a contribution's."""
-    model = await run_in_threadpool(releases.asks, services, signed.by, release_id)
+    """Send the statistics of the requested records, as an .npz like a contribution's."""
+    model = await run_in_threadpool(releases.model_of, services, signed.by, release_id)
     upload = await turn.parse(
         lambda: parse_contribution(services, model, signed.body), lambda found: len(found.data)
     )
@@ -41,7 +41,7 @@ async def answer(
 def list_releases(
     services: ServicesDep, after: After = None, limit: Limit = 100
 ) -> Page[ReleaseSummary]:
-    """List the questions that are not done: which clients are silent, and since when."""
+    """List the releases that are not done: which clients have not answered, and since when."""
     with services.reading() as session:
         return releases.page(session, after, limit)
 
@@ -50,5 +50,5 @@ def list_releases(
 def drop(
     release_id: str, services: ServicesDep, token: Annotated[BearerToken, Operator]
 ) -> ReleaseSummary:
-    """Decide to erase all that the silent client sent for this subject."""
+    """Decide to erase the whole block of this subject, without the client's answer."""
     return releases.drop(services, release_id, token.name)

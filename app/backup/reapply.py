@@ -44,7 +44,7 @@ ENDED = "erased after the backup that was restored: the log and its certificate 
 
 @dataclass(slots=True)
 class Reapplied:
-    """What was done. `lost`: records of nobody who asked, that went with an erased row's block.
+    """Counts of what was erased again. `lost`: other records in the block of an erased row.
 
     `requests`: public refs of the requests whose openings the database lacks. `certificates`:
     how many of the log's are in no row.
@@ -114,9 +114,9 @@ def reapply_all(
     *,
     incomplete: bool = False,
 ) -> Reapplied:
-    """Do what `reapply` does, for a database whose log gets back `leaves`, lost with it.
+    """As `reapply`, for a database whose log gets back `leaves`, which were lost with it.
 
-    A request that these say was executed or closed is not executed again. With `incomplete` a
+    A request that these have as executed or closed is not executed again. With `incomplete` the
     journal may lack some that were executed: then every model is quarantined.
 
     Raises:

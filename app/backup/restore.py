@@ -1,7 +1,7 @@
 """Restoring a backup into an empty database and an empty artifacts directory.
 
 Everything is checked before anything is written. The rows and what the erasure journal erases
-again are one transaction: nobody ever sees the database with the erased in it. Keys that are
+again are one transaction: no reader ever sees the erased records in the database. Keys that are
 there are kept, because guard and journal know what came after the backup.
 """
 

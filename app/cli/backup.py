@@ -152,11 +152,11 @@ def print_reapplied(done: Reapplied) -> None:
     click.echo(f"erased again: {done.records} records, {done.keys} keys")
     if done.lost:
         click.echo(
-            f"      {done.lost} records were stored in one block with them and are gone too: "
-            "contribute them anew"
+            f"      {done.lost} records in the same blocks were destroyed with them: "
+            "contribute them again"
         )
     for model in done.models:
-        click.echo(f"      model {model} is quarantined: register it anew from what remains")
+        click.echo(f"      model {model} is quarantined: register it again without them")
     if done.certificates:
         click.echo(f"      {done.certificates} certificates are in the log and not stored here")
     for ref in done.requests:

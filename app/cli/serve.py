@@ -1,4 +1,4 @@
-"""`lethe serve`: the HTTP service, with a worker beside it if asked."""
+"""`lethe serve`: the HTTP service, optionally with a worker beside it."""
 
 import json
 import os

@@ -78,7 +78,7 @@ def waiting_for(services: Services, signed: SignedBy) -> list[RoundNotice]:
 
 
 def work(services: Services, signed: SignedBy, round_id: str) -> RoundWork:
-    """Return a round as the signing member sees it. A step whose time is over ends here.
+    """Return a round as the signing member sees it. A step whose time is over is ended.
 
     Raises:
         NotFoundError: No such round, or the key is no member of it.

@@ -36,7 +36,7 @@ from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.registry import find
 from app.service.requests import close
-from app.service.scope import meant
+from app.service.scope import forget_set
 from lethe import canonical
 from models import ErasureRequest, Job, Model, RequesterKey, Round, RoundMember
 
@@ -171,7 +171,9 @@ def _waiting(
     for job in session.exec(parked).all():
         request = session.get_one(ErasureRequest, job.request_id)
         scope = Scope.model_validate(request.scope)
-        found = [record.record for record in meant(session, model.id, scope, request.id, taken)]
+        found = [
+            record.record for record in forget_set(session, model.id, scope, request.id, taken)
+        ]
         request = session.get_one(ErasureRequest, job.request_id)
         holders = clients_of(session, model.id, found)
         if not holders:

@@ -67,7 +67,8 @@ def requested_releases(session: Session, row: Round, client: str) -> list[str]:
 def advance_round(services: Services, tx: Transaction, row: Round) -> str | None:
     """Let a round go on as far as it can now; return a job to nudge, if it made one.
 
-    One whose rows were changed since it was opened fails, before anybody is shown anything.
+    A round whose rows were changed since it was opened fails before any member is shown
+    anything.
     """
     while is_open(row):
         rows = members(tx.session, row.id)
@@ -147,7 +148,7 @@ def clients_of(session: Session, model_id: int, records: Sequence[str]) -> set[s
 
 
 def _warn(row: Round, sent: list[RoundMember]) -> None:
-    """Note what the sum of this round gives away, now that it is known who is in it."""
+    """Warn of what the sum of this round discloses, now that its members are known."""
     contributors = sum(member.moved > 0 for member in sent)
     warnings = list(row.warnings)
     if 0 < contributors < FEW:

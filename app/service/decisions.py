@@ -44,21 +44,22 @@ def decide(services: Services, request_id: str, wanted: Decision, operator: str)
         if wanted.decision == "abandon":
             reason, untouched = request.reason, _is_untouched(job)
             if untouched and (model.state, model.failure) == ("quarantined", reason):
-                _release(tx, model)  # or nobody could ever decide on those behind it
+                # Or no decision on the requests behind it would be possible.
+                _return_to_service(tx, model)
             unjudged = not untouched and job.stage != "certify"
             unjudged = unjudged and (job.stage != "execute" or job.attempt > 1)
             if unjudged and model.state != "quarantined":
                 model.state, model.failure = "quarantined", reason
                 record_model_event(tx, model.ref, "model.quarantined", {})
-            _let_go(services, session, job)
+            _destroy_inputs(services, session, job)
             close_releases(services, tx, request.id)
-            close(services, tx, request, job, "failed", f"given up by decision: {reason}")
+            close(services, tx, request, job, "failed", f"abandoned by decision: {reason}")
             if unjudged:
-                _hand_on(tx, model, reason)
+                _pass_on(tx, model, reason)
             return None
         if job.stage != PARKED:
             return _try_again(services, session, model, request, job)
-        _release(tx, model)
+        _return_to_service(tx, model)
         request.state, request.reason = "escalated", None
         if _is_untouched(job):
             request.state = "executing"
@@ -79,7 +80,7 @@ def _is_untouched(job: Job) -> bool:
     return job.stage == PARKED and job.attempt == 1 and job.draft_id is None
 
 
-def _release(tx: Transaction, model: Model) -> None:
+def _return_to_service(tx: Transaction, model: Model) -> None:
     model.state, model.failure = "ready", None
     record_model_event(tx, model.ref, "model.released", {})
 
@@ -87,9 +88,9 @@ def _release(tx: Transaction, model: Model) -> None:
 def _try_again(
     services: Services, session: Session, model: Model, request: ErasureRequest, job: Job
 ) -> tuple[str, str]:
-    """Have a job that waits tried at once; one that nobody can verify is made anew.
+    """Retry a waiting job at once; one that no machine can verify is retrained or refitted.
 
-    Its turn may not have come yet. What was made anew, the machine that made it can judge.
+    Its turn may not have come yet. The machine that retrains can also judge the result.
     Raises ConflictError where the model is out of service: no job of it runs.
     """
     if model.state == "quarantined":
@@ -111,11 +112,11 @@ def _try_again(
     return job.id, job.stage
 
 
-def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
-    """Have the next request of the same update wait for a decision in place of the first.
+def _pass_on(tx: Transaction, model: Model, reason: str | None) -> None:
+    """Let the next request of the same update wait for a decision in place of the first.
 
-    It was executed in the version that is out of service, and nobody else would wake it. The
-    others follow it: what it is made anew in, they are judged by.
+    It was executed in the version that is out of service, and nothing else would resume it. The
+    others follow: they are judged with the version that its retraining makes.
     """
     session = tx.session
     session.flush()
@@ -128,14 +129,14 @@ def _hand_on(tx: Transaction, model: Model, reason: str | None) -> None:
         return
     request = session.get_one(ErasureRequest, job.request_id)
     request.state = AWAITING
-    request.reason = f"executed together with a request that was given up: {reason}"
+    request.reason = f"executed together with a request that was abandoned: {reason}"
     record_request_event(tx, request, "request.needs-decision", {"reason": request.reason})
     job.stage, job.tries, job.deaths, job.lease_until = PARKED, 0, 0, None
     session.flush()
 
 
-def _let_go(services: Services, session: Session, job: Job) -> None:
-    """Destroy what the job's later stages would have needed; what others share, stays."""
+def _destroy_inputs(services: Services, session: Session, job: Job) -> None:
+    """Destroy the inputs of the job's later stages, except those that other jobs share."""
     _forget_stage(services, session, job)
     if job.draft_id is not None:
         services.artifacts.shred(session, job.draft_id)
@@ -147,7 +148,7 @@ def _let_go(services: Services, session: Session, job: Job) -> None:
 
 
 def _forget_stage(services: Services, session: Session, job: Job) -> None:
-    """Destroy where a stage would have gone on."""
+    """Destroy the checkpoint that a stage would have resumed from."""
     if job.checkpoint_id is not None:
         services.artifacts.shred(session, job.checkpoint_id)
         job.checkpoint_id = None

@@ -1,8 +1,9 @@
-"""The attempts of a request: the method asked for, the policy's ladder, then a model made anew.
+"""The attempts of a request: the requested method, the policy's ladder, then a retraining.
 
-Attempt 1 is the method that a request asks for, attempt n + 1 the nth step of the policy's
-ladder. The attempt after the last step makes the model anew from what is retained, and is never
-left out. If that does not pass either, an operator decides.
+Attempt 1 is the requested method, attempt n + 1 the nth step of the policy's ladder. The
+attempt after the last step retrains or refits the model from the retained set, and is never
+left out.
+If that does not pass either, an operator decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,12 @@ from app.schemas.requests import AttemptView
 from app.service.methods import is_network
 from models import ErasureRequest, Job, Model, RequestEvent
 
-ANEW = {True: "retrain", False: "refit"}  # by whether the model is a network
+REFITS = {True: "retrain", False: "refit"}  # by whether the model is a network
 DECISION = "decision"
 
 
 def last_attempt(config: Mapping[str, Any]) -> int:
-    """Return the number of the attempt that makes a model of this configuration anew."""
+    """Return the number of the attempt that retrains or refits the model."""
     return 2 + len(_ladder(config))
 
 
@@ -40,7 +41,7 @@ def attempt_view(
 ) -> AttemptView | None:
     """Return where a request is on its ladder and what may come next, None of a masked model.
 
-    Its rows were never here: there is nothing that another attempt could go on from.
+    Its rows were never here, so no other attempt is possible.
     """
     if model.config["data"] == "masked":
         return None
@@ -51,12 +52,12 @@ def attempt_view(
     ahead: list[str] = []
     if job.done_at is None:
         last = last_attempt(model.config)
-        anew = ANEW[is_network(model.config)]
+        refit = REFITS[is_network(model.config)]
         # Where a method gave way to the retraining, no other method comes after it.
-        approximate = [] if method == anew else _ladder(model.config)[job.attempt - 1 :]
+        approximate = [] if method == refit else _ladder(model.config)[job.attempt - 1 :]
         ahead = [spelled(step) for step in approximate]
         # A first retraining is repeated once, with nothing of the erased at hand.
-        ahead += [anew] if job.attempt < last and not (method == anew and escalated) else []
+        ahead += [refit] if job.attempt < last and not (method == refit and escalated) else []
         ahead.append(DECISION)
     return AttemptView(number=job.attempt, method=method, ahead=ahead)
 

@@ -1,4 +1,4 @@
-"""The log as anybody may read it: checkpoint, tiles, history and proofs."""
+"""The public part of the log: checkpoint, tiles, history and proofs."""
 
 import base64
 

@@ -16,7 +16,7 @@ from app.settings import MOST_COALESCED, Settings
 from models import ErasureRequest, Job, Model
 from models.clock import clock
 
-# A parked job waits for something outside. It blocks nobody and nobody nudges it.
+# A parked job waits for an answer from outside. It blocks no other job and gets no nudges.
 PARKED = "awaiting"
 
 # Nothing is held back in the last days before it is due: they are for what may go wrong.
@@ -35,7 +35,7 @@ _UNITS = {
 def head_of_queue(session: Session, model_id: int) -> Job | None:
     """Return the job whose turn it is: the oldest unfinished one that is not parked.
 
-    A job that was begun goes before an older one that has returned from parking: until what
+    A job that was begun precedes an older one that has returned from parking: until what
     was executed is certified, nothing else may change the model.
     """
     begun = or_(
@@ -108,7 +108,7 @@ def _waits(job: Job) -> bool:
 
 
 def progress_of(job: Job) -> ProgressView | None:
-    """Return how far a job is, None where it is done or its worker told nothing yet."""
+    """Return how far a job is, None if it is done or its worker reported nothing yet."""
     if job.done_at is not None or job.phase is None:
         return None
     return ProgressView.model_validate(

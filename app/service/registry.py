@@ -59,8 +59,8 @@ def contribute(
 ) -> ContributionView:
     """Queue rows that a client adds to a model. The same Idempotency-Key gets the same answer.
 
-    With `add_back` erased records among them may be learned again. The log says that this
-    was wished, and in the place of the records a digest of their tags.
+    With `add_back` erased records among them may be learned again. The log has this intent,
+    and instead of the records a digest of their tags.
 
     Raises:
         KeyNotEntitledError: The key is no client's, or another client's or subject's.
@@ -69,7 +69,7 @@ def contribute(
         ModelNotReadyError: The model has no version to add to.
         ConflictError: A record id is in the training set, or was erased from it.
     """
-    # What is refused for good is refused here, where nobody waits for it.
+    # Permanent refusals are made here, outside the group commit, so that no other call waits.
     with services.reading() as session:
         key = current_key(session, signed, "client")
         _admit(services, session, key, ref, upload, idempotency_key, add_back)

@@ -37,8 +37,8 @@ from models import (
 PAGE = 100
 
 
-def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
-    """Return what a client is asked now, oldest first, and remember that it was told.
+def open_releases(services: Services, signed: SignedBy) -> list[ReleaseView]:
+    """Return the open releases of a client, oldest first, and count that it fetched them.
 
     Raises:
         KeyNotEntitledError: The key is not bound to a client.
@@ -66,29 +66,29 @@ def asked(services: Services, signed: SignedBy) -> list[ReleaseView]:
     return services.ledger.transact(effect, checkpoint=False)
 
 
-def asks(services: Services, signed: SignedBy, release_id: str) -> Model:
-    """Return the model that a question to the signing client is about.
+def model_of(services: Services, signed: SignedBy, release_id: str) -> Model:
+    """Return the model of a release of the signing client.
 
     Raises:
-        NotFoundError: No such question, or another client's.
+        NotFoundError: No such release, or another client's.
         KeyNotEntitledError: The key is not bound to a client.
     """
     with services.reading() as session:
         release = _find(session, release_id)
-        _asked_owner(session, release, current_key(session, signed, "client"))
+        _owner_for(session, release, current_key(session, signed, "client"))
         return session.get_one(Model, release.model_id)
 
 
 def answer(
     services: Services, signed: SignedBy, release_id: str, upload: CheckedUpload
 ) -> ReleaseView:
-    """Keep a client's statistics of the records it is asked for, and set the request going.
+    """Store a client's statistics of the requested records, and resume the request.
 
-    Sending the same again is answered the same; what was sent cannot be replaced.
+    Sending the same again gets the same answer; another answer cannot replace it.
 
     Raises:
-        NotFoundError: No such question, or another client's.
-        ReleaseClosedError: It was answered otherwise, or needs no answer any more.
+        NotFoundError: No such release, or another client's.
+        ReleaseClosedError: It has another answer, or needs none any more.
         ReleaseMismatchError: The statistics are of other records.
     """
     digest = hashlib.sha256(upload.data).hexdigest()
@@ -97,22 +97,22 @@ def answer(
         session = tx.session
         key = current_key(tx.session, signed, "client")
         release = _find(session, release_id)
-        owner = _asked_owner(session, release, key)
+        owner = _owner_for(session, release, key)
         if release.state in ("answered", "done") and release.body_digest == digest:
             return _view(session, release, owner), None
         if release.state != "open":
-            raise ReleaseClosedError("this question needs no answer any more")
+            raise ReleaseClosedError("this release needs no answer any more")
         wanted = _records(session, release)
         same_owner = upload.clients[0] == owner.client and upload.subjects[0] == owner.subject
         if not same_owner or sorted(upload.records) != wanted:
             raise ReleaseMismatchError(
-                "send the statistics of exactly the records, client and subject asked for"
+                "send the statistics of exactly the records, client and subject of the release"
             )
         release.upload_id = services.artifacts.put(session, "release", upload.data).id
         release.body_digest = digest
         release.state = "answered"
         session.flush()
-        return _view(session, release, owner), set_going(tx, release)
+        return _view(session, release, owner), resume(tx, release)
 
     shown, job = services.ledger.transact(effect, checkpoint=False)
     if job is not None:
@@ -128,7 +128,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     decided it.
 
     Raises:
-        NotFoundError: No such question.
+        NotFoundError: No such release.
         ReleaseClosedError: It was answered or decided.
     """
 
@@ -136,7 +136,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
         session = tx.session
         release = _find(session, release_id)
         if release.state != "open":
-            raise ReleaseClosedError("this question was answered or decided before")
+            raise ReleaseClosedError("this release was answered or decided before")
         of_block = select(Release).where(
             Release.subject_id == release.subject_id, Release.state == "open"
         )
@@ -150,7 +150,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
                 {"decision": "drop-block", "operator": operator},
             )
             session.flush()
-            if (job := set_going(tx, one)) is not None:
+            if (job := resume(tx, one)) is not None:
                 going.append(job)
         return _summary(session, release), going
 
@@ -161,7 +161,7 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
 
 
 def close_releases(services: Services, tx: Transaction, request_id: str) -> None:
-    """End the questions of a request that needs no answers any more, and shred them."""
+    """Close the releases of a request that needs no answers any more, and shred these."""
     open_ones = select(Release).where(
         Release.request_id == request_id, col(Release.state) != "done"
     )
@@ -172,20 +172,20 @@ def close_releases(services: Services, tx: Transaction, request_id: str) -> None
 
 
 def shred_answer(services: Services, session: Session, release: Release) -> None:
-    """Destroy the key of what a client answered; its digest tells a repeated answer."""
+    """Destroy the key of a client's answer; its digest still identifies a repeated one."""
     if release.upload_id is not None:
         services.artifacts.shred(session, release.upload_id)
         release.upload_id = None
 
 
 def page(session: Session, after: str | None, limit: int) -> Page[ReleaseSummary]:
-    """Return the questions that are not done, by id."""
+    """Return the releases that are not done, by id."""
     query = select(Release).where(Release.state != "done")
     return page_of(session, query, Release.id, after, limit, lambda row: _summary(session, row))
 
 
-def set_going(tx: Transaction, release: Release) -> tuple[str, str] | None:
-    """Let a request's job run again if nothing it waits for is open; return its nudge."""
+def resume(tx: Transaction, release: Release) -> tuple[str, str] | None:
+    """Resume a request's job if no release of it is open; return its nudge."""
     open_ones = select(Release.id).where(
         Release.request_id == release.request_id, Release.state == "open"
     )
@@ -213,20 +213,20 @@ def _client_of(key: RequesterKey) -> str:
 def _find(session: Session, release_id: str) -> Release:
     release = session.get(Release, release_id)
     if release is None:
-        raise _not_asked()
+        raise _no_release()
     return release
 
 
-def _asked_owner(session: Session, release: Release, key: RequesterKey) -> Subject:
-    """Return whose block a question is about, if it is asked of this key's client."""
+def _owner_for(session: Session, release: Release, key: RequesterKey) -> Subject:
+    """Return the owner of a release's block, if it is this key's client."""
     owner = session.get_one(Subject, release.subject_id)
     if owner.client != _client_of(key) or key.subject not in (None, owner.subject):
-        raise _not_asked()
+        raise _no_release()
     return owner
 
 
-def _not_asked() -> NotFoundError:
-    return NotFoundError("no open question to you has this id: GET /v1/releases")
+def _no_release() -> NotFoundError:
+    return NotFoundError("no open release of yours has this id: GET /v1/releases")
 
 
 def _records(session: Session, release: Release) -> list[str]:

@@ -34,7 +34,7 @@ def has_tombstone(
     session: Session, model_id: int | None, tombstone_key: bytes, records: Sequence[str]
 ) -> bool:
     """Return whether one of at most CHUNK records was erased from a model."""
-    return bool(_stones(session, model_id, tombstone_key, records))
+    return bool(_tombstones(session, model_id, tombstone_key, records))
 
 
 def may_return(
@@ -45,10 +45,10 @@ def may_return(
 ) -> bool:
     """Return whether none of at most CHUNK records was erased from another client.
 
-    `clients` says by record whose it is to be. A record comes back only to the client it was
-    erased from: nobody else can undo that it is gone.
+    clients: the new owner of each record. A record comes back only to the client that it was
+    erased from: nobody else can undo its erasure.
     """
-    stones = _stones(session, model_id, tombstone_key, list(clients))
+    stones = _tombstones(session, model_id, tombstone_key, list(clients))
     returning: dict[str, set[int | None]] = {}  # None: a restore does not know whose
     for stone, record in stones:
         returning.setdefault(clients[record], set()).add(stone.subject_id)
@@ -59,7 +59,7 @@ def may_return(
     return True
 
 
-def bury(
+def write_tombstones(
     session: Session, model_id: int, tombstone_key: bytes, requests: Mapping[str, str]
 ) -> None:
     """Write the tombstones of records that are still there, by the id of who erases each."""
@@ -79,7 +79,7 @@ def bury(
         session.connection().execute(insert(Tombstone), stones)
 
 
-def _stones(
+def _tombstones(
     session: Session, model_id: int | None, tombstone_key: bytes, records: Sequence[str]
 ) -> list[tuple[Tombstone, str]]:
     tags = {record_tag(tombstone_key, record): record for record in records}
@@ -132,12 +132,12 @@ def check_scope(
     """Return if a key may erase what `scope` means, and all of it can be claimed.
 
     It only reads, and explains what is refused; `claim` decides. Whoever holds a bound key is
-    told about its own data only: all else gets one answer, whatever it is.
+    told about its own data only: everything else gets the same answer.
 
     Args:
         session: A snapshot.
         master: Opens the model's tombstone key.
-        model: The model whose training set is meant.
+        model: The model that holds the records.
         key: The signer; a key bound to a client or subject reaches only its own records.
         scope: As `narrow` returned it.
 
@@ -168,7 +168,7 @@ def check_scope(
 def claim(
     session: Session, model: Model, key: RequesterKey, scope: Scope, request_id: str
 ) -> int:
-    """Claim what a scope means and nobody holds; return how many records.
+    """Claim the unclaimed records of a scope; return how many.
 
     In the writer's transaction, with as few statements as the check that went before allows.
 
@@ -225,7 +225,7 @@ def _missing(
     return [record for record in named if record not in found]
 
 
-def meant(
+def forget_set(
     session: Session,
     model_id: int,
     scope: Scope,
@@ -234,13 +234,13 @@ def meant(
 ) -> list[Record]:
     """Return the records that a request erases, now that its turn has come.
 
-    A scope of named records means those that it claimed: what was erased with another
-    request and came back since came back on a later wish. A client or subject means all
-    that it holds now, whoever claimed it: what was contributed, or given free by a withdrawn
-    request, between submission and execution is erased with the rest. It is the scope as it was
-    accepted, narrowed to what the key was entitled to. `taken` are records
-    that others erase in the same update. No claim of another moves: whether this request is
-    executed at all is not known yet.
+    A scope of named records means those that it claimed: a record that was erased with another
+    request and came back since came back by a later request. A client or subject means all
+    that it holds now, whoever claimed it: records that were contributed, or released by a
+    withdrawn request, between submission and execution are erased with the rest. It is the
+    scope as it was accepted, narrowed to what the key was entitled to. `taken` are records that
+    others erase in the same update. No claim of another moves: whether this request is executed
+    at all is not known yet.
     """
     if scope.records is not None:
         named = set(scope.records)
@@ -290,7 +290,7 @@ def _explain_missing(
             Contribution.model_id == model.id, Contribution.state == "received"
         )
     ).all()
-    # Who is told "already erased" goes away; the record may be on its way back.
+    # After "already erased" nobody asks again, and the record may be on its way back.
     if not any(is_add_back(session, row) for row in pending):
         erased, request_id = _erased_by(session, master, model, key, scope)
         if request_id is not None:

@@ -31,7 +31,7 @@ CHUNK = 500  # SQLite's oldest limit on bound variables is 999
 class ArtifactStore:
     """Artifacts in `directory`, their keys wrapped by `master`.
 
-    `journal` is told of each key that is destroyed.
+    `journal` notes each key that is destroyed.
     """
 
     def __init__(

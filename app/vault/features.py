@@ -22,7 +22,7 @@ FETCH = 100  # blocks in memory at once when a whole model is read
 class FeatureVault:
     """Feature blocks in the database, their keys wrapped by `master`. Payloads are opaque.
 
-    `journal` is told of each key that is destroyed.
+    `journal` notes each key that is destroyed.
     """
 
     def __init__(self, master: MasterKey, journal: ErasureJournal | None = None) -> None:

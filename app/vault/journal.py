@@ -82,7 +82,7 @@ class Erased:
     requests: set[str] = field(default_factory=set)
 
     def add(self, line: Line) -> None:
-        """Add the next line: what came back on a later wish is erased no more."""
+        """Add the next line: records that came back by a later request are no longer erased."""
         self.lines.append(line)
         self.keys.update(line.keys)
         self.requests.update(line.requests)
@@ -194,7 +194,7 @@ class ErasureJournal:
     def returned(
         self, session: Session, model: str, tags: Iterable[bytes], entry: int, digest: str
     ) -> None:
-        """Note that erased records come back with the transaction, on a later wish.
+        """Note that erased records come back with the transaction, by a later request.
 
         `entry` is the log index that the transaction gives to its `contribution.learned`, and
         `digest` the hex SHA-256 of the tags that this entry holds. If it does not commit,

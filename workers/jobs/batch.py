@@ -99,7 +99,7 @@ def _member(
     request = session.get_one(ErasureRequest, job.request_id)
     scope = Scope.model_validate(request.scope)
     taken = {record for member in members for record in member.salts}
-    found = meant(session, model_id, scope, request.id, taken)
+    found = forget_set(session, model_id, scope, request.id, taken)
     if not found:
         return None
     return BatchMember(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from app.service.scope import bury
+from app.service.scope import write_tombstones
 from app.steps import reached
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.escalation import AttemptPart
@@ -217,7 +217,7 @@ def _bury(
     key = open_tombstone_key(job.services.master, model)
     owners = {record: member.request_id for member in members for record in member.salts}
     owners |= {record: str(lease.request_id) for record in dropped}
-    bury(session, lease.model_id, key, owners)
+    write_tombstones(session, lease.model_id, key, owners)
     for request_id in {*owners.values()}:
         tags = [record_tag(key, record) for record, by in owners.items() if by == request_id]
         ref = session.get_one(ErasureRequest, request_id).ref

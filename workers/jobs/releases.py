@@ -10,7 +10,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
 from app.service.queue import PARKED
-from app.service.releases import close_releases, set_going, shred_answer
+from app.service.releases import close_releases, resume, shred_answer
 from models import ErasureRequest, FeatureBlock, Job, Record, Release
 from models.clock import clock
 from workers.errors import RefusedError
@@ -123,7 +123,7 @@ def settle(
         shred_answer(services, session, release)
         release.state = "done"
         session.flush()
-        if (job := set_going(tx, release)) is not None:
+        if (job := resume(tx, release)) is not None:
             going.append(job)
     session.flush()
     return going

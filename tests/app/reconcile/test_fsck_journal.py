@@ -48,7 +48,7 @@ def plant(ready: Installation) -> None:
         session.commit()
 
 
-def bury(ready: Installation) -> None:
+def write_tombstones(ready: Installation) -> None:
     with Session(ready.services.engine) as session:
         session.connection().execute(delete(Tombstone))
         session.commit()
@@ -80,7 +80,7 @@ def rewrite(ready: Installation) -> None:
 LACKS, STONES = "the erasure journal lacks", "have no tombstone"
 PLANTED: dict[str, tuple[Callable[[Installation], None], list[str]]] = {
     "tombstones that are not in it": (plant, [f"{LACKS} 2 tombstones of model {MODEL}"]),
-    "lines without a tombstone": (bury, [f"1 records of model {MODEL}", STONES]),
+    "lines without a tombstone": (write_tombstones, [f"1 records of model {MODEL}", STONES]),
     "an empty journal": (lose, [f"{LACKS} 1 tombstones of model {MODEL}", BACK]),
     "no journal": (remove, ["is missing"]),
     "a damaged journal": (damage, ["is damaged at line"]),

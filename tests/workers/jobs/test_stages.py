@@ -209,12 +209,12 @@ def test_a_request_whose_records_an_earlier_one_took_says_so(ready: Installation
 def test_a_verifier_notices_rows_of_the_client_that_remain(
     ready: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = scope.meant
+    honest = scope.forget_set
 
     def leave_one(*arguments: Any) -> list[Record]:
         return [record for record in honest(*arguments) if record.record != "r1"]
 
-    monkeypatch.setattr("workers.jobs.batch.meant", leave_one)
+    monkeypatch.setattr("workers.jobs.batch.forget_set", leave_one)
     request = ready.caller.erase({"level": "client", "client": "c1"}).json()["id"]
     ready.drain()
     assert state(ready, request) == "needs-decision"
