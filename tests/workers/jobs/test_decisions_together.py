@@ -61,7 +61,7 @@ def test_the_next_one_waits_for_a_decision_in_its_place(
     decide(made, requests[0], "abandon")
     assert states(made, requests) == ["failed", "needs-decision", "verifying"]
     shown = made.caller.http.get(f"/v1/requests/{requests[1]}").json()
-    assert "given up: verification FAIL also after a refit" in shown["reason"]
+    assert "abandoned: verification FAIL also after a refit" in shown["reason"]
     assert shown["history"][-1]["event"] == "request.needs-decision"
     assert shown["attempt"]["ahead"] == ["decision"]
     monkeypatch.undo()  # somebody looked, and what could be read is gone
