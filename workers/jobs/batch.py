@@ -13,7 +13,7 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
-from app.service.scope import meant
+from app.service.scope import forget_set
 from models import ErasureRequest, Job, Record
 from workers.errors import RefusedError
 from workers.families import base as family
