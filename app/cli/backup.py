@@ -26,11 +26,11 @@ _Directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("directory", type=_New)
-@click.option("--keys", type=_New, help="Also copy the keys, to this other new directory.")
+@click.option("--keys", type=_New, help="Also copy the keys, to this new directory.")
 def backup(directory: Path, keys: Path | None) -> None:
     """Back up the database and the artifacts to the new directory DIRECTORY.
 
-    The service may run meanwhile. What is signed afterwards is not in it.
+    The service may run meanwhile. Entries signed afterwards are not included.
     """
     if keys is not None and (keys.absolute().is_relative_to(directory.absolute())):
         raise click.UsageError("keys beside the data open it: give a directory elsewhere")
@@ -39,9 +39,9 @@ def backup(directory: Path, keys: Path | None) -> None:
         made = write_backup(settings, engine, directory, keys)
     click.echo(f"backed up {made.rows} rows and {made.files} files to {directory}")
     click.echo(f"      the log {made.origin} with {made.size} entries, root {made.root}")
-    click.echo("      not in it: whatever is acknowledged or signed after this moment")
+    click.echo("      not included: requests and entries after this moment")
     if keys is None:
-        click.echo("      keys are not in it: without them nothing of it can be opened")
+        click.echo("      keys are not included: without them nothing can be opened")
     else:
         click.echo(f"      keys are in {keys}: keep them apart, together they open everything")
 
@@ -57,16 +57,16 @@ def backup(directory: Path, keys: Path | None) -> None:
         "add to the journal the tombstones that it lacks and the log confirms."
     ),
 )
-@click.option("--yes", is_flag=True, help="With --journal-only: add them without asking.")
+@click.option("--yes", is_flag=True, help="With --journal-only: add tombstones without asking.")
 def restore(directory: Path | None, keys: Path | None, journal_only: bool, yes: bool) -> None:
     """Restore the backup in DIRECTORY into an empty database.
 
-    Nothing is overwritten. What was erased after the backup is erased again.
+    Overwrites nothing. Repeats the erasures made after the backup.
     """
     if journal_only == (directory is not None) or (journal_only and keys is not None):
         raise click.UsageError("give the backup's DIRECTORY, or --journal-only alone")
     if yes and not journal_only:
-        raise click.UsageError("--yes goes with --journal-only: a restore asks nothing")
+        raise click.UsageError("--yes needs --journal-only: a restore does not ask")
     settings = Settings()
     try:
         with opened_engine(settings.resolved_database_url) as engine:
@@ -137,8 +137,8 @@ def _complete(ledger: Ledger, finder: GapFinder, yes: bool) -> None:
         lines, tags = finder.fill(session, confirmed)
     click.echo(f"added to the erasure journal: {lines} lines with {tags} tombstones")
     click.echo(
-        "      which keys these erasures destroyed is not known any more: destroy backups "
-        "from before them"
+        "      the keys destroyed by these erasures are unknown: destroy backups from before "
+        "them"
     )
 
 

@@ -15,7 +15,7 @@ import click
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--port", default=8000, show_default=True, help="0 picks a free port.")
 @click.option(
     "--embedded-worker", is_flag=True, help="Also run a worker, its schedule and all silos."
 )
@@ -25,7 +25,7 @@ import click
     help="Write {base_url} here once the port is bound.",
 )
 def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) -> None:
-    """Serve the API at HOST:PORT; the environment (LETHE_*) says from what."""
+    """Serve the API at HOST:PORT, configured by the environment (LETHE_*)."""
     import uvicorn
 
     from app.main import create_app

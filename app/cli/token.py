@@ -24,7 +24,7 @@ class TokenNameError(LetheError):
     """A name that is taken, or that no living token has."""
 
     slug = "token-name"
-    title = "Token name"
+    title = "Token name not available"
     status = 409
 
 

@@ -67,7 +67,7 @@ class LogExistsError(LetheError):
     """A log is begun only once."""
 
     slug = "log-exists"
-    title = "There is a log already"
+    title = "A log already exists"
     status = 409
 
 

@@ -18,7 +18,7 @@ class IdentifierError(LetheError):
     """An identifier that cannot be looked for."""
 
     slug = "identifier"
-    title = "An identifier cannot be looked for"
+    title = "The identifier is too short to search for"
 
 
 class Needles:

@@ -49,7 +49,7 @@ class JournalError(LetheError):
     """The erasure journal is missing, damaged or not applied; nothing is served."""
 
     slug = "erasure-journal"
-    title = "The erasure journal does not fit"
+    title = "The erasure journal does not match the log"
     status = 503
 
 

@@ -42,7 +42,7 @@ class ReportError(CertificateError):
     """A report whose parts do not follow from one another."""
 
     slug = "audit-report-invalid"
-    title = "The audit report does not hold"
+    title = "The audit report is invalid"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ class CertificateError(LetheError):
     """Root of what is wrong with a certificate, its envelope, statement or evidence."""
 
     slug = "certificate-invalid"
-    title = "The certificate does not hold"
+    title = "The certificate is invalid"
     status = 400
 
 
@@ -43,4 +43,4 @@ class RemovalError(CertificateError):
     """Retained-set proofs that do not show what they claim to show."""
 
     slug = "removal-unproven"
-    title = "The removal is not proven"
+    title = "Removal not proven"

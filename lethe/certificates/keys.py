@@ -17,7 +17,7 @@ class PublicKeyError(LetheError):
     """A file that does not hold the public key it should; the message names what to do."""
 
     slug = "bad-public-key"
-    title = "Not the public key that is needed"
+    title = "Wrong public key"
     status = 400
 
 

@@ -45,14 +45,14 @@ def certificate() -> None:
 @click.option("--keys", type=_Directory, help="A directory with log.vkey and issuer.pem.")
 @click.option("--log-key", type=_File, help="The log's verifier key (vkey).")
 @click.option("--issuer-key", type=_File, help="The issuer's public key (PEM, P-256).")
-@click.option("--issuer-keyid", help="The name that the issuer's key must have.")
-@click.option("--model", type=_File, help="The model file it should be about.")
-@click.option("--evidence", type=_File, help="Its evidence file.")
+@click.option("--issuer-keyid", help="Required keyid of the issuer.")
+@click.option("--model", type=_File, help="The published model file.")
+@click.option("--evidence", type=_File, help="The certificate's evidence file.")
 @click.option("--witness", type=_File, multiple=True, help="A witness's vkey; repeatable.")
 @click.option(
     "--threshold",
     type=click.IntRange(min=0),
-    help="How many of these witnesses must have signed. Default: all.",
+    help="Minimum number of witnesses that signed. Default: all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def verify(
@@ -106,7 +106,7 @@ def verify(
     if verdict.result != "PASS":
         sys.exit(1)
     if verdict.statement is None or verdict.statement.predicate.result != "PASS":
-        click.echo("authentic, but the removal did not pass", err=True)
+        click.echo("authentic, but its result is not PASS", err=True)
         sys.exit(1)
 
 
@@ -114,7 +114,7 @@ def verify(
 @click.argument("file", type=_File)
 @click.option("--json", "as_json", is_flag=True, help="Print the statement as it was signed.")
 def show(file: Path, as_json: bool) -> None:
-    """Print what a certificate file says, without verifying it."""
+    """Print a certificate file without verifying it."""
     from lethe.certificates.bundle import parse_bundle
     from lethe.certificates.statement import parse_statement
     from lethe.cli.certificate_text import plain, print_statement
@@ -132,7 +132,7 @@ def show(file: Path, as_json: bool) -> None:
 
 @certificate.command()
 def schema() -> None:
-    """Print the JSON schema of what certificates say."""
+    """Print the JSON schema of the statement."""
     from lethe.certificates.statement import statement_schema
 
     click.echo(json.dumps(statement_schema(), indent=2))
@@ -153,13 +153,12 @@ def catalogue() -> None:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write it. Default: its own id with .sigstore.json, here.",
+    help="Output file. Default: CERTIFICATE_ID.sigstore.json.",
 )
 def get(request_id: UUID, url: str, out: Path | None) -> None:
     """Download the certificate of the request ID.
 
-    It is named after the id inside it: the request's own opens what belongs to the request,
-    and a certificate is for showing.
+    The file is named after the certificate's id, because the request's id is secret.
     """
     from lethe.certificates.bundle import parse_bundle
     from lethe.certificates.statement import parse_statement

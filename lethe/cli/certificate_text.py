@@ -112,13 +112,13 @@ FOUND: dict[GuaranteeClass, str] = {
     "distance of the solution for {kept}. It need not be that solution.",
     "exact-retrained": "The model was trained again without them, and the training was "
     "repeated with the same result.",
-    "empirical-approximate": "Tests that were fixed beforehand found no trace of them in the "
-    "published model beyond the stated margins: that is evidence, and no proof.",
+    "empirical-approximate": "Tests fixed at registration found no trace of them in the "
+    "published model beyond the stated margins. This is evidence, not proof.",
     "none": "Nothing is guaranteed of the published model.",
 }
 SEEN, UNSEEN = (
-    "the records that remain",
-    "the sums that clients sent of the records that remain",
+    "the retained records",
+    "the sums that clients sent of the retained records",
 )
 NOT_SEEN = " It did not see the records themselves."
 LEGEND = "What each check means: lethe certificate catalogue"
@@ -266,9 +266,9 @@ def untested(predicate: Predicate) -> Iterator[str]:
         yield NO_ATTACK.format("the training was repeated")
         yield "the training's own code: the repetition ran the same"
     elif claim != "none":
-        yield NO_ATTACK.format("what its weights are was proven")
+        yield NO_ATTACK.format("its weights were proven")
     if claim == "certified-approximate":
-        yield "what the weights still tell within the stated distance"
+        yield "information left in the weights within the stated distance"
     if parameters.get("data", "rows") != "rows":
         yield HELD
     if parameters.get("retrain.missing", "0") != "0":

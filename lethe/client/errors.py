@@ -52,7 +52,7 @@ class ReceiptError(ClientError):
     """A receipt that does not prove that the log holds the request."""
 
     slug = "receipt-invalid"
-    title = "The receipt proves nothing"
+    title = "The receipt is invalid"
     status = 502
 
 
@@ -76,5 +76,5 @@ class WaitTimeoutError(ClientError):
     """The request had not ended when the caller's patience did. It goes on."""
 
     slug = "wait-timeout"
-    title = "Still under way"
+    title = "The request is still running"
     status = 504

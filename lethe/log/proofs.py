@@ -21,7 +21,7 @@ class ProofError(LetheError):
     """A proof that is malformed, of another tree, or asked for a leaf that is not there."""
 
     slug = "bad-proof"
-    title = "Proof does not hold"
+    title = "Invalid proof"
     status = 400
 
 

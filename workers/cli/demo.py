@@ -28,14 +28,14 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo-out"),
     show_default=True,
-    help="Where certificates, keys, models and the log's mirror go.",
+    help="Output directory of certificates, keys, models and the log's mirror.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1, max=10_000),
-    help="Of each training of a network; fewer take less time and learn less. Default: 12.",
+    help="Rounds of a network's training; fewer are faster and learn less. Default: 12.",
 )
-@click.option("--keep-serving", is_flag=True, help="Leave the service up afterwards.")
+@click.option("--keep-serving", is_flag=True, help="Keep the service running afterwards.")
 def demo(
     data: Path | None, method: str, out: Path, rounds: int | None, keep_serving: bool
 ) -> None:

@@ -38,9 +38,7 @@ model.add_command(register_network)
     help="An .npz with features, labels, clients; optionally records, subjects, is_test, "
     "label_names. Without is_test a tenth of the rows is held out.",
 )
-@click.option(
-    "--penalty", type=float, default=1.0, show_default=True, help="λ; fixed for good."
-)
+@click.option("--penalty", type=float, default=1.0, show_default=True, help="Penalty λ; final.")
 @click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
 @click.option("--method", type=click.Choice(RIDGE), default="ridge-exact", show_default=True)
 @click.option(
@@ -49,7 +47,7 @@ model.add_command(register_network)
     type=click.Choice(ROWS),
     default="rows",
     show_default=True,
-    help="rows: held here. statistics, masked: with the clients; DATA only calibrates.",
+    help="rows: in the service. statistics, masked: with the clients; DATA only calibrates.",
 )
 @click.option(
     "--verify",
@@ -63,20 +61,22 @@ model.add_command(register_network)
     type=click.IntRange(1, 100),
     default=3,
     show_default=True,
-    help="Masked: members that must add or release something before a sum is unmasked.",
+    help="Masked: minimum members that add or release something in a round.",
 )
 @click.option(
     "--least-rows",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Masked: records that must move in all before a sum is unmasked.",
+    help="Masked: minimum records added and released in a round.",
 )
 @click.option("--sketch-rank", type=click.IntRange(min=1), help="Rows of a sketch.")
 @click.option(
     "--random-features", type=int, help="Width of frozen random ReLU features; default: none."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random features.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the random features."
+)
 @extractor_options(required=False)
 def register(
     url: str,
@@ -99,7 +99,7 @@ def register(
 ) -> None:
     """Register a ridge head over the features in DATA and wait until it is fitted.
 
-    The extractor that DATA names, or --extractor, or none is registered by its digest.
+    Registers the digest of the extractor named by DATA or --extractor.
     """
     from workers.cli.errors import shown
     from workers.data.extractors import registry

@@ -30,20 +30,28 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--training",
     type=FILE,
-    help="JSON: the manifest's training, all that the options below have and more.",
+    help="JSON file: the manifest's training, including the options below.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True)
-@click.option("--epochs", type=float, default=1.0, show_default=True, help="Local, per round.")
+@click.option(
+    "--epochs", type=float, default=1.0, show_default=True, help="Local epochs per round."
+)
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @click.option("--learning-rate", type=float, default=0.1, show_default=True)
 @click.option("--momentum", type=float, default=0.0, show_default=True)
 @click.option("--weight-decay", type=float, default=0.0, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
-    "--held-out", type=float, default=0.2, show_default=True, help="Never trained on."
+    "--held-out",
+    type=float,
+    default=0.2,
+    show_default=True,
+    help="Share of records never trained on.",
 )
 @click.option(
-    "--policy", type=FILE, help="See `lethe policy`; default: for the largest client."
+    "--policy",
+    type=FILE,
+    help="Policy file (see `lethe policy`). Default: one for the largest client.",
 )
 @click.option("--settings", type=FILE, help="JSON: settings of methods by name.")
 @click.option("--canary", type=FILE, help="JSON: a trigger and its target class.")
@@ -65,8 +73,7 @@ def register_network(
 ) -> None:
     """Register a network over the rows in DATA and wait until it is trained.
 
-    Everything that decides how it is trained and what an erasure must show is fixed now,
-    and its digest is logged.
+    Training and policy are final; their digest is logged.
     """
     from workers.cli import service
     from workers.cli.errors import shown

@@ -18,12 +18,12 @@ _CLIENTS = (
         "--deal",
         type=click.IntRange(min=2),
         metavar="CLIENTS",
-        help="Deal the rows of data that name no clients to so many: for experiments.",
+        help="Deal rows without clients to N clients, for experiments.",
     ),
     click.option(
         "--alpha",
         type=click.FloatRange(min=0, min_open=True),
-        help="With --deal: skewed by Dirichlet of this over labels. Default: at random.",
+        help="With --deal: Dirichlet parameter over labels. Default: at random.",
     ),
     click.option(
         "--at-least",
@@ -31,13 +31,13 @@ _CLIENTS = (
         default=1,
         show_default=True,
         metavar="ROWS",
-        help="Leave out clients that the data give fewer rows.",
+        help="Omit clients with fewer rows.",
     ),
     click.option(
         "--draw",
         type=click.IntRange(min=1),
         metavar="CLIENTS",
-        help="Draw so many of the clients that the data name, by the seed. Default: all.",
+        help="Sample N named clients, by the seed. Default: all.",
     ),
 )
 _DATA = (
@@ -58,14 +58,14 @@ _DATA = (
         "classes",
         multiple=True,
         metavar="NAME",
-        help="A class's name, in order from 0, for data without names; masks need them.",
+        help="Name of a class, in order from 0, for data without names; required for masks.",
     ),
     click.option(
         "--mask-value",
         "mask_values",
         multiple=True,
         type=click.IntRange(0, 255),
-        help="The grey of each --class in masks. Default: the grey is the class's number.",
+        help="Grey value of each --class in masks. Default: the class's number.",
     ),
 )
 

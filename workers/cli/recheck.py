@@ -15,7 +15,7 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("file", type=_File)
-@click.option("--evidence", type=_File, required=True, help="Its evidence file.")
+@click.option("--evidence", type=_File, required=True, help="The certificate's evidence file.")
 @click.option(
     "--scores", type=_File, multiple=True, help="A scores file that it names; repeatable."
 )

@@ -13,7 +13,7 @@ def say_where(out: Path, base_url: str, serving: int | None) -> None:
     serving: The process of the service at `base_url`, None if it was stopped.
     """
     click.echo(f"\n{out}/certificates  certificates      {out}/evidence  their evidence")
-    click.echo(f"{out}/models        before, after     {out}/keys      what verifies them")
+    click.echo(f"{out}/models        before, after     {out}/keys      verification keys")
     click.echo(f"{out}/log           the log's mirror, servable over plain HTTP\n")
     first = next(iter(sorted((out / "certificates").iterdir())))
     click.echo(f"Look at one:  {_lethe()} certificate show {first}")

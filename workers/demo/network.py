@@ -185,7 +185,9 @@ def _escalation(status: RequestStatus) -> str:
     events = [event.event.removeprefix("request.") for event in status.history]
     said = f"events of the log: {' → '.join(events)}"
     if "escalated" in events:
-        said += "\n    escalated: a method's result could not be shown, another method follows"
+        said += (
+            "\n    escalated: the verifier could not confirm the result; another method follows"
+        )
     return said
 
 

@@ -82,7 +82,7 @@ def disaster(
         installed.caller.key = fitted
         told = run(backup, str(made.backup), "--keys", str(made.keys))
         assert told.exit_code == 0, told.output
-        assert "not in it: whatever is acknowledged or signed after" in told.output
+        assert "not included: requests and entries after this moment" in told.output
         erase(installed, "r1", "r2")
         mirror(installed, made.mirror)
         with Session(installed.services.engine) as session:

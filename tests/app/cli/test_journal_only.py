@@ -255,7 +255,7 @@ def test_tombstones_that_the_log_does_not_confirm_are_listed_and_not_added(
 def test_yes_is_for_the_journal_alone(ready: Installation, tmp_path: Path) -> None:
     told = CliRunner().invoke(restore, [str(tmp_path), "--yes"])
     assert told.exit_code == 2
-    assert "--yes goes with --journal-only" in told.output
+    assert "--yes needs --journal-only" in told.output
 
 
 def crash_while_returning(ready: Installation, client: Caller) -> None:

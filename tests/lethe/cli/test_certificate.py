@@ -63,7 +63,7 @@ def test_an_authentic_certificate_of_a_removal_that_failed_exits_1(
     tmp_path: Path, result: Any
 ) -> None:
     Office().certify(result=result).write(tmp_path)
-    words = "authentic, but the removal did not pass\n"
+    words = "authentic, but its result is not PASS\n"
     shown, told = verify(tmp_path), verify(tmp_path, "--json")
     assert (shown.exit_code, told.exit_code) == (1, 1)
     assert shown.stderr == told.stderr == words

@@ -126,12 +126,12 @@ def test_a_file_cannot_repaint_the_terminal(tmp_path: Path) -> None:
 # --- in words: of each class, and never more than was checked ---------------------------
 BEGINS = "2 records were erased on 2026-11-21 from model digits-head. "
 SAYS: dict[str, str] = {
-    "exact": "exact solution, correctly rounded, for the records that remain.",
+    "exact": "exact solution, correctly rounded, for the retained records.",
     "numerically-exact": "up to a proven bound on its numerical error.",
     "certified-approximate": "within a proven distance of the solution",
     "exact-retrained": "The model was trained again without them, and the training was repeated "
     "with the same result. All 2 checks",
-    "empirical-approximate": "that is evidence, and no proof.",
+    "empirical-approximate": "This is evidence, not proof.",
     "none": "Nothing is guaranteed",
 }
 
@@ -316,9 +316,9 @@ def test_an_audit_that_is_cited_is_not_called_missing_and_one_that_is_says_why()
 @pytest.mark.parametrize(
     ("class_", "instead"),
     [
-        ("exact", "was proven"),
-        ("numerically-exact", "was proven"),
-        ("certified-approximate", "was proven"),
+        ("exact", "were proven"),
+        ("numerically-exact", "were proven"),
+        ("certified-approximate", "were proven"),
         ("exact-retrained", "the training was repeated"),
     ],
 )

@@ -28,7 +28,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
             ["executed", "escalated", "certified"],
             [
                 "events of the log: executed → escalated → certified",
-                "    escalated: a method's result could not be shown, another method follows",
+                "    escalated: the verifier could not confirm the result; another method follows",
             ],
         ),
     ],

@@ -233,7 +233,7 @@ def test_a_version_whose_row_is_not_as_logged_is_no_witness(
         case.before.statistics_digest = rows_digest([*digests, *gone])
         return honest(job, session, case, seed)
 
-    monkeypatch.setattr(network_update, "prepare", prepare)
+    monkeypatch.setattr(network_case, "prepare", prepare)
     request_id = networks.erase(installation, networks.some(*GONE), method="retrain")
     assert networks.request(installation, request_id).state == "needs-decision"
     with Session(installation.services.engine) as session:

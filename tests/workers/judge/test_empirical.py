@@ -50,7 +50,7 @@ def test_an_honest_claim_passes_and_says_what_was_tested() -> None:
             assert low < float(check.value.split()[0]) < high
             assert "interval at level" in str(check.threshold)
     assert "needs 2995 non-members" in named(report, "yeom:tail").value
-    assert "TPR at FPR: of the threshold" in named(report, "yeom:tail").quantity
+    assert "TPR at FPR: at the threshold" in named(report, "yeom:tail").quantity
     assert "no retrained reference" in named(report, "distances").value
 
 
