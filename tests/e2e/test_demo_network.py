@@ -85,10 +85,10 @@ def check_command(path: Path, out: Path, method: str) -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     asked, attempt = (
         f"asked       {method}",
-        f"attempt 1      {method}: INCONCLUSIVE, so it was not cert",
+        f"attempt 1   {method}: INCONCLUSIVE, so it was not cert",
     )
     assert (asked in shown) == (attempt in shown) == (method != "retrain")
-    last = "attempt 2      retrain: PASS, the certified one (7 checks)"
+    last = "attempt 2   retrain: PASS, the certified one (7 checks)"
     assert (last in shown) == ("not shown  samples" in shown) == (method != "retrain")
 
 
@@ -107,7 +107,9 @@ def check_output(stdout: str, method: str) -> None:
     escalations = method != "retrain"
     assert stdout.count("events of the log: received → ") == 2
     assert stdout.count("verified → escalated → executed") == 2 * escalations
-    assert stdout.count("escalated: a method's result could not be shown") == 2 * escalations
+    assert (
+        stdout.count("escalated: the verifier could not confirm the result") == 2 * escalations
+    )
 
 
 def check_progress(stderr: str) -> None:
