@@ -31,7 +31,7 @@ from workers.methods.network.base import (
 from workers.methods.network.registry import make
 from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 
 METHODS = ("do-nothing", "finetune", "natural", "puf-special", "hf-kcu", "retrain")

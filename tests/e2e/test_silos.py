@@ -78,6 +78,8 @@ def started(services: Services, output: BinaryIO) -> Iterator[subprocess.Popen[b
 def store(services: Services) -> int:
     """Store the clients' rows as a registered model's; return its id."""
     config = {
+        "family": "network",
+        "data": "rows",
         "network": {"id": NETWORK.id, "parameters": NETWORK.parameters},
         "input_shape": [4],
         "training": asdict(CONFIG),

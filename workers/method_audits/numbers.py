@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from models import Audit, AuditPair, Model, Record
 from workers.families import base as family
 from workers.method_audits.ranks import were_targets
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 
 _NOTHING = {"before": None, "after": None, "retrained": None, "mac": None}
 AGAIN = {

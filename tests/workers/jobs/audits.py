@@ -21,7 +21,7 @@ from workers.method_audits.pair import Pair, run_pair
 from workers.methods.network.base import UnlearningMethod
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 
 FEATURES = 32  # more than rows of a pair: what is learned is learned by heart

@@ -9,7 +9,7 @@ from tests.installation import Installation
 from tests.workers.jobs import networks
 from tests.workers.judge.logistic_claims import optimum
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.files import decode_weights, encode_weights

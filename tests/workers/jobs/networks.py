@@ -20,7 +20,7 @@ from workers.methods.network.registry import make
 from workers.methods.network.validation import held_out
 from workers.training.fedavg.base import ClientData
 from workers.training.fedavg.config import LocalConfig, TrainingConfig
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.fedavg.in_process import InProcess
 from workers.training.fedavg.rounds import sizes, train
 from workers.training.networks.files import decode_weights, encode_weights

@@ -37,7 +37,7 @@ from workers.method_audits import (
 )
 from workers.methods.network import registry
 from workers.methods.network.retrain import Retrain
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 
 
 @pytest.fixture

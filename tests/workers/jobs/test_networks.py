@@ -26,7 +26,7 @@ from workers.judge.policy.document import digest, to_document
 from workers.judge.policy.policy import LEAST_REFERENCES, MOST_REFERENCES, default
 from workers.judge.samples.distances import DISTANCES
 from workers.methods.network import registry as unlearning
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks import registry as architectures
 
 ESCALATION = [

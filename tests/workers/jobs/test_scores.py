@@ -18,7 +18,7 @@ from tests.workers.jobs.rechecking import download, rechecked
 from workers.judge.scores.committed_rows import problem_with
 from workers.judge.scores.file import decode_scores
 from workers.training.fedavg.base import ClientData
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import network
 from workers.training.replay.scores import scorer
 

@@ -12,7 +12,7 @@ from workers.judge.policy.policy import Policy
 from workers.methods.network import registry
 from workers.methods.network.base import UnlearningMethod
 from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
-from workers.training.fedavg.data import is_held_out
+from workers.training.fedavg.held_out import is_held_out
 from workers.training.networks.registry import Network, network
 from workers.training.replay.canary import Canary, read_canary
 

@@ -79,13 +79,3 @@ def data_digest(clients: Clients) -> str:
             digest.update(json.dumps(list(tensor.shape)).encode() + b"\n")
             digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
     return digest.hexdigest()
-
-
-def is_held_out(seed: int, share: float, record: str) -> bool:
-    """Return whether a record belongs to the `share` (0 to 1) that training leaves out.
-
-    Independent of the record's content and of all others: who was held out is, but for
-    chance, like who was not.
-    """
-    drawn = hashlib.sha256(f"held-out|{seed}|{record}".encode()).digest()[:8]
-    return int.from_bytes(drawn, "big") < share * 2.0**64
