@@ -117,7 +117,7 @@ def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
         spent first, or a call that is refused now could be sent again by whoever saw it.
         """
         idempotency_key = _idempotency_key(request)
-        signed, key = await _verify(request, services, role)
+        signed, key = await _verify(request, services)
         await run_in_threadpool(_spend, services, signed, role)
         return await _read(request, signed, key, idempotency_key)
 
@@ -133,11 +133,17 @@ async def signed_submission(
     again. Where the service itself failed, its sender may.
     """
     idempotency_key = _idempotency_key(request)
-    signed, key = await _verify(request, services, "requester")
+    signed, key = await _verify(request, services)
     with services.nonces.in_use(signed):
         try:
-            yield await _read(request, signed, key, idempotency_key)
-        except (LetheError, RequestValidationError, ClientDisconnect) as error:
+            check_role(key.role, "requester")
+            call = await _read(request, signed, key, idempotency_key)
+        except (LetheError, ClientDisconnect):
+            await run_in_threadpool(services.nonces.spend, signed)
+            raise
+        try:
+            yield call
+        except (LetheError, RequestValidationError) as error:
             if not isinstance(error, LetheError) or error.status < 500:
                 await run_in_threadpool(services.nonces.note, signed)
             raise
@@ -152,10 +158,11 @@ async def _read(
     return SignedCall(signed, key.mac, body, _scoped(idempotency_key, signed.covered))
 
 
-async def _verify(
-    request: Request, services: Services, role: Role
-) -> tuple[SignedBy, KnownKey]:
-    """Verify the head by a key in memory, or else, in a thread, by the key's row."""
+async def _verify(request: Request, services: Services) -> tuple[SignedBy, KnownKey]:
+    """Verify the head by a key in memory, or else, in a thread, by the key's row.
+
+    The key's role is the caller's to check, once the nonce cannot be used again.
+    """
     used: list[KnownKey] = []
 
     def verify(resolve: Callable[[str], KnownKey]) -> SignedBy:
@@ -180,7 +187,6 @@ async def _verify(
         signed = verify(services.keys.known)
     except (KeyUnknownError, SignatureInvalidError):  # not read yet, or another one since
         signed = await run_in_threadpool(verify_by_row)
-    check_role(used[0].role, role)
     return signed, used[0]
 
 

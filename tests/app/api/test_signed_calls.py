@@ -137,6 +137,21 @@ def test_each_signed_call_is_for_one_role(ready: Installation, role: str, other:
         assert response.status_code != 403, response.text
 
 
+@pytest.mark.parametrize(
+    ("role", "path"), [("client", "/v1/requests"), ("requester", "/v1/releases/asked")]
+)
+def test_a_call_of_the_wrong_role_has_spent_its_nonce(
+    ready: Installation, role: str, path: str
+) -> None:
+    wrong = of_role(ready, role, client="c1")
+    for status, slug in ((403, "key-not-entitled"), (401, "signature-replayed")):
+        if path == "/v1/requests":
+            answer = wrong.signed("POST", path, ERASE, nonce=NONCE)
+        else:
+            answer = wrong.signed("GET", path, nonce=NONCE)
+        problem(answer, status, slug)
+
+
 def test_every_signed_route_is_in_the_table_of_roles(ready: Installation) -> None:
     schema = ready.caller.http.app.openapi()  # type: ignore[attr-defined]
     signed = [
