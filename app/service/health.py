@@ -150,7 +150,6 @@ def _space(services: Services) -> None:
 
 
 def _artifacts(services: Services) -> None:
-    with services.reading() as session:
-        missing = services.artifacts.missing(session)
+    missing = services.artifacts.missing(services.engine)
     if missing:
         raise LetheError(f"{missing} artifacts have no file: restore the data directory")

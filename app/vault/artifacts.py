@@ -2,17 +2,24 @@
 
 The file is durable before its row commits, so a row never points at nothing; a crash in
 between leaves a file without a row, which nobody can open and a sweep removes. Shredding
-destroys the wrapped key in the row, atomically with whatever else the transaction says.
+destroys the wrapped key in the row, atomically with whatever else the transaction says. The
+row owes the removal of its file until `unlinked_at` is set, so a crash at any step in between
+leaves the debt in the database. An index holds the owing rows alone: an erasure costs the same
+among a thousand artifacts and among millions.
 """
 
 import hashlib
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
+from sqlalchemy import update
+from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.vault.errors import NotStoredError, SealError, ShreddedError
@@ -22,10 +29,10 @@ from app.vault.seal import context, new_key, open_sealed, seal
 from lethe.files import PARTIAL, sync_directory, write_durably
 from models import Artifact
 from models.clock import clock
-from models.session import reading
+from models.session import CHUNK, chunks, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
-CHUNK = 500  # SQLite's oldest limit on bound variables is 999
+BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
 
 
 class ArtifactStore:
@@ -40,6 +47,11 @@ class ArtifactStore:
         self._directory = directory
         self._master = master
         self._journal = journal
+        # Where the looks at all files go on: who starts again looks from the beginning.
+        self._turn = threading.Lock()
+        self._names: Iterator[str] = iter(())
+        self._seen_up_to = ""
+        self._lost: set[str] = set()
 
     def put(self, session: Session, kind: str, data: bytes) -> Artifact:
         """Store `data`; it is there once the caller's transaction commits."""
@@ -100,19 +112,44 @@ class ArtifactStore:
             session.flush()
         return artifact.digest
 
-    def unlink_shredded(self, session: Session, grace: timedelta = GRACE) -> int:
-        """Remove the files of shredded artifacts and what a crash left; return how many.
+    def unlink_shredded(self, engine: Engine) -> int:
+        """Remove the files of artifacts whose shredding is committed; return how many rows.
 
-        Only what is committed counts, also inside a transaction that has shredded more: a
-        file removed before a rollback would be lost. A file without a row goes once it is
-        older than `grace`; before, its transaction may still be running.
+        Call it outside of any transaction. A file removed before a rollback would be lost, so
+        only what is committed counts. A crash before the rows are marked repeats the removal.
+        """
+        unlinked = 0
+        while owed := _owed(engine):
+            for artifact_id in owed:
+                # Another process may remove it at the same time.
+                self._path(artifact_id).unlink(missing_ok=True)
+            if self._directory.is_dir():
+                # A row that is marked before its file is gone for good owes nothing any more.
+                sync_directory(self._directory)
+            # A mark lost in a power cut costs one more look: not worth a sync each time.
+            with unsynced(engine).begin() as connection:
+                marked = update(Artifact).where(col(Artifact.id).in_(owed))
+                connection.execute(marked.values(unlinked_at=clock(connection)))
+            unlinked += len(owed)
+        return unlinked
+
+    def unlink_orphans(self, engine: Engine, grace: timedelta = GRACE) -> int:
+        """Remove files without a live row among the next BATCH files; return how many.
+
+        Call after call looks at the whole directory, and then begins again. A file without a
+        row is removed once it is older than `grace`; before, its transaction may still be
+        running. A shredded artifact's file that came back, with an older copy of the directory,
+        is removed at once.
         """
         if not self._directory.is_dir():
             return 0
-        names = [path.name for path in self._directory.iterdir()]
+        with self._turn:
+            names = list(islice(self._names, BATCH))
+            if not names:
+                self._names = _names_in(self._directory)
+                names = list(islice(self._names, BATCH))
         oldest_open = time.time() - grace.total_seconds()
-        with Session(reading(session.get_bind().engine)) as committed:
-            live, shredded = _sort(committed, names)
+        live, shredded = _sort(engine, names)
         removed = 0
         for name in set(names) - live:
             path = self._directory / name
@@ -123,14 +160,22 @@ class ArtifactStore:
             sync_directory(self._directory)
         return removed
 
-    def missing(self, session: Session) -> int:
-        """Return how many live artifacts have no file."""
-        query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
-        live = set(session.exec(query))
-        there = set(os.listdir(self._directory)) if self._directory.is_dir() else set()
-        # One of them may have been shredded, and its file removed, since the rows were read.
-        with Session(reading(session.get_bind().engine)) as later:
-            return len(_sort(later, sorted(live - there))[0])
+    def missing(self, engine: Engine) -> int:
+        """Return how many live artifacts are known to have no file.
+
+        Each call looks at the next BATCH of them, and again at those that had none.
+        """
+        with self._turn:
+            query = select(Artifact.id, Artifact.wrapped_key).order_by(col(Artifact.id))
+            with Session(reading(engine)) as session:
+                following = query.where(col(Artifact.id) > self._seen_up_to).limit(BATCH)
+                batch = session.exec(following).all()
+            self._seen_up_to = batch[-1][0] if len(batch) == BATCH else ""
+            self._lost |= {one for one, wrapped_key in batch if wrapped_key is not None}
+            absent = sorted(one for one in self._lost if not self._path(one).exists())
+            # One of them may have been shredded, and its file removed, since it was read.
+            self._lost = _sort(engine, absent)[0]
+            return len(self._lost)
 
     def require_master(self, session: Session, master: MasterKey) -> None:
         """Return if `master` opens what is stored, as far as one artifact can tell.
@@ -154,20 +199,30 @@ def _find(session: Session, artifact_id: str) -> Artifact:
     return artifact
 
 
-def _sort(session: Session, names: list[str]) -> tuple[set[str], set[str]]:
+def _owed(engine: Engine) -> list[str]:
+    """Return the next shredded artifacts whose files are to be removed."""
+    query = select(Artifact.id).where(
+        col(Artifact.wrapped_key).is_(None), col(Artifact.unlinked_at).is_(None)
+    )
+    with Session(reading(engine)) as session:
+        return list(session.exec(query.limit(CHUNK)))
+
+
+def _sort(engine: Engine, names: list[str]) -> tuple[set[str], set[str]]:
     """Return which names belong to live artifacts and which to shredded ones."""
     live: set[str] = set()
     shredded: set[str] = set()
-    for chunk in _chunks([name for name in names if not name.startswith(PARTIAL)]):
-        query = select(Artifact.id, Artifact.wrapped_key).where(col(Artifact.id).in_(chunk))
-        for artifact_id, wrapped_key in session.exec(query):
-            (shredded if wrapped_key is None else live).add(artifact_id)
+    with Session(reading(engine)) as session:
+        for chunk in chunks([name for name in names if not name.startswith(PARTIAL)]):
+            query = select(Artifact.id, Artifact.wrapped_key).where(col(Artifact.id).in_(chunk))
+            for artifact_id, wrapped_key in session.exec(query):
+                (shredded if wrapped_key is None else live).add(artifact_id)
     return live, shredded
 
 
-def _chunks(names: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(names), CHUNK):
-        yield names[start : start + CHUNK]
+def _names_in(directory: Path) -> Iterator[str]:
+    with os.scandir(directory) as entries:  # closed with the generator, at whichever name
+        yield from (entry.name for entry in entries)
 
 
 def _modified(path: Path) -> float:

@@ -14,7 +14,7 @@ depends_on = None
 
 MESSAGES = ("advertise_id", "share_id", "masked_id", "confirm_id", "reveal_id")
 INDEXED = {
-    "artifacts": ("digest",),
+    "artifacts": ("digest", "shredded_at"),
     "log_entries": ("day", "event", "kind", "ref"),
     "used_nonces": ("expires_at",),
     "contributions": ("model_id",),
@@ -44,8 +44,14 @@ def upgrade() -> None:
         sa.Column("wrapped_key", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("shredded_at", sa.DateTime(), nullable=True),
+        sa.Column("unlinked_at", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
     )
+    owed = sa.text("wrapped_key IS NULL AND unlinked_at IS NULL")
+    op.create_index(
+        "ix_artifacts_owed", "artifacts", ["id"], sqlite_where=owed, postgresql_where=owed
+    )
+    op.create_index("ix_artifacts_kind_shredded_at", "artifacts", ["kind", "shredded_at"])
     op.create_table(
         "bearer_tokens",
         sa.Column("digest", sa.String(length=64), nullable=False),

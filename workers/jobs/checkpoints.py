@@ -38,8 +38,7 @@ def save(job: JobContext, data: bytes) -> None:
     """
     _keep(job, data)
     reached("execute.checkpoint")
-    with job.services.reading() as session:
-        job.services.artifacts.unlink_shredded(session)
+    job.services.artifacts.unlink_shredded(job.services.engine)
 
 
 def _keep(job: JobContext, data: bytes, log: Log | None = None) -> None:

@@ -93,17 +93,17 @@ def clean(services: Services) -> None:
     A crash before this, or a reader that keeps old pages alive, leaves traces of the key:
     `clean_again`, which the sweep calls, makes sure of it.
     """
-    with services.reading() as session:
-        services.artifacts.unlink_shredded(session)
+    services.artifacts.unlink_shredded(services.engine)
     scrub(services.engine)
 
 
 def clean_again(services: Services, orphan_age: timedelta) -> None:
     """Repeat what `clean` may have missed: orphans of crashes, and recent shredding."""
+    services.artifacts.unlink_shredded(services.engine)
+    services.artifacts.unlink_orphans(services.engine, orphan_age)
     with services.reading() as session:
         since = clock(session) - SCRUB_FOR
         recent = select(Artifact.id).where(col(Artifact.shredded_at) > since)
-        services.artifacts.unlink_shredded(session, orphan_age)
         owed = session.exec(recent.limit(1)).first() is not None
     if owed:
         scrub(services.engine)

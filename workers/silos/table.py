@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, delete, or_, update
 from sqlmodel import Session, col, select
 
 from app.service.context import Services
-from app.vault.artifacts import CHUNK
 from models import Artifact, Job, SiloTask
 from models.clock import clock
+from models.session import CHUNK
 
 TASK, ANSWER = "silo-task", "silo-answer"  # kinds of artifacts
 OF_ROUNDS = (TASK, ANSWER, "checkpoint")  # new ones in each round
@@ -128,7 +128,10 @@ def sweep(services: Services) -> None:
     stale = or_(
         col(SiloTask.job_id).in_(done), col(SiloTask.created_at) < now - 2 * LONGEST_ROUND
     )
-    spent = col(Artifact.kind).in_(OF_ROUNDS) & (col(Artifact.shredded_at) < now - FORGET)
+    # A row that is removed before its file leaves an orphan, which takes the sweep longer.
+    unlinked = col(Artifact.unlinked_at).is_not(None)
+    old = unlinked & (col(Artifact.shredded_at) < now - FORGET)
+    spent = col(Artifact.kind).in_(OF_ROUNDS) & old
     with services.reading() as session:  # most sweeps find nothing, and write nothing
         found = session.exec(select(SiloTask.id).where(stale).limit(1)).first()
         forgotten = session.exec(select(Artifact.id).where(spent).limit(1)).first()
@@ -153,5 +156,4 @@ def _remove(services: Services, condition: ColumnElement[bool]) -> None:
             services.artifacts.shred(session, artifact_id)
         session.commit()
     if artifacts:
-        with services.reading() as session:
-            services.artifacts.unlink_shredded(session)
+        services.artifacts.unlink_shredded(services.engine)

@@ -103,8 +103,7 @@ def test_a_changed_master_key_is_named_by_who_runs_and_by_who_starts_with_it(
 
 def test_a_missing_artifact_is_named(services: Services) -> None:
     folder = services.settings.data_dir / "artifacts"
-    with services.reading() as session:
-        assert services.artifacts.missing(session) == 0
+    assert services.artifacts.missing(services.engine) == 0
     moved = folder.with_name("elsewhere")
     shutil.move(folder, moved)
     assert failed(services) == "artifacts"

@@ -3,19 +3,24 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete, event, text
 from sqlalchemy.engine import Engine
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
-from app.vault.artifacts import ArtifactStore
+from app.vault import artifacts
+from app.vault.artifacts import BATCH, ArtifactStore
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.master import MasterKey
-from lethe.files import PARTIAL
+from lethe.files import PARTIAL, sync_directory
 from models import Artifact
+from models.session import CHUNK
 
 DATA = b"weights that still hold the person " * 50
 
@@ -43,9 +48,8 @@ def get(engine: Engine, store: ArtifactStore, artifact_id: str) -> bytes:
         return store.get(session, artifact_id)
 
 
-def unlink(engine: Engine, store: ArtifactStore, **grace: timedelta) -> int:
-    with Session(engine) as session:
-        return store.unlink_shredded(session, **grace)
+def sweep(engine: Engine, store: ArtifactStore, **grace: timedelta) -> int:
+    return store.unlink_shredded(engine) + store.unlink_orphans(engine, **grace)
 
 
 def names(data_dir: Path) -> set[str]:
@@ -180,7 +184,7 @@ def test_what_was_never_stored_is_not_found(engine: Engine, store: ArtifactStore
 def test_a_sweep_removes_shredded_files_and_orphans_and_nothing_else(
     engine: Engine, store: ArtifactStore, data_dir: Path
 ) -> None:
-    assert unlink(engine, store) == 0  # before anything was ever stored
+    assert sweep(engine, store) == 0  # before anything was ever stored
     kept, shredded = put(engine, store), put(engine, store)
     shred(engine, store, shredded)
     with Session(engine) as session:
@@ -189,40 +193,192 @@ def test_a_sweep_removes_shredded_files_and_orphans_and_nothing_else(
     partial = data_dir / "artifacts" / f"{PARTIAL}abc"
     partial.write_bytes(b"cut short")
     assert names(data_dir) == {kept, shredded, orphan, partial.name}
-    assert unlink(engine, store) == 1
+    assert sweep(engine, store) == 1
     assert names(data_dir) == {kept, orphan, partial.name}  # their transaction may still run
     past = time.time() - 3601
     for name in names(data_dir):
         os.utime(data_dir / "artifacts" / name, (past, past))
-    assert unlink(engine, store, grace=timedelta(hours=2)) == 0
-    assert unlink(engine, store) == 2
+    assert sweep(engine, store, grace=timedelta(hours=2)) == 0
+    assert sweep(engine, store) == 2
     assert names(data_dir) == {kept}
-    assert unlink(engine, store) == 0
+    assert sweep(engine, store) == 0
     assert get(engine, store, kept) == DATA
 
 
-def test_a_sweep_believes_only_what_is_committed(
-    engine: Engine, store: ArtifactStore, data_dir: Path
-) -> None:
+def test_only_what_is_committed_is_unlinked(engine: Engine, store: ArtifactStore) -> None:
     artifact_id = put(engine, store)
     with Session(engine) as session:
         store.shred(session, artifact_id)
-        assert store.unlink_shredded(session) == 0
+        assert sweep(engine, store, grace=timedelta(seconds=-60)) == 0
         session.rollback()
     assert get(engine, store, artifact_id) == DATA
 
 
-def test_a_sweep_of_many_files(engine: Engine, store: ArtifactStore, data_dir: Path) -> None:
-    ids = [put(engine, store, b"x") for _ in range(8)]
+def test_a_transaction_of_many_shredded_artifacts(
+    engine: Engine, store: ArtifactStore, data_dir: Path
+) -> None:
+    kept = put(engine, store)
     with Session(engine) as session:
-        for artifact_id in ids[::2]:
-            store.shred(session, artifact_id)
+        for _ in range(CHUNK + 1):  # more than fit into one query
+            _add_row(session, f"{uuid.uuid4()}", wrapped_key=None)
         session.commit()
+    assert store.unlink_shredded(engine) == CHUNK + 1
+    assert store.unlink_shredded(engine) == 0
+    assert names(data_dir) == {kept}
+
+
+def _add_row(session: Session, artifact_id: str, wrapped_key: bytes | None) -> None:
+    session.add(
+        Artifact(id=artifact_id, kind="head", digest="", size=0, wrapped_key=wrapped_key)
+    )
+
+
+def test_an_erasure_unlinks_what_it_shredded_and_looks_at_nothing_else(
+    engine: Engine, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shredded = put(engine, store)
+    with Session(engine) as session:
+        for number in range(3000):
+            _add_row(session, f"live-{number}", wrapped_key=b"key")
+        session.commit()
+    shred(engine, store, shredded)
+    listed, statements = _spy(engine, monkeypatch)
+    assert store.unlink_shredded(engine) == 1
+    assert listed == []
+    selects = [text for text in statements if text.startswith("SELECT artifacts")]
+    assert len(selects) == 2  # one that found it, and one that found no more
+    assert len([text for text in statements if text.startswith("UPDATE")]) == 1
+
+
+def _spy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
+    """Return the names that directories are asked for, and the statements, from now on."""
+    listed: list[str] = []
+    statements: list[str] = []
+    scandir = os.scandir
+
+    @contextmanager
+    def counting(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
+            yield (listed.append(entry.name) or entry for entry in entries)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(os, "scandir", counting)
+    event.listen(
+        engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, text, *_: statements.append(text),
+    )
+    return listed, statements
+
+
+def test_the_database_finds_what_is_owed_by_its_own_index(engine: Engine) -> None:
+    owed = "SELECT id FROM artifacts WHERE wrapped_key IS NULL AND unlinked_at IS NULL LIMIT 9"
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
+            plan = connection.execute(text(f"EXPLAIN {owed}"))
+        else:
+            plan = connection.execute(text(f"EXPLAIN QUERY PLAN {owed}"))
+        assert "ix_artifacts_owed" in " ".join(str(row) for row in plan)
+
+
+class CrashError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("step", ["before", "unlink", "sync", "mark"])
+def test_a_crash_between_the_commit_and_the_end_is_made_up_for(
+    engine: Engine,
+    store: ArtifactStore,
+    data_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    kept, *shredded = [put(engine, store) for _ in range(4)]
+    for artifact_id in shredded:
+        shred(engine, store, artifact_id)
+    unlink, sync = Path.unlink, sync_directory
+
+    def crash(*_: object, **__: object) -> None:
+        raise CrashError
+
+    def unlink_once(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        raise CrashError
+
+    def sync_last(directory: Path) -> None:
+        sync(directory)
+        raise CrashError
+
+    if step != "before":  # where the process ends right after the commit
+        place, name, fault = {
+            "unlink": (Path, "unlink", unlink_once),
+            "sync": (artifacts, "sync_directory", sync_last),
+            "mark": (artifacts, "clock", crash),
+        }[step]
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, fault)
+            with pytest.raises(CrashError):
+                store.unlink_shredded(engine)
+    again = ArtifactStore(data_dir / "artifacts", MasterKey(bytes(range(32))))
+    assert again.unlink_shredded(engine) == 3
+    assert names(data_dir) == {kept}
+    assert again.unlink_shredded(engine) == 0
+
+
+def test_a_shredded_file_that_comes_back_with_a_copy_is_removed(
+    engine: Engine, store: ArtifactStore, data_dir: Path
+) -> None:
+    artifact_id = put(engine, store)
+    path = data_dir / "artifacts" / artifact_id
+    copy = path.read_bytes()
+    shred(engine, store, artifact_id)
+    store.unlink_shredded(engine)
+    path.write_bytes(copy)
+    assert store.unlink_shredded(engine) == 0  # the row owes nothing
+    assert store.unlink_orphans(engine) == 1
+    assert names(data_dir) == set()
+
+
+def test_each_look_for_orphans_is_bounded_and_together_they_see_every_file(
+    engine: Engine, store: ArtifactStore, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [put(engine, store, b"x") for _ in range(3)]
     folder = data_dir / "artifacts"
-    for number in range(1200):  # more than fit into one query
-        (folder / f"young-orphan-{number}").touch()
-    assert unlink(engine, store) == 4
-    assert set(ids[1::2]) <= names(data_dir)
+    for number in range(2 * BATCH):
+        (folder / f"orphan-{number}").touch()
+    listed, _ = _spy(engine, monkeypatch)
+    removed, looks = 0, 0
+    while removed < 2 * BATCH:
+        before = len(listed)
+        removed += store.unlink_orphans(engine, timedelta(seconds=-60))
+        looks += 1
+        assert len(listed) - before <= BATCH
+        assert looks <= 3
+    assert names(data_dir) == set(kept)
+    (folder / "late").touch()
+    assert sum(store.unlink_orphans(engine, timedelta(seconds=-60)) for _ in range(2)) == 1
+
+
+def test_missing_files_are_counted_a_bounded_number_at_a_time(
+    engine: Engine, store: ArtifactStore, data_dir: Path
+) -> None:
+    here, lost = put(engine, store), put(engine, store)
+    assert store.missing(engine) == 0
+    file = (data_dir / "artifacts" / lost).rename(data_dir / "moved")
+    with Session(engine) as session:
+        for number in range(BATCH):
+            _add_row(session, f"~{number}", wrapped_key=b"key")  # after every UUID
+        session.commit()
+    assert store.missing(engine) == 1 + BATCH - 2
+    assert store.missing(engine) == 1 + BATCH
+    assert store.missing(engine) == 1 + BATCH  # from the beginning, and none is counted twice
+    with Session(engine) as session:
+        session.execute(delete(Artifact).where(col(Artifact.id).startswith("~")))
+        session.commit()
+    assert store.missing(engine) == 1
+    file.rename(data_dir / "artifacts" / lost)
+    assert store.missing(engine) == 0
+    assert get(engine, store, here) == DATA
 
 
 def test_a_failing_disk_stores_neither_file_nor_row(

@@ -58,8 +58,7 @@ def test_an_answer_after_the_end_leaves_nothing_that_opens(silos: Silos) -> None
     assert not answers(silos)
     (noise,) = silos.files()  # no key of it was ever committed
     assert noise not in {artifact.id for artifact in silos.artifacts()}
-    with silos.services.reading() as session:
-        silos.services.artifacts.unlink_shredded(session, grace=timedelta(seconds=-60))
+    silos.services.artifacts.unlink_orphans(silos.services.engine, timedelta(seconds=-60))
     silos.assert_clean()
 
 
