@@ -32,7 +32,7 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     from app.settings import Settings
 
     application = create_app()
-    listener = socket.create_server((host, port), backlog=128)
+    listener = _listen(host, port)
     bound = listener.getsockname()[1]
     base_url = f"http://{host}:{bound}"
     click.echo(f"serving {base_url}")
@@ -51,6 +51,15 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
             worker.end()
         for worker in workers:
             worker.wait()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.create_server((host, port), backlog=128)
+    # Accepted connections inherit it. asyncio sets it only where a socket names its protocol,
+    # which this one does not, and the server writes head and body of an answer apart: each
+    # answer on a connection that is kept would wait 40 ms for the client's delayed ACK.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _leave(number: int, _: object) -> NoReturn:

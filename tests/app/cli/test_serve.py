@@ -1,7 +1,8 @@
-"""`lethe serve --embedded-worker`: what is started beside the API."""
+"""`lethe serve`: how it listens, and what --embedded-worker starts beside the API."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -73,3 +74,12 @@ serve.serve(["--port", "0", "--embedded-worker", "--ready-file", {str(tmp_path /
     [worker] = [int(line) for line in lines if line.strip().isdigit()]
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
+
+
+def test_answers_do_not_wait_for_the_acknowledgement_of_their_head() -> None:
+    with (
+        serve._listen("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
