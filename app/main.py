@@ -13,6 +13,7 @@ from app.api import (
     health,
     keys,
     log,
+    metrics,
     models,
     openapi,
     problems,
@@ -20,6 +21,7 @@ from app.api import (
     requests,
     rounds,
 )
+from app.api.calls import Calls
 from app.api.limits import BodyLimit, PlainTargets
 from app.api.parsing import Parsing
 from app.service import keys as keys_service
@@ -53,6 +55,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, settings=opened.settings, known=known)
     app.add_middleware(PlainTargets)
     problems.install(app)
+    app.add_middleware(Calls)  # the outermost: what the others answer has an id too
     routes = (
         requests,
         releases,
@@ -63,6 +66,7 @@ def create_app(services: Services | None = None) -> FastAPI:
         log,
         certificates,
         health,
+        metrics,
     )
     for module in routes:
         app.include_router(module.router)

@@ -181,6 +181,23 @@ class Settings(BaseSettings):
         default="",
         description="Directory of silos' private keys, for their workers; empty: keys/.",
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        description="Log lines on standard error: text or one JSON object each.",
+    )
+    log_level: Literal["warning", "info"] = Field(
+        default="warning",
+        description="info adds a line for each call and for each stage of a job.",
+    )
+    metrics_access: Literal["token", "open"] = Field(
+        default="token",
+        description="Who may read /metrics: holders of a bearer token, or everybody.",
+    )
+    worker_metrics: str = Field(
+        default="",
+        pattern=r"^(\S+:[0-9]{1,5})?$",
+        description="HOST:PORT where a worker answers /metrics, to everybody; empty: nowhere.",
+    )
     fault: str = Field(
         default="",
         description="Development only: STEP[@N]=kill|raise|freeze plants a fault at a step.",

@@ -28,6 +28,8 @@ class Job(SQLModel, table=True):
     contribution_id: str | None = Field(
         default=None, unique=True, foreign_key="contributions.id", max_length=36
     )
+    # Of the HTTP call that queued it: workers' log lines carry it. No capability.
+    call_id: str | None = Field(default=None, max_length=36)
     stage: str = Field(max_length=16)  # execute | verify | certify | done
     tries: int = 0  # of the present stage
     # Tries of the present stage whose worker has not come back, the running one included.

@@ -15,6 +15,7 @@ from app.api.problems import MEDIA_TYPE
 from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import LogMissingError
+from app.metrics import MEDIA_TYPE as METRICS_TYPE
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.requests import NewRequest
@@ -45,6 +46,7 @@ FILES: dict[str, tuple[str, bool]] = {
     "getLogKey": (_TEXT, False),
     "getTile": (_BYTES, True),
     "getIssuerKey": ("application/x-pem-file", False),
+    "getMetrics": (METRICS_TYPE, False),
 }
 _SIGNED: tuple[Problem, ...] = (
     p.IdempotencyKeyError,
@@ -164,6 +166,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "getIssuerKey": (),
     "healthz": (),
     "readyz": (p.NotReadyError,),
+    "getMetrics": (),
 }
 
 

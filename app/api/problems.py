@@ -11,6 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.counters import REFUSED
+from app.logs import place_of
 from app.problems import DatabaseUnavailableError
 from app.schemas.base import Wire
 from lethe.canonical import DUPLICATE
@@ -27,7 +29,8 @@ PARAMETERS = ("query", "path", "header")
 def problem(
     status: int, slug: str, title: str, detail: str, members: dict[str, Any] | None = None
 ) -> JSONResponse:
-    """Return a problem document."""
+    """Return a problem document, and count its type."""
+    REFUSED.add(slug)
     body = {
         "type": f"urn:lethe:problem:{slug}",
         "title": title,
@@ -153,7 +156,9 @@ class Unexpected:
         try:
             await self._app(scope, receive, noted)
         except Exception as error:
-            log.error("unexpected %s at %s", type(error).__name__, _innermost(error))
+            log.error(
+                "unexpected %s at %s", type(error).__name__, place_of(error.__traceback__)
+            )
             if not started:  # otherwise the server ends the connection: the answer is short
                 if unavailable(error):
                     response = answer(DatabaseUnavailableError(AWAY))
@@ -169,10 +174,3 @@ AGAIN = (
 )
 AWAY = f"the database does not answer, or not in time; {AGAIN}"
 INTERNAL = f"Something went wrong; {AGAIN}"
-
-
-def _innermost(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"

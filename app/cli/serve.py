@@ -28,9 +28,12 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     """Serve the API at HOST:PORT, configured by the environment (LETHE_*)."""
     import uvicorn
 
+    from app import logs
     from app.main import create_app
     from app.settings import Settings
 
+    settings = Settings()
+    logs.configure(settings)
     application = create_app()
     listener = _listen(host, port)
     bound = listener.getsockname()[1]
@@ -39,12 +42,12 @@ def serve(host: str, port: int, embedded_worker: bool, ready_file: Path | None) 
     # uvicorn raises the signal that ended it once more, and the default action of SIGTERM
     # would leave the workers at a training that nobody waits for.
     signal.signal(signal.SIGTERM, _leave)
-    workers = _embedded(Settings().silos) if embedded_worker else []
+    workers = _embedded(settings.silos) if embedded_worker else []
     try:
         if ready_file is not None:
             _write(ready_file, {"base_url": base_url, "pid": os.getpid()})
         # Access logs would hold request ids, which are capabilities.
-        config = uvicorn.Config(application, log_level="warning", access_log=False)
+        config = uvicorn.Config(application, log_config=None, access_log=False)
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         for worker in workers:

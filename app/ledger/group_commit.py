@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
@@ -55,7 +56,9 @@ class GroupCommitter:
         Raises:
             CommitterClosedError: `close` was called.
         """
-        return self.enqueue(_each, effect).result()
+        # In the caller's context: what it logs or queues carries the call's id.
+        context = copy_context()
+        return self.enqueue(_each, lambda tx: context.run(effect, tx)).result()
 
     def enqueue(self, handler: Handler[I, T], item: I) -> "Future[T]":
         """Have `handler` run `item` with others that wait for the same handler.

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
+from time import perf_counter
 from typing import TypeVar
 
 from sqlalchemy import select
@@ -26,6 +27,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
 
+from app.counters import LOCK_WAIT
 from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, KeyMissingError
 from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
@@ -163,6 +165,7 @@ class Ledger:
         # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
         self._lock = threading.Lock()
         self._holder: int | None = None
+        self._waited = 0.0  # seconds, of the thread whose turn it is
 
     @property
     def origin(self) -> str:
@@ -468,9 +471,10 @@ class Ledger:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         assert self._holder != threading.get_ident(), "transactions do not nest"
+        begun = perf_counter()
         if not self._lock.acquire(timeout=WAIT_S):
             raise LogBusyError("others have been at the log for too long: send it again")
-        self._holder = threading.get_ident()
+        self._holder, self._waited = threading.get_ident(), perf_counter() - begun
         try:
             yield
         finally:
@@ -480,7 +484,10 @@ class Ledger:
     @contextmanager
     def _writing(self) -> Iterator[Session]:
         with Session(self.engine, expire_on_commit=False) as session:
+            begun = perf_counter()
             storage.take_lock(session)
+            LOCK_WAIT.observe(self._waited + perf_counter() - begun)
+            self._waited = 0.0  # of a turn's second transaction
             yield session
 
     @contextmanager

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from sqlmodel import Session, col, select
 
+from app import logs
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.rounds.opening import CHANGED, is_as_opened
@@ -166,6 +167,7 @@ def _queue(tx: Transaction, row: Round) -> str:
         id=str(uuid.uuid4()),
         model_id=row.model_id,
         kind="round",
+        call_id=logs.call_id(),
         stage="execute",
         created_at=tx.now,
     )

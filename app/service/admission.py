@@ -8,13 +8,14 @@ of statements and a request hardly any. What was seen before the transaction onl
 import secrets
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import bindparam, func, insert, update
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
+from app import logs
 from app.ledger.journal import append_request_event
 from app.ledger.key_rows import believed
 from app.ledger.sequencer import Transaction
@@ -54,7 +55,7 @@ class Submission:
     """A request whose signature verified. digest: hex SHA-256 of its body.
 
     key_mac: of the key's row that the signature was verified by. spent: its nonce is, because
-    it was in a transaction before.
+    it was in a transaction before. call_id: of the call that it came with, for log lines.
     """
 
     signed: SignedBy
@@ -63,6 +64,7 @@ class Submission:
     digest: str
     idempotency_key: str | None
     spent: bool = False
+    call_id: str | None = field(default_factory=logs.call_id)
 
     def again(self) -> "Submission":
         """Return what is submitted once more, after others were quicker."""
@@ -206,7 +208,7 @@ class _Batch:
         event = append_request_event(self._tx, request, "request.received", received)
         assert event.log_index == request.log_index
         self._events.append(event)
-        nudge = self._queue(request)
+        nudge = self._queue(request, submission.call_id)
         self._note_repeatable(submission, request.id)
         answered = request.ref, request.log_index, request.due_at
         return Entered(request.id, New(*answered, scope, claimed, nudge))
@@ -279,7 +281,7 @@ class _Batch:
             key.subject is None or self._tag("subject", key.subject) == subject
         )
 
-    def _queue(self, request: ErasureRequest) -> str | None:
+    def _queue(self, request: ErasureRequest, call_id: str | None) -> str | None:
         """Note the job of a request; return which job to nudge for it, if any.
 
         One for each model that nobody works for: who finishes a job looks for the next. Where
@@ -290,6 +292,7 @@ class _Batch:
             model_id=request.model_id,
             kind="erase",
             request_id=request.id,
+            call_id=call_id,
             stage="execute",
             created_at=self._tx.now,
         )

@@ -5,6 +5,7 @@ import uuid
 
 from sqlmodel import Session, col, select
 
+from app import logs
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.problems import (
@@ -175,6 +176,7 @@ def queue(
         model_id=model.id,
         kind="learn",
         contribution_id=row.id,
+        call_id=logs.call_id(),
         stage="execute",
         created_at=tx.now,
     )

@@ -290,6 +290,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("request_id", sa.String(length=36), nullable=True),
         sa.Column("contribution_id", sa.String(length=36), nullable=True),
+        sa.Column("call_id", sa.String(length=36), nullable=True),
         sa.Column("stage", sa.String(length=16), nullable=False),
         sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("deaths", sa.Integer(), nullable=False),

@@ -32,18 +32,27 @@ DEVICES = ("auto", "cpu", "cuda", "torch-cpu")  # as in app.settings; numerics l
 def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ...]) -> None:
     """Execute, verify and certify requests, configured by the environment (LETHE_*)."""
     from celery.beat import EmbeddedService
+    from celery.signals import setup_logging
 
+    from app import logs, metrics
     from app.dispatch import QUEUE, silo_queue
     from app.service.silo_keys import renew
+    from app.settings import Settings
     from workers import devices, runtime
     from workers.celery_app import app
 
+    settings = Settings()
+    logs.configure(settings)
+    # Celery adds handlers of its own unless somebody listens to this.
+    setup_logging.connect(lambda **_: None, weak=False)
     services = runtime.services()  # a missing log or key is named now, not at the first task
     if silos:
         _prepare(silos, services.settings, device)
         renew(services, silos)
         runtime.become(silos)
     devices.choose("cpu" if silos else device or services.settings.device)
+    if settings.worker_metrics and not silos:
+        metrics.serve_own(settings.worker_metrics)
     if until_eof:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if beat:
@@ -55,7 +64,17 @@ def worker(beat: bool, until_eof: bool, device: str | None, silos: tuple[int, ..
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     queues = ",".join(map(silo_queue, sorted(set(silos)))) or QUEUE
     app.worker_main(
-        ["worker", "--pool", "solo", "--loglevel", "WARNING", "--queues", queues, *quiet]
+        [
+            "--quiet",
+            "worker",
+            "--pool",
+            "solo",
+            "--loglevel",
+            "WARNING",
+            "--queues",
+            queues,
+            *quiet,
+        ]
     )
 
 

@@ -35,6 +35,7 @@ class Lease:
     request_id: str | None
     contribution_id: str | None
     tries: int
+    call_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,15 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app import logs
+from app.counters import STAGE_ERRORS, STAGES
 from app.ledger.journal import record_request_event
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Transaction
@@ -51,15 +55,24 @@ def leased(services: Services, job_id: str, stage: str) -> Iterator[Lease | None
     if lease is None:
         yield None
         return
+    with logs.for_call(lease.call_id), STAGES.timed(stage):
+        log.info("job %s: %s begins, tries %d", job_id, stage, lease.tries)
+        yield from _held(services, lease)
+
+
+def _held(services: Services, lease: Lease) -> Iterator[Lease]:
+    job_id, stage = lease.job_id, lease.stage
     reached(f"{stage}.leased")
     stop = threading.Event()
-    renewer = threading.Thread(target=_renew, args=(services, lease, stop), daemon=True)
+    renew = partial(copy_context().run, _renew, services, lease, stop)
+    renewer = threading.Thread(target=renew, daemon=True)
     renewer.start()
     try:
         yield lease
     except LeaseLostError:
         log.warning("job %s: the lease was lost; nothing was committed", job_id)
     except Exception as error:
+        STAGE_ERRORS.add(stage)
         # Never its text: it may hold a row's values.
         name, outside = type(error).__name__, is_outside(error)
         log.error("job %s: %s at %s, tries %s", job_id, name, stage, lease.tries)
@@ -150,6 +163,7 @@ def _acquire(services: Services, tx: Transaction, job_id: str, stage: str) -> Le
         request_id=job.request_id,
         contribution_id=job.contribution_id,
         tries=job.tries,
+        call_id=job.call_id,
     )
 
 

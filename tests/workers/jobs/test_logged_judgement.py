@@ -130,7 +130,7 @@ def told(
             change(session, request, other)
             session.flush()
         job = job_of(session, request)
-        lease = Lease(job.id, 1, "certify", 0, "erase", job.model_id, request, None, 1)
+        lease = Lease(job.id, 1, "certify", 0, "erase", job.model_id, request, None, 1, None)
         try:
             found = passed(ready.services, session, lease)
         except RefusedError as refusal:

@@ -117,7 +117,16 @@ def test_who_lost_the_lease_tells_nothing(onlooker: Onlooker) -> None:
     onlooker.request_id = networks.submit(installation, networks.whole("c1"))
     job = networks.jobs(installation)[-1]
     held = Lease(
-        job.id, job.lease_token, job.stage, 0, "erase", job.model_id, job.request_id, None, 1
+        job.id,
+        job.lease_token,
+        job.stage,
+        0,
+        "erase",
+        job.model_id,
+        job.request_id,
+        None,
+        1,
+        None,
     )
     mine = context(installation, held)
     progress.record(replace(mine, lease=replace(held, token=held.token + 1)), "step", 1, 1)
@@ -132,7 +141,9 @@ def test_what_cannot_be_told_stops_nothing(
 ) -> None:
     installation = onlooker.installation
     job = networks.jobs(installation)[-1]
-    held = Lease(job.id, 1, "execute", 0, "learn", job.model_id, None, job.contribution_id, 1)
+    held = Lease(
+        job.id, 1, "execute", 0, "learn", job.model_id, None, job.contribution_id, 1, None
+    )
     away = replace(installation.services, engine=create_engine("sqlite:////nowhere/at/all.db"))
     mine = replace(context(installation, held), services=away)
     onlooker._tell(mine, "training", 1, 3)

@@ -1,0 +1,27 @@
+"""What Prometheus scrapes."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response, Security
+
+from app import metrics
+from app.api.deps import BEARER, ServicesDep
+from app.service import keys
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/metrics", operation_id="getMetrics", response_class=Response)
+def get_metrics(
+    services: ServicesDep,
+    _: Annotated[None, Security(BEARER)],
+    authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Response:
+    """Return Prometheus's text format: the whole service, and this process.
+
+    An auditor's token is enough; none is needed where LETHE_METRICS_ACCESS is open.
+    """
+    if services.settings.metrics_access == "token":
+        with services.reading() as session:
+            keys.authorise(session, authorization, ("operator", "auditor"))
+    return Response(metrics.whole_service(services), media_type=metrics.MEDIA_TYPE)

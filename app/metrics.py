@@ -1,0 +1,292 @@
+"""What Prometheus reads: the whole service from the database, and what this process counted.
+
+Any API process answers for the whole service: requests, certificates, jobs and the log are
+rows, so all processes' work is in one snapshot, read when somebody asks and no more often than
+each FRESH_S. Workers therefore need no endpoint of their own for these. What only a process
+knows (waits, durations, refused calls) it counts itself (`app.counters`); a worker answers that
+at LETHE_WORKER_METRICS, and not the database's values, or a sum over targets would count them
+once for each.
+
+No label is a person's, a record's, a key's or a model's name: references of models are chosen
+by people and grow without limit. Labels are states, kinds, stages, problem types, operations.
+"""
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Literal
+
+from sqlalchemy import Select, case, func, text
+from sqlalchemy import select as columns
+from sqlmodel import Session, col
+
+from app.counters import COUNTERS, HISTOGRAMS
+from app.ledger import storage
+from app.service.context import Services
+from app.service.queue import PARKED
+from app.service.requests import CLOSED
+from lethe.errors import LetheError
+from models import Certificate, ErasureRequest, Job
+from models.clock import clock
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "text/plain; version=1.0.0; charset=utf-8"  # what generate_latest writes
+FRESH_S = 5.0  # what was read is answered for so long: a scrape more often costs nothing
+STATEMENT_S = 2.0  # longest time of one statement; Prometheus gives a scrape up after 10 s
+_STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
+
+_reading = threading.Lock()  # whoever scrapes meanwhile waits for the same answer
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric read now; samples: value by label values."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    meaning: str
+    samples: Mapping[tuple[str, ...], float]
+    labels: tuple[str, ...] = ()
+
+
+class WorkerMetricsError(LetheError):
+    """LETHE_WORKER_METRICS names no address that this process can listen at."""
+
+    slug = "settings"
+    title = "The configuration is refused"
+
+
+def whole_service(services: Services) -> bytes:
+    """Return the text that an API process answers. Never raises for a part that is away."""
+    found = read(services)
+    return _text(lambda: chain(_families(found), _own()))
+
+
+def serve_own(address: str) -> None:
+    """Answer what this process counts at HOST:PORT, from a thread.
+
+    Raises:
+        WorkerMetricsError: The address cannot be listened at.
+    """
+    from prometheus_client import start_http_server
+
+    host, _, port = address.rpartition(":")
+    try:
+        start_http_server(int(port), host, registry=_registry(_own))
+    except (OSError, OverflowError) as error:
+        raise WorkerMetricsError(
+            f"LETHE_WORKER_METRICS: cannot listen there ({type(error).__name__}): each worker "
+            "on a machine needs a port of its own"
+        ) from None
+
+
+def read(services: Services) -> list[Family]:
+    """Return what holds for the whole service, at most FRESH_S old."""
+    with _reading:
+        at, found = services.seen.get("metrics", (float("-inf"), None))
+        if time.monotonic() - at >= FRESH_S:
+            found = _read(services)
+            services.seen["metrics"] = time.monotonic(), found
+    assert isinstance(found, list)
+    return found
+
+
+def _read(services: Services) -> list[Family]:
+    parts: dict[str, Callable[[Services], list[Family]]] = {
+        "database": _database,
+        "disk": _disk,
+        "broker": _broker,
+    }
+    found: list[Family] = []
+    answered: dict[tuple[str, ...], float] = {}
+    for name, part in parts.items():
+        try:
+            found += part(services)
+            answered[name,] = 1.0
+        except Exception as error:  # whatever a driver raises: this part does not answer
+            log.warning("metrics of the %s not read: %s", name, type(error).__name__)
+            answered[name,] = 0.0
+    answer = "Whether this part answered the scrape; if 0, its metrics are missing."
+    return [*found, Family("lethe_scrape_ok", "gauge", answer, answered, ("part",))]
+
+
+def _disk(services: Services) -> list[Family]:
+    free = float(shutil.disk_usage(services.settings.data_dir).free)
+    return [_gauge("lethe_free_bytes", "Free space of the data directory's disk.", free)]
+
+
+def _broker(services: Services) -> list[Family]:
+    dropped = float(services.dispatcher.check())
+    meaning = "Broker messages dropped because Lethe did not send them."
+    return [Family("lethe_messages_dropped", "counter", meaning, {(): dropped})]
+
+
+def _database(services: Services) -> list[Family]:
+    """Read everything in one snapshot, so that the values fit together."""
+    with services.reading() as session, _bounded(session):
+        now = clock(session)
+        size, latest = storage.read_size(session), storage.latest_checkpoint(session)
+        states = _grouped(
+            session,
+            columns(col(ErasureRequest.state), func.count()).group_by(
+                col(ErasureRequest.state)
+            ),
+        )
+        certified = _grouped(
+            session,
+            columns(col(Certificate.result), func.count()).group_by(col(Certificate.result)),
+        )
+        waiting = (
+            columns(col(Job.kind), col(Job.stage), func.count())
+            .where(col(Job.done_at).is_(None))
+            .group_by(col(Job.kind), col(Job.stage))
+        )
+        queued: dict[tuple[str, ...], float] = {
+            (kind, stage): float(n) for kind, stage, n in session.connection().execute(waiting)
+        }
+        overdue = columns(func.count()).where(
+            col(ErasureRequest.due_at) < now, col(ErasureRequest.state).not_in(CLOSED)
+        )
+        # An attempt counts from the moment a worker takes it. What was executed together
+        # with another request was never taken by itself.
+        begun = case((col(Job.stage) != "execute", 1), (col(Job.lease_token) > 0, 1), else_=0)
+        attempts = columns(func.sum(col(Job.attempt) - 1 + begun)).where(
+            col(Job.kind) == "erase"
+        )
+        leases = columns(func.count()).where(
+            col(Job.lease_until) > now, col(Job.done_at).is_(None)
+        )
+        # The oldest job is the head of its queue, or waits for one of it that was begun.
+        oldest = columns(func.min(col(Job.created_at))).where(
+            col(Job.done_at).is_(None), col(Job.stage) != PARKED
+        )
+        since = session.connection().execute(oldest).scalar_one()
+        return [
+            Family(
+                "lethe_requests_accepted",
+                "counter",
+                "Erasure requests accepted.",
+                {(): sum(states.values())},
+            ),
+            Family("lethe_requests", "gauge", "Erasure requests by state.", states, ("state",)),
+            _gauge(
+                "lethe_requests_overdue",
+                "Open erasure requests past their deadline.",
+                _number(session, overdue),
+            ),
+            Family(
+                "lethe_certified", "counter", "Certificates issued.", certified, ("result",)
+            ),
+            Family(
+                "lethe_attempts",
+                "counter",
+                "Attempts at erasures that a worker began.",
+                {(): _number(session, attempts)},
+            ),
+            Family("lethe_jobs", "gauge", "Unfinished jobs.", queued, ("kind", "stage")),
+            _gauge("lethe_leases_held", "Jobs a worker holds.", _number(session, leases)),
+            _gauge(
+                "lethe_queue_oldest_seconds",
+                "Age of the oldest unfinished job that waits for no answer from outside.",
+                0.0 if since is None else (now - since).total_seconds(),
+            ),
+            _gauge("lethe_log_entries", "Entries of the log.", float(size)),
+            _gauge(
+                "lethe_checkpoint_lag_entries",
+                "Entries of the log that no checkpoint covers yet.",
+                float(size - (0 if latest is None else latest.size)),
+            ),
+        ]
+
+
+def _gauge(name: str, meaning: str, value: float) -> Family:
+    return Family(name, "gauge", meaning, {(): value})
+
+
+def _grouped(session: Session, query: Select[str, int]) -> dict[tuple[str, ...], float]:
+    return {(key,): float(n) for key, n in session.connection().execute(query)}
+
+
+def _number(session: Session, query: Select[int]) -> float:
+    return float(session.connection().execute(query).scalar_one() or 0)
+
+
+@contextmanager
+def _bounded(session: Session) -> Iterator[None]:
+    """End a statement of the block that takes longer than STATEMENT_S; the database raises."""
+    connection = session.connection()
+    if connection.dialect.name == "postgresql":
+        ms = int(STATEMENT_S * 1000)
+        connection.execute(text(f"SET LOCAL statement_timeout = {ms}"))
+        yield
+        return
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    until = time.monotonic() + STATEMENT_S
+    driver.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    try:
+        yield
+    finally:
+        driver.set_progress_handler(None, 0)
+
+
+def _families(families: list[Family]) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for one in families:
+        made = CounterMetricFamily if one.kind == "counter" else GaugeMetricFamily
+        family = made(one.name, one.meaning, labels=one.labels)
+        for labels, value in sorted(one.samples.items()):
+            family.add_metric(labels, value)
+        yield family
+
+
+def _own() -> "Iterator[Metric]":
+    """Yield what this process counted since it started."""
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    for counter in COUNTERS:
+        counted = CounterMetricFamily(counter.name, counter.meaning, labels=[counter.label])
+        for label, value in sorted(counter.read().items()):
+            counted.add_metric([label], value)
+        yield counted
+    for one in HISTOGRAMS:
+        labels = [one.label] if one.label else []
+        durations = HistogramMetricFamily(one.name, one.meaning, labels=labels)
+        bounds = [*map(str, one.bounds), "+Inf"]
+        for label, (counts, total) in sorted(one.read().items()):
+            buckets = list(zip(bounds, map(float, accumulate(counts)), strict=True))
+            durations.add_metric([label] if one.label else [], buckets, total)
+        yield durations
+
+
+class _Collector:
+    def __init__(self, collect: "Callable[[], Iterator[Metric]]") -> None:
+        self.collect = collect
+
+
+def _registry(collect: "Callable[[], Iterator[Metric]]") -> "CollectorRegistry":
+    from prometheus_client import CollectorRegistry
+
+    # Not the library's global one: its process collector reads /proc at each scrape, and what
+    # other libraries register there is nobody's promise.
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(collect))
+    return registry
+
+
+def _text(collect: "Callable[[], Iterator[Metric]]") -> bytes:
+    from prometheus_client import generate_latest
+
+    written: bytes = generate_latest(_registry(collect))
+    return written
