@@ -33,7 +33,6 @@ from lethe import canonical
 from lethe.errors import LetheError
 from lethe.files import PARTIAL, sync_directory, write_durably
 from lethe.log.spelling import format_base64
-from lethe.log.tree import tree_root
 from migrations import HEAD
 from models.session import reading
 from models.types import utcnow
@@ -82,8 +81,8 @@ def write_backup(
     with Session(reading(engine)) as session:
         size, nodes = storage.read_size(session), NodeTable(session)
         # What was signed before the snapshot is in it.
-        guard.check(settings.origin, size, lambda n: nodes.compute(lambda r: tree_root(n, r)))
-        root = nodes.compute(lambda read: tree_root(size, read))
+        guard.check(settings.origin, size, nodes.root_at)
+        root = nodes.root_at(size)
         with _create(directory / DATABASE) as file:
             count = rows.dump(session.connection(), file)
     names = [DATABASE]

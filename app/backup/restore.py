@@ -29,7 +29,7 @@ from lethe.files import sync_directory, write_durably
 from lethe.log.checkpoint import Checkpoint, open_checkpoint
 from lethe.log.note import parse_log_vkey
 from lethe.log.spelling import format_base64
-from lethe.log.tree import EMPTY_ROOT, tree_root
+from lethe.log.tree import EMPTY_ROOT
 from migrations.runner import upgrade
 from models.sealed import seal_columns
 
@@ -102,7 +102,7 @@ def restore(
 def _require_log(settings: Settings, session: Session, backup: Backup, count: int) -> None:
     """Compare what was loaded with the manifest and with the log's key."""
     size, nodes = storage.read_size(session), NodeTable(session)
-    root = nodes.compute(lambda read: tree_root(size, read))
+    root = nodes.root_at(size)
     if (count, size, format_base64(root)) != (backup.rows, backup.size, backup.root):
         raise BackupError("the backup's rows are not those that its manifest counts")
     latest = storage.latest_checkpoint(session)
@@ -110,7 +110,7 @@ def _require_log(settings: Settings, session: Session, backup: Backup, count: in
     if latest is None:
         raise BackupError("the backup holds no log")
     signed = open_checkpoint(latest.note, verifier)
-    at_signed = nodes.compute(lambda read: tree_root(signed.size, read))
+    at_signed = nodes.root_at(signed.size)
     if signed.size > size or at_signed != signed.root:
         raise BackupError("the backup's log is not the one that its key signed")
     # Which lines of the erasure journal count is read from the entries, not from the tree.

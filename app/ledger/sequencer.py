@@ -45,7 +45,7 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
 from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
-from lethe.log.tree import EMPTY_ROOT, NodeReader, tree_root
+from lethe.log.tree import EMPTY_ROOT
 from models import LogCheckpoint, LogEntry
 from models.clock import clock
 from models.session import WAIT_S, reading
@@ -349,10 +349,6 @@ class Ledger:
             _require_size(session, new)
             return NodeTable(session).compute(lambda read: consistency_proof(old, new, read))
 
-    def reader(self, session: Session) -> NodeReader:
-        """Return a reader of stored nodes; it remembers them, so use one for many proofs."""
-        return NodeTable(session)
-
     def _open_stored(self, row: LogCheckpoint) -> Checkpoint:
         stored = Checkpoint(self.origin, row.size, row.root)
         try:
@@ -373,7 +369,7 @@ class Ledger:
         """Return the published checkpoint, and the log above the guard once it is verified."""
         latest = self._require_latest(session)
         size, nodes = storage.read_size(session), NodeTable(session)
-        held = self.guard.check(self.origin, size, _root_at(nodes))
+        held = self.guard.check(self.origin, size, nodes.root_at)
         tail = read_tail(session, nodes, held, size, self._required_key())
         if (
             latest.size > held.size
@@ -403,7 +399,7 @@ class Ledger:
     def _require_own_key(self, session: Session) -> None:
         """Check an entry whose leaf was signed: a key that does not fit it fits none."""
         self._require_latest(session)
-        root_at = _root_at(NodeTable(session))
+        root_at = NodeTable(session).root_at
         last = self.guard.check(self.origin, storage.read_size(session), root_at).size - 1
         entry = storage.read_entries(session, last, last + 1).get(last)
         if entry is None:
@@ -494,10 +490,6 @@ class Ledger:
     def _reading(self) -> Iterator[Session]:
         with Session(reading(self.engine), expire_on_commit=False) as session:
             yield session
-
-
-def _root_at(nodes: NodeTable) -> Callable[[int], bytes]:
-    return lambda size: nodes.compute(lambda read: tree_root(size, read))
 
 
 def _require_size(session: Session, size: int) -> None:

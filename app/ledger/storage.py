@@ -6,18 +6,18 @@ from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import Select, func, insert, text, tuple_
+from sqlalchemy import func, insert, text, tuple_
 from sqlalchemy import select as columns
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from lethe.errors import LetheError
-from lethe.log.tree import HASH_SIZE, NodeReader
+from lethe.log.tree import HASH_SIZE, NodeReader, tree_root
 from models import LogCheckpoint, LogEntry, LogNode
 from models.session import reading
 
 LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
-TILE = 256  # nodes read at once when neighbours are asked for one after another
+KEYS = 250  # nodes in one query; two variables each, and SQLite's oldest limit is 999
 
 T = TypeVar("T")
 
@@ -134,6 +134,27 @@ def read_nodes(
     return {(level, at): value for level, at, value in session.connection().execute(query)}
 
 
+def read_row(session: Session, level: int, start: int, count: int) -> list[bytes]:
+    """Return `count` neighbouring nodes of one level, from index `start` on.
+
+    Raises:
+        LogDamagedError: One of them is missing.
+    """
+    query = (
+        columns(col(LogNode.hash))
+        .where(
+            col(LogNode.level) == level,
+            col(LogNode.index) >= start,
+            col(LogNode.index) < start + count,
+        )
+        .order_by(col(LogNode.index))
+    )
+    hashes = list(session.connection().execute(query).scalars())
+    if len(hashes) != count:
+        raise LogDamagedError(f"a node of level {level} is missing: run `lethe log fsck`")
+    return hashes
+
+
 def insert_entries(session: Session, entries: Sequence[LogEntry]) -> None:
     """Add rows of entries."""
     session.connection().execute(insert(LogEntry), [entry.model_dump() for entry in entries])
@@ -161,7 +182,7 @@ def covering_checkpoint(session: Session, index: int) -> LogCheckpoint | None:
 
 
 class NodeTable:
-    """A NodeReader over the stored nodes, remembering what it has read.
+    """The stored nodes for tree algorithms, remembering what it has read.
 
     Nodes never change, so it may outlive the transaction that filled it.
     """
@@ -170,54 +191,38 @@ class NodeTable:
         self._session = session
         self._known: dict[tuple[int, int], bytes] = {}
 
-    def __call__(self, level: int, index: int) -> bytes:
-        """Return the hash of a complete subtree.
+    def compute(self, algorithm: Callable[[NodeReader], T]) -> T:
+        """Return what `algorithm` returns, with one query for up to 250 nodes it reads.
+
+        Which nodes a tree algorithm reads follows from sizes and never from hashes, so a
+        first run on zeros names them. `algorithm` must therefore be a pure function.
 
         Raises:
-            LogDamagedError: It is not stored.
+            LogDamagedError: A node is not stored.
         """
-        if (level, index) not in self._known:
-            # A tile is read node by node: the second of a run brings the rest of its tile.
-            run = (level, index - 1) in self._known
-            self._fetch(level, index, (index // TILE + 1) * TILE if run else index + 1)
+        wanted: dict[tuple[int, int], None] = {}
+
+        def note(level: int, index: int) -> bytes:
+            wanted[level, index] = None
+            return bytes(HASH_SIZE)
+
+        algorithm(note)
+        missing = [key for key in wanted if key not in self._known]
+        for start in range(0, len(missing), KEYS):
+            self._known |= read_nodes(self._session, missing[start : start + KEYS])
+        return algorithm(self._read)
+
+    def root_at(self, size: int) -> bytes:
+        """Return the root of the first `size` entries. Raises LogDamagedError."""
+        return self.compute(lambda read: tree_root(size, read))
+
+    def _read(self, level: int, index: int) -> bytes:
         try:
             return self._known[level, index]
         except KeyError:
             raise LogDamagedError(
                 f"node {index} of level {level} is missing: run `lethe log fsck`"
             ) from None
-
-    def compute(self, algorithm: Callable[[NodeReader], T]) -> T:
-        """Return what `algorithm` returns, with one query for all the nodes it reads.
-
-        Which nodes a tree algorithm reads follows from sizes and never from hashes, so a
-        first run on zeros names them. `algorithm` must therefore be a pure function.
-        """
-        wanted: list[tuple[int, int]] = []
-
-        def note(level: int, index: int) -> bytes:
-            wanted.append((level, index))
-            return bytes(HASH_SIZE)
-
-        algorithm(note)
-        missing = [key for key in wanted if key not in self._known]
-        if missing:
-            query = _NODES.where(tuple_(col(LogNode.level), col(LogNode.index)).in_(missing))
-            self._read(query)
-        return algorithm(self)
-
-    def _fetch(self, level: int, start: int, end: int) -> None:
-        self._read(
-            _NODES.where(
-                col(LogNode.level) == level,
-                col(LogNode.index) >= start,
-                col(LogNode.index) < end,
-            )
-        )
-
-    def _read(self, query: Select[int, int, bytes]) -> None:
-        for level, index, value in self._session.connection().execute(query):
-            self._known[level, index] = value
 
 
 _NODES = columns(col(LogNode.level), col(LogNode.index), col(LogNode.hash))

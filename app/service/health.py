@@ -19,7 +19,6 @@ from app.service import public_log
 from app.service.context import Services
 from app.vault.master import MasterKey
 from lethe.errors import LetheError
-from lethe.log.tree import tree_root
 from lethe.signing.keys import public_pem
 
 log = logging.getLogger(__name__)
@@ -122,9 +121,8 @@ def _guard(services: Services) -> None:
     ledger.guard.require_free(TRY_S)
     held = ledger.guard.read()  # before the snapshot: it only ever gets ahead of it
     with services.reading() as session:
-        read = ledger.reader(session)
         size = storage.read_size(session)
-        require_extends(held, ledger.origin, size, lambda at: tree_root(at, read))
+        require_extends(held, ledger.origin, size, storage.NodeTable(session).root_at)
 
 
 def _keys(services: Services) -> None:

@@ -4,6 +4,7 @@ import base64
 
 from sqlmodel import Session, col, select
 
+from app.ledger.storage import NodeTable, read_leaves, read_row
 from app.problems import NotFoundError
 from app.schemas.base import Page
 from app.schemas.log import ConsistencyView, EntryView, InclusionView
@@ -11,11 +12,15 @@ from app.service.context import Services
 from app.service.paging import parse_number
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.proofs import consistency_proof, inclusion_proof
-from lethe.log.tiles import encode_bundle, parse_tile_path, tile_bytes, tile_width
+from lethe.log.tiles import (
+    TILE_HEIGHT,
+    TILE_WIDTH,
+    encode_bundle,
+    parse_tile_path,
+    tile_width,
+)
 from lethe.log.tree import leaf_hash, tree_root
 from models import LogCheckpoint, LogEntry
-
-TILE_ENTRIES = 256
 
 
 def latest_checkpoint(services: Services) -> str:
@@ -44,16 +49,11 @@ def tile(services: Services, path: str) -> bytes:
         size = _latest(session).size
         if ref.width > tile_width(ref.level or 0, ref.index, size):
             raise NotFoundError("the published tree has no such tile yet")
+        first = ref.index * TILE_WIDTH
         if ref.level is not None:
-            read = services.ledger.reader(session)
-            return tile_bytes(ref.level, ref.index, ref.width, read)
-        first = ref.index * TILE_ENTRIES
-        query = (
-            select(LogEntry.leaf)
-            .where(col(LogEntry.index) >= first, col(LogEntry.index) < first + ref.width)
-            .order_by(col(LogEntry.index))
-        )
-        return encode_bundle(list(session.exec(query)))
+            # One query: a client that reads a whole log asks for thousands of tiles.
+            return b"".join(read_row(session, TILE_HEIGHT * ref.level, first, ref.width))
+        return encode_bundle(read_leaves(session, first, first + ref.width))
 
 
 def entries(
@@ -104,7 +104,9 @@ def entries(
         if until is not None:
             query = query.where(col(LogEntry.day) <= until)
         rows = list(session.exec(query))
-        read = services.ledger.reader(session)
+        proofs = NodeTable(session).compute(
+            lambda read: [inclusion_proof(row.index, size, read) for row in rows[:limit]]
+        )
         items = [
             EntryView(
                 log_index=row.index,
@@ -114,9 +116,9 @@ def entries(
                 day=row.day,
                 leaf=_base64(row.leaf),
                 tree_size=size,
-                hashes=[_base64(h) for h in inclusion_proof(row.index, size, read)],
+                hashes=[_base64(one) for one in hashes],
             )
-            for row in rows[:limit]
+            for row, hashes in zip(rows, proofs, strict=False)
         ]
     more = str(rows[limit - 1].index) if len(rows) > limit else None
     return Page(items=items, next=more)
@@ -133,14 +135,16 @@ def inclusion(services: Services, index: int, size: int | None) -> InclusionView
         wanted = published if size is None else size
         if not index < wanted <= published:
             raise NotFoundError("the published tree does not reach that far")
-        read = services.ledger.reader(session)
-        entry = session.get_one(LogEntry, index)
+        (leaf,) = read_leaves(session, index, index + 1)
+        root, hashes = NodeTable(session).compute(
+            lambda read: (tree_root(wanted, read), inclusion_proof(index, wanted, read))
+        )
         return InclusionView(
             log_index=index,
             tree_size=wanted,
-            leaf_hash=_base64(leaf_hash(entry.leaf)),
-            root=_base64(tree_root(wanted, read)),
-            hashes=[_base64(h) for h in inclusion_proof(index, wanted, read)],
+            leaf_hash=_base64(leaf_hash(leaf)),
+            root=_base64(root),
+            hashes=[_base64(one) for one in hashes],
         )
 
 
@@ -155,13 +159,19 @@ def consistency(services: Services, old: int, new: int | None) -> ConsistencyVie
         wanted = published if new is None else new
         if not old <= wanted <= published:
             raise NotFoundError("sizes must satisfy old ≤ new ≤ the published size")
-        read = services.ledger.reader(session)
+        old_root, new_root, hashes = NodeTable(session).compute(
+            lambda read: (
+                tree_root(old, read),
+                tree_root(wanted, read),
+                consistency_proof(old, wanted, read),
+            )
+        )
         return ConsistencyView(
             old=old,
             new=wanted,
-            old_root=_base64(tree_root(old, read)),
-            new_root=_base64(tree_root(wanted, read)),
-            hashes=[_base64(h) for h in consistency_proof(old, wanted, read)],
+            old_root=_base64(old_root),
+            new_root=_base64(new_root),
+            hashes=[_base64(one) for one in hashes],
         )
 
 
@@ -174,7 +184,7 @@ def check_published(services: Services) -> None:
     with services.reading() as session:
         row = _latest(session)
         checkpoint = open_checkpoint(row.note, services.ledger.verifier)
-        root = tree_root(checkpoint.size, services.ledger.reader(session))
+        root = NodeTable(session).root_at(checkpoint.size)
     if checkpoint.root != root:
         raise NotFoundError("the database does not hold the tree that was signed")
 

@@ -27,6 +27,9 @@ _vkey_option = click.option(
     metavar="FILE|STRING",
     help="The log's verifier key, or a file that holds it.",
 )
+_full_option = click.option(
+    "--full", is_flag=True, help="Read everything, also what was verified before."
+)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -38,30 +41,40 @@ def log() -> None:
 @log.command()
 @click.argument("url_or_dir")
 @_vkey_option
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the verified checkpoint in this file; the next call reads only what is new.",
+)
+@_full_option
 @_json_option
-def verify(url_or_dir: str, vkey: str, as_json: bool) -> None:
+def verify(url_or_dir: str, vkey: str, state: Path | None, full: bool, as_json: bool) -> None:
     """Verify every entry and tile of a log.
 
-    All are checked against the signed checkpoint URL_OR_DIR/checkpoint. Exits with 0 if the
-    log verifies, 1 if it does not, and 2 if it cannot be read.
+    All are checked against the signed checkpoint URL_OR_DIR/checkpoint. With a state file, only
+    a log that extends the checkpoint of the last call is accepted, and only what was added
+    since is read. Exits with 0 if the log verifies, 1 if it does not, and 2 if it cannot be
+    read.
     """
     verifier = _read_vkey(vkey)
-    _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier))
+    _report(as_json, lambda: verify_log(fetch_from(url_or_dir), verifier, state, full=full))
 
 
 @log.command()
 @click.argument("url")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @_vkey_option
+@_full_option
 @_json_option
-def mirror(url: str, directory: Path, vkey: str, as_json: bool) -> None:
+def mirror(url: str, directory: Path, vkey: str, full: bool, as_json: bool) -> None:
     """Verify a log and copy it to DIRECTORY.
 
     Any static web server can serve the copy. A mirror that already holds an earlier
-    checkpoint only accepts a log that extends it. Exits as `verify` does.
+    checkpoint only accepts a log that extends it, and reads only what was added since. Exits as
+    `verify` does.
     """
     verifier = _read_vkey(vkey)
-    _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory))
+    _report(as_json, lambda: mirror_log(fetch_from(url), verifier, directory, full=full))
 
 
 def _read_vkey(file_or_text: str) -> NoteVerifier:
@@ -104,13 +117,16 @@ def _report(as_json: bool, check: Callable[[], LogReport]) -> None:
             "root": root,
             "entries": report.entries,
             "tiles": report.tiles,
+            "entries_before": report.before,
             "unverified": [f"{line.name}+{line.key_id.hex()}" for line in report.unverified],
         }
         click.echo(json.dumps(passed))
     else:
         click.echo(f"PASS  {report.origin}")
         click.echo(f"      size {report.size}, root {root}")
-        told = f"{report.entries} entries and {report.tiles} tiles checked"
-        click.echo(plain(f"      {told}{not_verified(report.unverified)}"))
+        checked = f"{report.entries} entries and {report.tiles} tiles checked"
+        if report.before:
+            checked += f", the first {report.before} entries by an earlier call"
+        click.echo(plain(f"      {checked}{not_verified(report.unverified)}"))
         if (old := succeeded(report)) is not None:
             click.echo(plain(f"      succeeds the log {old.origin} at size {old.size}"))

@@ -4,15 +4,22 @@
 2. Each entry hashes to its leaf in the level-0 tiles.
 3. Each hash of a higher tile is the root of the full tile below it.
 4. The root of all entries is the one the checkpoint signs.
-5. When a mirror grows: the tree it held is a prefix of the new one.
+5. When an earlier checkpoint is held: its tree is a prefix of the new one.
+
+Who holds an earlier checkpoint has done 2 and 3 for its entries, and by 5 they are still those
+that the new checkpoint signs: only what came since is read. What is served of the older entries
+is not looked at again unless everything is asked for.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lethe import canonical
+from lethe.errors import LetheError
+from lethe.files import sync_directory, write_durably
+from lethe.log.check import CheckedTree, Keep, check_tree
 from lethe.log.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -29,18 +36,8 @@ from lethe.log.fetch import (
     fetch_from,
 )
 from lethe.log.note import NoteError, NoteVerifier, SignatureLine, read_note
-from lethe.log.tiles import (
-    TILE_HEIGHT,
-    TILE_WIDTH,
-    TileError,
-    TileRef,
-    decode_bundle,
-    encode_bundle,
-    node_reader,
-    split_tile,
-    tile_level,
-)
-from lethe.log.tree import EMPTY_ROOT, leaf_hash, root_of, tree_root
+from lethe.log.spelling import format_base64, parse_base64
+from lethe.log.tiles import TILE_WIDTH, decode_bundle, entries_path
 
 __all__ = [
     "Fetch",
@@ -56,13 +53,14 @@ __all__ = [
 ]
 
 ENTRIES = "tile/entries/"
-Keep = Callable[[str, bytes], None]  # takes each file's path and bytes once it is checked
+MIRROR, STATE = "mirror", "state file"
 
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """What was checked: all `entries` and hash `tiles` below this signed head.
+    """What was checked: `entries` and hash `tiles` below this signed head.
 
+    before: how many entries were checked by an earlier call, and are a prefix of this tree.
     `unverified` has the checkpoint's signature lines by keys that were not given: ignored.
     `first` is the first entry, None in an empty log.
     """
@@ -75,16 +73,44 @@ class LogReport:
     checkpoint: str
     unverified: tuple[SignatureLine, ...]
     first: bytes | None = None
+    before: int = 0
 
 
-def verify_log(fetch: Fetch, verifier: NoteVerifier) -> LogReport:
-    """Read a whole log and return what was checked, in memory for one bundle at a time.
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The checkpoint of an earlier call and that log's first entry; `by`: who holds them."""
+
+    checkpoint: Checkpoint
+    first: bytes | None
+    by: str
+
+
+def verify_log(
+    fetch: Fetch, verifier: NoteVerifier, state: Path | None = None, *, full: bool = False
+) -> LogReport:
+    """Verify a log and return what was checked, with a few bundles at a time in memory.
+
+    state: a file that keeps the verified checkpoint for the next call, which then reads only
+    what is new. full: read everything all the same.
 
     Raises:
-        LogError: The log is not what `verifier` signed; the message names the file.
-        LogUnreachableError: The log could not be read, so nothing is known.
+        LogError: The log is not what `verifier` signed, or does not extend what the file
+            holds; the message names the file.
+        LogUnreachableError: The log could not be read, so nothing is known, or the state not
+            written.
     """
-    return _follow(fetch, verifier, lambda _path, _data: None)
+    held = None if state is None else _read_state(state, verifier)
+    report = _follow(fetch, verifier, lambda _path, _data: None, held, full=full)
+    if state is not None:
+        first = None if report.first is None else format_base64(report.first)
+        kept = canonical.encode({"checkpoint": report.checkpoint, "first": first})
+        try:
+            write_durably(state, kept + b"\n")
+        except OSError as error:
+            raise LogUnreachableError(
+                f"the state file cannot be written: {error.strerror}"
+            ) from None
+    return report
 
 
 def read_log(fetch: Fetch, verifier: NoteVerifier) -> tuple[LogReport, list[bytes]]:
@@ -102,11 +128,14 @@ def read_log(fetch: Fetch, verifier: NoteVerifier) -> tuple[LogReport, list[byte
     return _follow(fetch, verifier, keep), leaves
 
 
-def mirror_log(fetch: Fetch, verifier: NoteVerifier, directory: Path) -> LogReport:
+def mirror_log(
+    fetch: Fetch, verifier: NoteVerifier, directory: Path, *, full: bool = False
+) -> LogReport:
     """Verify a log and make `directory` a copy of it that any static web server can serve.
 
     Nothing is written before everything is verified, and the checkpoint is replaced last:
-    a crash leaves the mirror at its old size with some files more.
+    a crash leaves the mirror at its old size with some files more. A mirror that holds an
+    earlier checkpoint reads only what is new; full: it reads and writes everything again.
 
     Raises:
         LogError: The log does not verify, or does not extend what the mirror holds.
@@ -116,14 +145,16 @@ def mirror_log(fetch: Fetch, verifier: NoteVerifier, directory: Path) -> LogRepo
         directory.mkdir(parents=True, exist_ok=True)
         # Inside the mirror, so that moving a file into place is an atomic rename.
         with TemporaryDirectory(prefix=".incoming-", dir=directory) as name:
-            return _mirror(fetch, verifier, directory, Path(name))
+            return _mirror(fetch, verifier, directory, Path(name), full=full)
     except OSError as error:
         raise LogUnreachableError(f"the mirror cannot be written: {error.strerror}") from None
 
 
-def _mirror(fetch: Fetch, verifier: NoteVerifier, directory: Path, incoming: Path) -> LogReport:
-    held = _held_checkpoint(directory, verifier)
-    paths: list[str] = []
+def _mirror(
+    fetch: Fetch, verifier: NoteVerifier, directory: Path, incoming: Path, *, full: bool
+) -> LogReport:
+    held = _read_mirror(directory, verifier)
+    paths: dict[str, None] = {}  # in the order in which they came, once each
 
     def keep(path: str, data: bytes) -> None:
         target = incoming / path
@@ -132,19 +163,18 @@ def _mirror(fetch: Fetch, verifier: NoteVerifier, directory: Path, incoming: Pat
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        paths.append(path)
+        paths[path] = None
 
-    report = _follow(fetch, verifier, keep)
-    if held is not None:
-        _require_extension(held, report, fetch_from(incoming))
+    report = _follow(fetch, verifier, keep, held, full=full)
     keep(CHECKPOINT, report.checkpoint.encode())
-    for path in paths[:-1]:
+    *tiles, checkpoint = paths
+    for path in tiles:
         _publish(incoming, directory, path)
     # A checkpoint on disk before its tiles would sign what a power cut then removes.
-    for parent in {(directory / path).parent for path in paths[:-1]}:
-        _sync_directory(parent)
-    _publish(incoming, directory, CHECKPOINT)
-    _sync_directory(directory)
+    for parent in {(directory / path).parent for path in tiles}:
+        sync_directory(parent)
+    _publish(incoming, directory, checkpoint)
+    sync_directory(directory)
     return report
 
 
@@ -162,26 +192,70 @@ def succeeded(report: LogReport) -> Checkpoint | None:
     return parse_checkpoint(leaf.checkpoint.partition("\n\n")[0] + "\n")
 
 
-def _follow(fetch: Fetch, verifier: NoteVerifier, keep: Keep) -> LogReport:
+def _follow(
+    fetch: Fetch,
+    verifier: NoteVerifier,
+    keep: Keep,
+    held: _Held | None = None,
+    *,
+    full: bool = False,
+) -> LogReport:
     note, checkpoint = _read_checkpoint(fetch, verifier)
+    size, before = checkpoint.size, 0
     first: list[bytes] = []
 
     def see(path: str, data: bytes) -> None:
-        if not first and path.startswith(ENTRIES):
+        if not first and path == entries_path(0, min(size, TILE_WIDTH)):
             first.append(decode_bundle(data)[0])
         keep(path, data)
 
-    root, tiles = _check_tree(fetch, checkpoint.size, see)
-    if root != checkpoint.root:
+    checked = None if held is None or full else _check_new(fetch, checkpoint, see, held)
+    if held is not None and checked is not None:
+        before = held.checkpoint.size
+    else:
+        old = 0 if held is None else held.checkpoint.size
+        checked = check_tree(fetch, size, see, old)
+    if checkpoint.root != checked.root:
         raise LogError(
-            f"{CHECKPOINT}: its root is not that of the {checkpoint.size} entries served",
+            f"{CHECKPOINT}: its root is not that of the {size} entries served",
             path=CHECKPOINT,
         )
-    size = checkpoint.size
-    unverified = read_note(note, [verifier]).unverified
+    if held is not None:
+        _require_extension(held, size, checked)
+        first = [held.first] if before and held.first is not None else first
     return LogReport(
-        checkpoint.origin, size, root, size, tiles, note, unverified, next(iter(first), None)
+        origin=checkpoint.origin,
+        size=size,
+        root=checked.root,
+        entries=checked.entries,
+        tiles=checked.tiles,
+        checkpoint=note,
+        unverified=read_note(note, [verifier]).unverified,
+        first=next(iter(first), None),
+        before=before,
     )
+
+
+def _check_new(
+    fetch: Fetch, checkpoint: Checkpoint, keep: Keep, held: _Held
+) -> CheckedTree | None:
+    """Check what is new since `held`; None if it is not all that the checkpoint signs.
+
+    Then everything is read, as if nothing were held, to name the file at fault.
+    """
+    old = held.checkpoint
+    if (old.size, old.root) == (checkpoint.size, checkpoint.root):
+        return CheckedTree(old.root, old.root, 0, 0)
+    if not 0 < old.size < checkpoint.size:
+        return None
+    try:
+        checked = check_tree(fetch, checkpoint.size, keep, old.size, full=False)
+    except LogUnreachableError:
+        raise
+    except LogError:
+        return None
+    roots = (checked.old_root, checked.root)
+    return checked if roots == (old.root, checkpoint.root) else None
 
 
 def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpoint]:
@@ -200,83 +274,10 @@ def _read_checkpoint(fetch: Fetch, verifier: NoteVerifier) -> tuple[str, Checkpo
         raise LogError(f"{CHECKPOINT}: {error.detail}", path=CHECKPOINT) from None
 
 
-def _check_tree(fetch: Fetch, size: int, keep: Keep) -> tuple[bytes, int]:
-    """Return the root of the entries and how many tiles agree with them."""
-    tiles = 0
-    edges: list[list[bytes]] = []  # the hashes in each level's partial tile
-    level, below = 0, list[bytes]()  # below: the root of each full tile one level down
-    while size >> TILE_HEIGHT * level:
-        above: list[bytes] = []
-        edge: list[bytes] = []
-        for ref in tile_level(level, size):
-            start = ref.index * TILE_WIDTH
-            if level:
-                hashes = below[start : start + ref.width]
-            else:
-                hashes = _read_leaves(fetch, TileRef(None, ref.index, ref.width), keep)
-            _check_tile(fetch, ref, hashes, keep)
-            tiles += 1
-            if ref.width == TILE_WIDTH:
-                above.append(root_of(hashes))
-            else:
-                edge = hashes
-        edges.append(edge)
-        below, level = above, level + 1
-    return _root_of_edges(edges), tiles
-
-
-def _root_of_edges(edges: list[list[bytes]]) -> bytes:
-    """Fold the partial tiles, lowest first: each is the last leaf of the one above it."""
-    root: list[bytes] = []
-    for edge in edges:
-        if edge or root:
-            root = [root_of(edge + root)]
-    return root[0] if root else EMPTY_ROOT
-
-
-def _read_leaves(fetch: Fetch, ref: TileRef, keep: Keep) -> list[bytes]:
-    entries = _read(fetch, ref, decode_bundle)
-    keep(ref.path, encode_bundle(entries))
-    return [leaf_hash(entry) for entry in entries]
-
-
-def _check_tile(fetch: Fetch, ref: TileRef, expected: list[bytes], keep: Keep) -> None:
-    hashes = _read(fetch, ref, split_tile)
-    for position, (found, wanted) in enumerate(zip(hashes, expected, strict=True)):
-        if found != wanted:
-            what = "the tile below it" if ref.level else "the entry in its bundle"
-            raise LogError(f"{ref.path}: hash {position} is not that of {what}", path=ref.path)
-    keep(ref.path, b"".join(expected))
-
-
-def _read(fetch: Fetch, ref: TileRef, split: Callable[[bytes], list[bytes]]) -> list[bytes]:
-    """Fetch a tile or bundle and return its `ref.width` items."""
-    served = ref
+def _read_mirror(directory: Path, verifier: NoteVerifier) -> _Held | None:
+    fetch = fetch_from(directory)
     try:
-        try:
-            data = fetch(ref.path)
-        except MissingFileError:
-            if ref.width == TILE_WIDTH:
-                raise
-            # A log may delete a partial tile once the full one exists (tlog-tiles).
-            served = TileRef(ref.level, ref.index)
-            data = fetch(served.path)
-        items = split(data)
-    except MissingFileError:
-        raise MissingFileError(f"{ref.path} is missing", path=ref.path) from None
-    except TileError as error:
-        raise LogError(f"{served.path}: {error.detail}", path=served.path) from None
-    if len(items) != served.width:
-        raise LogError(
-            f"{served.path} holds {len(items)} items, not {served.width}", path=served.path
-        )
-    return items[: ref.width]
-
-
-def _held_checkpoint(directory: Path, verifier: NoteVerifier) -> Checkpoint | None:
-    try:
-        note = fetch_from(directory)(CHECKPOINT).decode()
-        return open_checkpoint(note, verifier)
+        checkpoint = open_checkpoint(fetch(CHECKPOINT).decode(), verifier)
     except MissingFileError:
         return None
     except (NoteError, CheckpointError, UnicodeDecodeError):
@@ -284,20 +285,47 @@ def _held_checkpoint(directory: Path, verifier: NoteVerifier) -> Checkpoint | No
             "the mirror holds another log's checkpoint: give an empty directory",
             path=CHECKPOINT,
         ) from None
+    try:
+        bundle = fetch(entries_path(0, min(checkpoint.size, TILE_WIDTH)))
+        first = decode_bundle(bundle)[0]
+    except LetheError:  # empty, or not what was written: the report says only whom it succeeds
+        first = None
+    return _Held(checkpoint, first, MIRROR)
 
 
-def _require_extension(held: Checkpoint, report: LogReport, fetch: Fetch) -> None:
-    """Refuse a log that forked: the mirror may hold the only proof of its earlier state."""
-    if held.size > report.size:
+def _read_state(path: Path, verifier: NoteVerifier) -> _Held | None:
+    try:
+        kept = canonical.decode(path.read_bytes().removesuffix(b"\n"))
+        first = kept["first"]
+        return _Held(
+            open_checkpoint(kept["checkpoint"], verifier),
+            None if first is None else parse_base64(first),
+            STATE,
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LogUnreachableError(f"the state file cannot be read: {error.strerror}") from None
+    except (LetheError, LookupError, TypeError, ValueError, AttributeError):
         raise LogError(
-            f"the log has {report.size} entries and the mirror {held.size}: it was rolled "
-            "back, or an old copy is served; the mirror is kept as it was",
+            "the state file holds no checkpoint of this log: give another file, or remove it "
+            "to verify everything",
+            path=CHECKPOINT,
+        ) from None
+
+
+def _require_extension(held: _Held, size: int, checked: CheckedTree) -> None:
+    """Refuse a log that forked: whoever holds its earlier state may hold the only proof."""
+    old = held.checkpoint
+    if old.size > size:
+        raise LogError(
+            f"the log has {size} entries and the {held.by} {old.size}: it was rolled "
+            f"back, or an old copy is served; the {held.by} is kept as it was",
             path=CHECKPOINT,
         )
-    read = node_reader(lambda ref: fetch(ref.path), report.size)
-    if tree_root(held.size, read) != held.root:
+    if checked.old_root != old.root:
         raise LogError(
-            f"the log forked: its first {held.size} entries are not those the mirror "
+            f"the log forked: its first {old.size} entries are not those the {held.by} "
             "holds; keep both checkpoints as proof",
             path=CHECKPOINT,
         )
@@ -307,11 +335,3 @@ def _publish(incoming: Path, directory: Path, path: str) -> None:
     target = directory / path
     target.parent.mkdir(parents=True, exist_ok=True)
     (incoming / path).replace(target)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

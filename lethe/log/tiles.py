@@ -92,9 +92,9 @@ def tile_width(level: int, index: int, size: int) -> int:
     return max(0, min(TILE_WIDTH, (size >> TILE_HEIGHT * level) - index * TILE_WIDTH))
 
 
-def tile_level(level: int, size: int) -> Iterator[TileRef]:
-    """Yield each tile of one level in a tree of `size` leaves, by index."""
-    for index in count():
+def tile_level(level: int, size: int, first: int = 0) -> Iterator[TileRef]:
+    """Yield each tile of one level in a tree of `size` leaves, by index from `first` on."""
+    for index in count(first):
         width = tile_width(level, index, size)
         if not width:
             return

@@ -1,14 +1,17 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import pytest
+from sqlalchemy import event
 from sqlmodel import Session, select
 
 from app import steps
 from app.ledger.receipt import EntryReceipt, UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
+from app.ledger.storage import NodeTable, read_row
 from app.reconcile.fsck import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError
@@ -16,7 +19,7 @@ from lethe.errors import LetheError
 from lethe.log.checkpoint import open_checkpoint
 from lethe.log.entries import EntryError
 from lethe.log.proofs import ProofError, check_consistency, check_inclusion
-from lethe.log.tree import leaf_hash
+from lethe.log.tree import NodeReader, leaf_hash
 from models import Model
 from tests.app.ledger.samples import add_model, append, entry, stored_leaves
 from tests.lethe.log import oracle
@@ -89,18 +92,38 @@ def test_what_is_not_there_is_not_proved(
         ask(ledger)
 
 
-def test_reader_serves_whole_tiles(ledger: Ledger) -> None:
+def test_nodes_are_read_by_row_and_by_what_an_algorithm_reads(ledger: Ledger) -> None:
     leaves = tuple(entry(i) for i in range(300))
     append(ledger, *leaves)
     strict = oracle.StrictReader(leaves)
     with Session(ledger.engine) as session:
-        read = ledger.reader(session)
         for level, count in ((0, 300), (1, 150), (8, 1)):
-            assert [read(level, i) for i in range(count)] == [
-                strict(level, i) for i in range(count)
-            ]
+            wanted = [strict(level, i) for i in range(count)]
+            assert read_row(session, level, 0, count) == wanted
+            # More than fit into one query.
+            assert NodeTable(session).compute(partial(_row, level, count)) == wanted
         with pytest.raises(LetheError, match="log fsck"):
-            read(0, 300)
+            read_row(session, 0, 256, 45)
+        with pytest.raises(LetheError, match="log fsck"):
+            NodeTable(session).compute(lambda read: read(0, 300))
+
+
+def _row(level: int, count: int, read: NodeReader) -> list[bytes]:
+    return [read(level, index) for index in range(count)]
+
+
+@pytest.mark.parametrize("size", [2, 100, 300])
+def test_a_proof_takes_as_many_statements_in_every_tree(ledger: Ledger, size: int) -> None:
+    append(ledger, *(entry(i) for i in range(size)))
+    statements: list[str] = []
+    event.listen(
+        ledger.engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, text, *_: statements.append(text),
+    )
+    ledger.inclusion(0, size)
+    ledger.consistency(1, size)
+    assert len([text for text in statements if text.startswith("SELECT log_nodes")]) == 2
 
 
 def test_entries_and_rows_commit_together_or_not_at_all(ledger: Ledger) -> None:

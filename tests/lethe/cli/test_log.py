@@ -53,8 +53,39 @@ def test_json_tells_what_was_checked(directory: Path) -> None:
         "root": root,
         "entries": 300,
         "tiles": 3,
+        "entries_before": 0,
         "unverified": [],
     }
+
+
+def test_later_calls_say_what_an_earlier_one_verified(directory: Path, tmp_path: Path) -> None:
+    state = str(tmp_path / "state.json")
+    verify = ("verify", str(directory), "--vkey", VKEY, "--state", state)
+    mirror = ("mirror", str(directory), str(tmp_path / "mirror"), "--vkey", VKEY)
+    for command in (verify, mirror):
+        assert "300 entries and 3 tiles checked\n" in invoke(*command).output
+    mirror_log(fetch_files(log_files(oracle.entries(301))), VERIFIER, directory)
+    for command in (verify, mirror):
+        result = invoke(*command)
+        assert result.exit_code == 0
+        # The partial bundle of the last 44 entries is a new file, with one entry more.
+        assert "45 entries and 2 tiles checked, the first 300 entries by an" in result.output
+        assert json.loads(invoke(*command, "--json").output)["entries_before"] == 301
+        full = json.loads(invoke(*command, "--full", "--json").output)
+        assert (full["entries"], full["tiles"], full["entries_before"]) == (301, 3, 0)
+
+
+def test_a_log_that_was_rolled_back_fails_against_the_state_file(
+    directory: Path, tmp_path: Path
+) -> None:
+    state = str(tmp_path / "state.json")
+    assert invoke("verify", str(directory), "--vkey", VKEY, "--state", state).exit_code == 0
+    mirror_log(fetch_files(log_files(oracle.entries(299))), VERIFIER, tmp_path / "old")
+    old = str(tmp_path / "old")
+    assert invoke("verify", old, "--vkey", VKEY).exit_code == 0
+    result = invoke("verify", old, "--vkey", VKEY, "--state", state)
+    assert result.exit_code == 1
+    assert "has 299 entries and the state file 300: it was rolled back" in result.output
 
 
 def test_a_signature_line_of_an_unknown_key_is_ignored_and_named(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe import canonical
+from lethe.log.check import check_tree
 from lethe.log.checkpoint import Checkpoint, sign_checkpoint
 from lethe.log.fetch import LogError, LogUnreachableError, MissingFileError, fetch_from
-from lethe.log.follow import mirror_log, verify_log
-from lethe.log.tiles import encode_bundle, entries_path, tile_bytes, tile_level
-from lethe.log.tree import EMPTY_ROOT, leaf_hash, new_nodes, tree_root
+from lethe.log.follow import LogReport, mirror_log, verify_log
+from lethe.log.tiles import (
+    encode_bundle,
+    entries_path,
+    parse_tile_path,
+    tile_bytes,
+    tile_level,
+)
+from lethe.log.tree import (
+    EMPTY_ROOT,
+    leaf_hash,
+    leaf_hashes,
+    new_nodes,
+    node_hashes,
+    root_of,
+    tree_root,
+)
 from tests.lethe.log import oracle
 from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files
 
@@ -90,6 +107,23 @@ SIZE = 257  # has full and partial tiles on level 0, and a partial one on level 
 HONEST = log_files(oracle.entries(SIZE))
 LONGER = log_files(oracle.entries(SIZE + 300))
 FORKED = log_files((b"forked", *oracle.entries(SIZE)[1:]))
+
+
+# Two roots that the key signed for one size: the second is of entries that nobody serves.
+OTHER_ROOT = signed(SIZE + 300, oracle.mth(oracle.entries(SIZE + 300, seed=1)))
+
+
+def _without(files: Files, path: str) -> Files:
+    return {name: data for name, data in files.items() if name != path}
+
+
+def _rewritten(files: Files, index: int) -> Files:
+    """Change an old entry's hash in its tile and the root of that tile above it."""
+    tile = files["tile/0/000"]
+    hashes = [tile[at : at + 32] for at in range(0, len(tile), 32)]
+    hashes[index] = leaf_hash(b"rewritten")
+    above = root_of(hashes) + files["tile/1/000.p/2"][32:]
+    return files | {"tile/0/000": b"".join(hashes), "tile/1/000.p/2": above}
 
 
 def flip(data: bytes, bit: int) -> bytes:
@@ -254,17 +288,177 @@ def test_a_mirror_follows_a_growing_log(
         (log_files(oracle.entries(256)), "256 entries and the mirror 257"),
         (log_files(()), "0 entries and the mirror 257"),
         (log_files(oracle.entries(SIZE), STRANGER), "no known key"),
-        (HONEST | {"tile/0/000": bytes(8192)}, "tile/0/000: hash 0"),
+        (LONGER | {"tile/0/001": bytes(8192)}, "tile/0/001: hash 0 is not that of the entry"),
+        (LONGER | {"tile/entries/002.p/45": bytes(90)}, "tile/0/002.p/45: hash 0"),
+        (_without(LONGER, "tile/0/002.p/45"), "tile/0/002.p/45 is missing"),
+        (_without(LONGER, "tile/entries/001"), "tile/entries/001 is missing"),
+        (LONGER | {"tile/1/000.p/2": bytes(64)}, "tile/1/000.p/2: hash 0 is not that of the"),
+        (LONGER | {"checkpoint": OTHER_ROOT}, "root is not that of the 557 entries"),
+        (_rewritten(LONGER, 3), "tile/0/000: hash 3 is not that of the entry"),
     ],
-    ids=["fork", "fork and growth", "rollback", "emptied", "other key", "damaged"],
+    ids=[
+        "fork",
+        "fork and growth",
+        "rollback",
+        "emptied",
+        "other key",
+        "changed tile",
+        "changed entries",
+        "missing tile",
+        "missing bundle",
+        "changed higher tile",
+        "another root signed",
+        "changed old entry and its right edge",
+    ],
 )
-def test_a_mirror_keeps_what_it_holds_when_the_log_is_refused(
-    served: Files, message: str, tmp_path: Path
+@pytest.mark.parametrize("full", [False, True], ids=["new", "full"])
+def test_what_is_held_is_kept_when_the_log_is_refused(
+    served: Files, message: str, full: bool, tmp_path: Path
+) -> None:
+    mirror, state = tmp_path / "mirror", tmp_path / "state.json"
+    mirror_log(fetch_files(HONEST), VERIFIER, mirror)
+    verify_log(fetch_files(HONEST), VERIFIER, state)
+    before = state.read_bytes()
+    with pytest.raises(LogError, match=message) as of_mirror:
+        mirror_log(fetch_files(served), VERIFIER, mirror, full=full)
+    with pytest.raises(LogError) as of_state:
+        verify_log(fetch_files(served), VERIFIER, state, full=full)
+    assert of_state.value.detail == of_mirror.value.detail.replace("mirror", "state file")
+    assert type(of_state.value) is type(of_mirror.value)
+    assert of_state.value.members == of_mirror.value.members
+    assert read_files(mirror) == HONEST
+    assert state.read_bytes() == before
+
+
+@pytest.mark.parametrize("path", sorted(set(HONEST) - {"checkpoint"}))
+def test_a_damaged_old_file_is_found_where_everything_is_read(
+    path: str, tmp_path: Path
 ) -> None:
     mirror_log(fetch_files(HONEST), VERIFIER, tmp_path)
-    with pytest.raises(LogError, match=message):
-        mirror_log(fetch_files(served), VERIFIER, tmp_path)
+    served = fetch_files(LONGER | HONEST | {path: bytes(64)})
+    assert mirror_log(served, VERIFIER, tmp_path).entries == 0
+    with pytest.raises(LogError):
+        mirror_log(served, VERIFIER, tmp_path, full=True)
     assert read_files(tmp_path) == HONEST
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (1, 2),
+        (1, 256),
+        (255, 257),
+        (256, 512),
+        (257, 65_535),
+        (300, 66_000),
+        (65_535, 65_536),
+        (65_536, 65_537),
+        (65_537, 131_072),
+        (65_792, 130_000),
+        (131_071, 131_072),
+    ],
+)
+def test_what_is_new_has_the_root_of_everything(old: int, new: int) -> None:
+    asked: list[str] = []
+
+    def fetch(path: str) -> bytes:
+        asked.append(path)
+        return _file_of_numbers(path, new)
+
+    checked = check_tree(fetch, new, lambda *_: None, old, full=False)
+    assert (checked.old_root, checked.root) == (_number_root(old), _number_root(new))
+    assert checked.entries == new - old // 256 * 256
+    # Of what was complete nothing is asked for: a right edge is a tile at each level.
+    bundles, higher = new // 256 - old // 256 + 1, new // 65_536 - old // 65_536 + 1
+    assert len(asked) <= 2 * bundles + higher + 1
+
+
+def _file_of_numbers(path: str, size: int) -> bytes:
+    """Serve the log whose entries are 0, 1, 2 and so on."""
+    ref = parse_tile_path(path)
+    if ref.level is None:
+        first = 256 * ref.index
+        return encode_bundle([n.to_bytes(4, "big") for n in range(first, first + ref.width)])
+    assert ref.width == min(256, (size >> 8 * ref.level) - 256 * ref.index)
+    start = 256 * ref.index
+    return b"".join(_rows_of_numbers()[8 * ref.level][start : start + ref.width])
+
+
+@cache
+def _rows_of_numbers() -> list[list[bytes]]:
+    rows = [leaf_hashes(n.to_bytes(4, "big") for n in range(2**17))]
+    while len(rows[-1]) > 1:
+        rows.append(node_hashes(rows[-1]))
+    return rows
+
+
+def _number_root(size: int) -> bytes:
+    return tree_root(size, lambda level, index: _rows_of_numbers()[level][index])
+
+
+@pytest.mark.parametrize("state", [False, True], ids=["mirror", "state file"])
+def test_a_second_call_asks_only_for_what_is_new(state: bool, tmp_path: Path) -> None:
+    def call(files: Files) -> tuple[list[str], LogReport]:
+        asked: list[str] = []
+        fetch = fetch_files(files)
+
+        def noted(path: str) -> bytes:
+            asked.append(path)
+            return fetch(path)
+
+        if state:
+            return asked, verify_log(noted, VERIFIER, tmp_path / "state.json")
+        return asked, mirror_log(noted, VERIFIER, tmp_path)
+
+    asked, report = call(HONEST)
+    assert sorted(asked) == sorted(HONEST)
+    assert (report.before, report.entries) == (0, SIZE)
+    asked, report = call(HONEST)
+    assert asked == ["checkpoint"]
+    assert (report.before, report.entries, report.tiles, report.size) == (SIZE, 0, 0, SIZE)
+    assert report.first == oracle.entries(SIZE)[0]
+    asked, report = call(LONGER)
+    assert sorted(asked) == sorted((set(LONGER) - set(HONEST)) | {"checkpoint"})
+    assert (report.before, report.entries, report.size) == (SIZE, 301, SIZE + 300)
+    assert report.root == oracle.mth(oracle.entries(SIZE + 300))
+    assert report.first == oracle.entries(SIZE)[0]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_log_is_followed_from_its_beginning(size: int, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    for grown in (0, size, 300):
+        report = verify_log(fetch_files(log_files(oracle.entries(grown))), VERIFIER, state)
+        assert report.size == grown
+    assert report.first == oracle.entries(1)[0]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        b"",
+        b"\xff",
+        b"[]\n",
+        b'{"checkpoint":null,"first":null}\n',
+        canonical.encode({"checkpoint": log_files((b"a",), STRANGER)["checkpoint"].decode()}),
+        canonical.encode({"checkpoint": HONEST["checkpoint"].decode()}),
+        canonical.encode({"checkpoint": HONEST["checkpoint"].decode(), "first": "?"}),
+    ],
+    ids=["empty", "not UTF-8", "a list", "null", "other key", "without first", "not base64"],
+)
+def test_a_state_file_of_something_else_is_left_alone(held: bytes, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.write_bytes(held)
+    with pytest.raises(LogError, match="no checkpoint of this log"):
+        verify_log(fetch_files(HONEST), VERIFIER, state)
+    assert state.read_bytes() == held
+
+
+def test_a_state_file_that_cannot_be_used_is_no_verdict(tmp_path: Path) -> None:
+    with pytest.raises(LogUnreachableError, match="cannot be read"):
+        verify_log(fetch_files(HONEST), VERIFIER, tmp_path)
+    with pytest.raises(LogUnreachableError, match="cannot be written"):
+        verify_log(fetch_files(HONEST), VERIFIER, tmp_path / "absent" / "state.json")
 
 
 @pytest.mark.parametrize(
@@ -285,12 +479,15 @@ def test_a_refused_log_leaves_an_empty_mirror(tmp_path: Path) -> None:
     assert read_files(tmp_path) == {}
 
 
+NEW_FILES = len(set(LONGER) - set(HONEST)) + 1  # and the checkpoint
+
+
 class PlantedFaultError(Exception):
     pass
 
 
 @pytest.mark.parametrize("persisted", [False, True], ids=["failed", "failed but persisted"])
-@pytest.mark.parametrize("fault_at", range(len(LONGER)))
+@pytest.mark.parametrize("fault_at", range(NEW_FILES))
 def test_a_mirror_is_whole_whenever_publishing_stops(
     fault_at: int, persisted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,7 +509,7 @@ def test_a_mirror_is_whole_whenever_publishing_stops(
         mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
     monkeypatch.undo()
     # Only the very last move, of the checkpoint, may have made the mirror the longer one.
-    last = persisted and fault_at == len(LONGER) - 1
+    last = persisted and fault_at == NEW_FILES - 1
     assert verify_log(fetch_from(tmp_path), VERIFIER).size == (SIZE + 300 if last else SIZE)
     mirror_log(fetch_files(LONGER), VERIFIER, tmp_path)
     assert read_files(tmp_path) == HONEST | LONGER
