@@ -1,5 +1,6 @@
 """The log's three tables: entries, nodes, checkpoints. Only SQL here, no decisions."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
@@ -129,9 +130,17 @@ def read_entries(session: Session, start: int, end: int) -> dict[int, LogEntry]:
 def read_nodes(
     session: Session, keys: Sequence[tuple[int, int]]
 ) -> dict[tuple[int, int], bytes]:
-    """Return the hashes of nodes by (level, index), those that are stored."""
-    query = _NODES.where(tuple_(col(LogNode.level), col(LogNode.index)).in_(keys))
-    return {(level, at): value for level, at, value in session.connection().execute(query)}
+    """Return the hashes of nodes by (level, index), those that are stored.
+
+    O(log size) for each key.
+    """
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        found = connection.execute(_NODES_ON_SQLITE, {"keys": json.dumps(keys)})
+    else:
+        pair = tuple_(col(LogNode.level), col(LogNode.index))
+        found = connection.execute(_NODES.where(pair.in_(keys)))
+    return {(level, at): value for level, at, value in found}
 
 
 def read_row(session: Session, level: int, start: int, count: int) -> list[bytes]:
@@ -226,3 +235,9 @@ class NodeTable:
 
 
 _NODES = columns(col(LogNode.level), col(LogNode.index), col(LogNode.hash))
+# SQLite looks through the whole table for a pair IN a list: 0.2 s among two million nodes.
+_NODES_ON_SQLITE = text(
+    'SELECT node.level, node."index", node.hash FROM json_each(:keys) AS wanted '
+    "CROSS JOIN log_nodes AS node ON node.level = json_extract(wanted.value, '$[0]') "
+    "AND node.\"index\" = json_extract(wanted.value, '$[1]')"
+)
