@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.ledger.peaks import Peaks
 from app.ledger.pinned import stored_digest
 from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
+from lethe.certificates.retained_tree import bare, folded_root
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
-from lethe.log.tree import leaf_hash
 from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record
 
 FETCH = 1000  # rows in memory at once
@@ -118,7 +117,20 @@ def _check_records(session: Session, model: Model, report: FsckReport) -> None:
     ).first()
     if current is None:
         return
-    peaks, last = Peaks(), b""
+    root, count = folded_root(bare(_stored(session, model, current, report)))
+    if (root, count) != (bytes(current.retained_root), current.retained_count):
+        detail = (
+            f"{count} records are stored, not the {current.retained_count} that the version "
+            "retained"
+        )
+        report.add("record", detail, current.log_index)
+
+
+def _stored(
+    session: Session, model: Model, current: ModelVersion, report: FsckReport
+) -> Iterator[bytes]:
+    """Yield the commitments of a model's records that a tree can have, in ascending order."""
+    last = b""
     query = (
         select(Record.record, Record.salt, Record.commitment)
         .where(Record.model_id == model.id)
@@ -135,13 +147,9 @@ def _check_records(session: Session, model: Model, report: FsckReport) -> None:
             report.add("record", "a record is not the one it was stored as", current.log_index)
         if commitment == last:
             report.add("record", "a record is stored twice", current.log_index)
+        elif len(commitment) == 32:
+            yield commitment
         last = commitment
-        for _ in peaks.append(leaf_hash(commitment)):
-            pass  # only the root is of interest
-    root, count = bytes(current.retained_root), current.retained_count
-    if (peaks.root(), peaks.size) != (root, count):
-        detail = f"{peaks.size} records are stored, not the {count} that the version retained"
-        report.add("record", detail, current.log_index)
 
 
 def _check_claims(session: Session, report: FsckReport) -> None:

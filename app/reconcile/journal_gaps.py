@@ -31,7 +31,8 @@ from app.vault.model_key import open_tombstone_key, record_tag
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.evidence import parse_evidence
-from lethe.certificates.retained import Removal, record_commitment, retained_root
+from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.retained_tree import bare, retained_root
 from lethe.errors import LetheError
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, Model, Record
@@ -251,7 +252,7 @@ def _names(kind: str, data: bytes) -> set[str]:
 def _is_logged(stored: Sequence[tuple[str, bytes]], root: str | None) -> bool:
     """Return whether the stored records are those over which the last version was made."""
     try:
-        commitments = sorted(record_commitment(bytes(salt), record) for record, salt in stored)
-        return root is not None and retained_root(commitments).hex() == root
+        leaves = bare(record_commitment(bytes(salt), record) for record, salt in stored)
+        return root is not None and retained_root(leaves).hex() == root
     except LetheError:  # a salt of another length, or a record that is stored twice
         return False

@@ -42,7 +42,7 @@ class Report:
 class Evidence:
     """A whole evidence file; `statistics` are digests of what the method updated."""
 
-    api_version: Literal["1"]
+    api_version: Literal["2"]
     kind: Literal["erasure-evidence"]
     removal: Removal
     report: Report
@@ -61,7 +61,7 @@ def build_evidence(
         ShapeError: A part does not fit the format.
     """
     section = shape.read(Removal, dict(removal))
-    return shape.encode(Evidence("1", "erasure-evidence", section, report, statistics))
+    return shape.encode(Evidence("2", "erasure-evidence", section, report, statistics))
 
 
 def parse_evidence(data: bytes) -> Evidence:

@@ -1,67 +1,40 @@
-"""The retained set: a Merkle tree over sorted, salted commitments to the training records.
+"""Removal proofs: erased records were in the retained set, and nothing else left it.
 
 A record's commitment is HMAC-SHA256(salt, record id), with 32 random bytes of salt for each
 record: without the salt nobody can test who was in the training set, and destroying it
-leaves a commitment that means nothing. The tree is RFC 6962's over the commitments in
-ascending order, so that two leaves side by side prove that nothing lies between them.
+leaves a commitment that means nothing. `retained_tree` has the set and the hashes.
 
-What is proven: each erased record was in the set before (inclusion), is not in the set
-after (its two neighbours there are adjacent), and the set shrank by exactly their number.
-What is not: an RFC 6962 root fixes neither the number of its leaves nor their order, so
-both are the word of whoever signed it. Who has the list of commitments recomputes the root.
+Records leave in ascending order of their commitments, each from the set that the one before
+left. One path shows both: with the leaf it leads to the root before, and with the leaf's
+parent replaced by its other child to the root after. So exactly this leaf left, and whoever
+looks the commitment up in the set after does not find it.
+What is not proven: that the tree which somebody signed is well formed, and so that a leaf does
+not lie a second time where no look-up leads. Who has all leaves recomputes the root.
 """
 
 import hmac
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
-from operator import lt
+from itertools import pairwise
 from typing import Any
 
 from lethe.certificates import shape
 from lethe.certificates.errors import RemovalError
+from lethe.certificates.retained_tree import Path, RetainedTree, follow
 from lethe.certificates.statement import SetState
-from lethe.log.proofs import ProofError, check_inclusion, inclusion_proof
-from lethe.log.tree import EMPTY_ROOT, leaf_hash, leaf_hashes, node_hashes, root_of, tree_root
+from lethe.log.tree import leaf_hashes, root_of
 
 SALT_SIZE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Inclusion:
-    """Where the erased commitment was in the set before."""
-
-    index: int
-    hashes: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A commitment of the set after, and its inclusion there."""
-
-    index: int
-    commitment: bytes
-    hashes: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """The last smaller and the first larger commitment after; null beyond either end."""
-
-    left: Neighbour | None
-    right: Neighbour | None
-
-
-@dataclass(frozen=True, slots=True)
 class RemovedRecord:
-    """One erased record, its commitment opened, with both proofs. Personal data."""
+    """One erased record: its commitment opened, and its path. Personal data."""
 
     record: str
     salt: bytes
     commitment: bytes
-    inclusion: Inclusion
-    absence: Absence
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,48 +45,6 @@ class Removal:
     after: SetState
     records: tuple[RemovedRecord, ...]
     records_root: bytes
-
-
-class RetainedTree:
-    """The tree over a sorted set of commitments, every level hashed once."""
-
-    def __init__(self, commitments: Sequence[bytes]) -> None:
-        """Hash all levels, in O(n).
-
-        Raises:
-            RemovalError: A commitment does not have 32 bytes, or they are not strictly
-                ascending: a set in two orders would have two roots.
-        """
-        if {*map(len, commitments)} - {32}:
-            raise RemovalError("a commitment has 32 bytes")
-        if not all(map(lt, commitments, islice(commitments, 1, None))):
-            raise RemovalError("the commitments must ascend and none may repeat: sort them")
-        self.commitments = commitments
-        row = leaf_hashes(commitments)
-        self._levels = [row]
-        while len(row) > 1:
-            # Only complete subtrees: the ragged right edge is folded when it is asked for.
-            row = node_hashes(row)
-            self._levels.append(row)
-
-    @property
-    def state(self) -> SetState:
-        """The root and the number of records."""
-        size = len(self.commitments)
-        return SetState(tree_root(size, self._node) if size else EMPTY_ROOT, size)
-
-    def prove(self, index: int) -> tuple[bytes, ...]:
-        """Return the inclusion proof of one leaf."""
-        return tuple(inclusion_proof(index, len(self.commitments), self._node))
-
-    def neighbour(self, index: int) -> Neighbour | None:
-        """Return one leaf with its proof, or None where the set has no such index."""
-        if not 0 <= index < len(self.commitments):
-            return None
-        return Neighbour(index, self.commitments[index], self.prove(index))
-
-    def _node(self, level: int, index: int) -> bytes:
-        return self._levels[level][index]
 
 
 def record_commitment(salt: bytes, record_id: str) -> bytes:
@@ -131,43 +62,30 @@ def record_commitment(salt: bytes, record_id: str) -> bytes:
         raise RemovalError("a record id is text that UTF-8 can carry") from None
 
 
-def retained_root(sorted_commitments: Sequence[bytes]) -> bytes:
-    """Return the root of the retained set with these commitments, in ascending order.
+def prove_removal(tree: RetainedTree, erased: Mapping[str, bytes]) -> dict[str, Any]:
+    """Take records out of a set; return the `removal` section of the evidence.
+
+    `erased` maps each record id to its salt. The result is JSON; it holds record ids and
+    salts, so it is personal data.
 
     Raises:
-        RemovalError: They are not strictly ascending, or not of 32 bytes.
-    """
-    return RetainedTree(sorted_commitments).state.root
-
-
-def prove_removal(before: Sequence[bytes], erased: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the `removal` section of the evidence for erasing records from a set.
-
-    `before` are all commitments in ascending order, `erased` maps each erased record id to
-    its salt. The result is JSON; it holds record ids and salts, so it is personal data.
-
-    Raises:
-        RemovalError: A record is not in `before`, none is given, or `before` is unsorted.
+        RemovalError: A record is not in the set, or none is given; the set is as it was.
     """
     if not erased:
         raise RemovalError("a removal needs at least one record")
-    old = RetainedTree(before)
     opened = sorted(
         (record_commitment(salt, record), record, salt) for record, salt in erased.items()
     )
-    gone = {commitment for commitment, _, _ in opened}
-    new = RetainedTree([commitment for commitment in before if commitment not in gone])
-    records = []
-    for commitment, record, salt in opened:
-        index = bisect_left(before, commitment)
-        if index == len(before) or before[index] != commitment:
-            raise RemovalError("a record to erase is not in the retained set under this salt")
-        place = bisect_left(new.commitments, commitment)
-        absence = Absence(new.neighbour(place - 1), new.neighbour(place))
-        inclusion = Inclusion(index, old.prove(index))
-        records.append(RemovedRecord(record, salt, commitment, inclusion, absence))
-    root = _root_of_records([commitment for commitment, _, _ in opened])
-    return shape.write(Removal(old.state, new.state, tuple(records), root))
+    commitments = [commitment for commitment, _, _ in opened]
+    if not all(map(tree.__contains__, commitments)):
+        raise RemovalError("a record to erase is not in the retained set under this salt")
+    before = SetState(tree.root, tree.count)
+    records = tuple(
+        RemovedRecord(record, salt, commitment, tree.remove(commitment))
+        for commitment, record, salt in opened
+    )
+    after = SetState(tree.root, tree.count)
+    return shape.write(Removal(before, after, records, _root_of_records(commitments)))
 
 
 def check_removal(
@@ -183,8 +101,8 @@ def check_removal(
 
     Raises:
         ShapeError: The section is not one.
-        RemovalError: It is of other sets, a record is not shown to be in the one before and
-            absent from the one after, or the numbers do not add up.
+        RemovalError: It is of other sets, they differ by more or less than the records, or the
+            numbers do not add up.
     """
     before, after = SetState(before_root, before_count), SetState(after_root, after_count)
     check_sets(shape.read(Removal, section), before, after, records, records_root)
@@ -212,36 +130,25 @@ def check_sets(
         raise RemovalError("the records are not those of the certificate's scope")
     if after.count != before.count - records:
         raise RemovalError("the set did not shrink by exactly the erased records")
+    state = before
     for position, record in enumerate(removal.records):
         try:
-            _check_record(record, before, after)
-        except (RemovalError, ProofError) as error:
+            state = _check_record(record, state)
+        except RemovalError as error:
             # By position: a record id in a message would be personal data in a log file.
             raise RemovalError(f"record {position + 1}: {error.detail}") from None
+    if state != after:
+        raise RemovalError("the set after is not what the removed records leave")
 
 
-def _check_record(record: RemovedRecord, before: SetState, after: SetState) -> None:
-    commitment = record.commitment
-    if record_commitment(record.salt, record.record) != commitment:
+def _check_record(record: RemovedRecord, state: SetState) -> SetState:
+    """Return the set that a record leaves behind in the set `state`."""
+    if record_commitment(record.salt, record.record) != record.commitment:
         raise RemovalError("record id and salt do not open the commitment")
-    leaf, place = leaf_hash(commitment), record.inclusion
-    check_inclusion(place.index, before.count, leaf, place.hashes, before.root)
-    left, right = record.absence.left, record.absence.right
-    if left is not None and left.commitment >= commitment:
-        raise RemovalError("the left neighbour is not below the erased commitment")
-    if right is not None and right.commitment <= commitment:
-        raise RemovalError("the right neighbour is not above the erased commitment")
-    # Beyond the ends: index -1 on the left, count on the right. An empty set has both.
-    first = -1 if left is None else left.index
-    second = after.count if right is None else right.index
-    if second != first + 1:
-        raise RemovalError("the two neighbours are not adjacent in the set after")
-    if after.count == 0 and after.root != EMPTY_ROOT:
-        raise RemovalError("the set after is said to be empty and its root is not")
-    for neighbour in (left, right):
-        if neighbour is not None:
-            leaf = leaf_hash(neighbour.commitment)
-            check_inclusion(neighbour.index, after.count, leaf, neighbour.hashes, after.root)
+    before, after = follow(record.commitment, record.path)
+    if SetState(*before) != state:
+        raise RemovalError("its path does not lead to the set that it is removed from")
+    return SetState(*after)
 
 
 def _root_of_records(commitments: Sequence[bytes]) -> bytes:

@@ -4,12 +4,12 @@ The certificate of each request names its link of that chain.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.certificates import shape
-from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.retained import prove_removal, record_commitment
+from lethe.certificates.retained_tree import NO_CONTENT, RetainedTree, bare
 from workers.jobs.versions import RetainedSet
 
 
@@ -76,44 +76,38 @@ class Chain:
         added: Sequence[bytes] = (),
         dropped: Sequence[bytes] = (),
     ) -> "Chain":
-        """Return the chain from the set `retained`: `added` come first, `dropped` go last."""
-        grown = sorted([*retained, *added])
-        links = _prove(grown, list(members), dropped)
-        removed = {
-            record_commitment(salt, record)
-            for member in members
-            for record, salt in member.salts.items()
-        }
-        removed |= set(dropped)
-        after = RetainedSet.of([value for value in grown if value not in removed])
-        roots = [link.root for link in links]
-        if not dropped:
-            roots = roots[:-1]  # the last one is the version's own
-        if added and links:
-            roots.insert(0, RetainedSet.of(grown).root)
-        return cls(links, list(added), roots, after)
+        """Return the chain from the set `retained`: `added` come first, `dropped` go last.
+
+        One tree is built for the whole update, and each record leaves it once.
+        """
+        tree = RetainedTree(bare(retained))
+        for commitment in added:
+            tree.add(commitment, NO_CONTENT)
+        grown = [tree.root] if added and members else []
+        removals, roots = [], []
+        for member in members:
+            removals.append(prove_removal(tree, member.salts))
+            roots.append(tree.root)
+        for commitment in dropped:
+            tree.remove(commitment)
+        removed = [_commitments(member) for member in members]
+        links = [
+            Link(
+                removal,
+                roots[position],
+                _flat(removed[:position]),
+                [*_flat(removed[position + 1 :]), *dropped],
+            )
+            for position, removal in enumerate(removals)
+        ]
+        # Where nothing is dropped the last one is the version's own.
+        between = [*grown, *(roots if dropped else roots[:-1])]
+        return cls(links, list(added), between, RetainedSet(tree.root, tree.count))
 
 
-def _prove(
-    retained: list[bytes], members: list[BatchMember], dropped: Sequence[bytes] = ()
-) -> list[Link]:
-    """Return each member's link of the chain that starts at the sorted set `retained`.
+def _commitments(member: BatchMember) -> list[bytes]:
+    return sorted(record_commitment(salt, record) for record, salt in member.salts.items())
 
-    `dropped` are the commitments of records that nobody asked for and that go last.
-    """
-    removals = []
-    for member in members:
-        removals.append(prove_removal(retained, member.salts))
-        own = {record_commitment(salt, record) for record, salt in member.salts.items()}
-        retained = [value for value in retained if value not in own]
-    read = [shape.read(Removal, removal) for removal in removals]
-    removed = [[record.commitment for record in removal.records] for removal in read]
-    return [
-        Link(
-            removals[position],
-            read[position].after.root,
-            [value for own in removed[:position] for value in own],
-            [*(value for own in removed[position + 1 :] for value in own), *dropped],
-        )
-        for position in range(len(members))
-    ]
+
+def _flat(lists: Iterable[list[bytes]]) -> list[bytes]:
+    return [value for own in lists for value in own]

@@ -9,7 +9,7 @@ from sqlmodel import Session, col, exists, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
-from lethe.certificates.retained import retained_root
+from lethe.certificates.retained_tree import bare, retained_root
 from models import Artifact, Model, ModelVersion, Record, Subject
 from models.session import chunks
 from workers.jobs.draft import ShreddedArtifact
@@ -106,7 +106,7 @@ class RetainedSet:
     @classmethod
     def of(cls, commitments: Collection[bytes]) -> "RetainedSet":
         """Return the set of these commitments, in any order."""
-        return cls(retained_root(sorted(commitments)), len(commitments))
+        return cls(retained_root(bare(commitments)), len(commitments))
 
 
 def publish(

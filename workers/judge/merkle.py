@@ -1,71 +1,115 @@
-"""The Merkle tree of RFC 6962 section 2.1 over a list, and what is left of it without some.
+"""The tree of a retained set, computed again from the whole list of its commitments.
 
-The sets that a claim is about differ in a few records. What is left of a tree has the same
-leaves but for those, and every subtree that covers the same leaves at an aligned place has
-the same hash: it is looked up, and only the others are hashed.
+    leaf     SHA256(0x00 | TAG | commitment | content)
+    inner    SHA256(0x01 | TAG | bit, uint16 | leaves under it, uint64 | left | right)
+    empty    SHA256(0x02 | TAG)
+
+An inner node divides its commitments at the first bit in which they differ. Numbers are
+big-endian. It shares no code with who publishes the roots.
+
+The sets that a claim is about differ in a few records. A subtree that none of them is in has
+the same hash in both, so only the nodes above a record that went are hashed again.
 """
 
 import hashlib
+import struct
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from itertools import compress
+from itertools import repeat
 
 import numpy as np
 
+TAG = b"lethe/retained-set/v2\0"
+EMPTY = hashlib.sha256(b"\x02" + TAG).digest()
+Part = tuple[int, bytes] | None  # leaves and hash of a subtree, None of one without leaves
+
 
 class Tree:
-    """Every level of a tree, leaves first; an odd last node rises unhashed.
+    """The tree over commitments of 32 bytes in ascending order, none twice."""
 
-    Pairing from the left and promoting an odd node is MTH's split at a power of two.
-    """
+    def __init__(
+        self, leaves: Sequence[bytes], contents: Sequence[bytes] | None = None
+    ) -> None:
+        """Hash all leaves and nodes, in O(n). Without contents each is 32 zero bytes."""
+        self.leaves = leaves
+        # A node's number is its place in these: first the leaves, then the inner nodes, each
+        # after its children. `_middle`: the place of the first leaf under the right child.
+        start = b"\x00" + TAG
+        known = repeat(bytes(32)) if contents is None else contents
+        self._hashes = [
+            hashlib.sha256(start + leaf + content).digest()
+            for leaf, content in zip(leaves, known, strict=contents is not None)
+        ]
+        self._counts = [1] * len(leaves)
+        self._inner: list[tuple[int, int, int, int]] = []  # bit, left, right, middle
+        open_: list[tuple[int, int, int]] = []
+        node = 0
+        for place, bit in enumerate([*_divides(leaves), -1] if leaves else (), 1):
+            node = place - 1
+            while open_ and open_[-1][0] > bit:
+                node = self._join(*open_.pop(), node)
+            open_.append((bit, node, place))
+        self._top = node
 
-    def __init__(self, leaves: Sequence[bytes]) -> None:
-        """Hash all leaf inputs and nodes, in O(n)."""
-        self.leaves = list(leaves)
-        row = [hashlib.sha256(b"\x00" + leaf).digest() for leaf in self.leaves]
-        self._levels = [row]
-        while len(row) > 1:
-            row = _nodes(row) + row[len(row) // 2 * 2 :]
-            self._levels.append(row)
+    def _join(self, bit: int, left: int, middle: int, right: int) -> int:
+        count = self._counts[left] + self._counts[right]
+        self._hashes.append(_inner(bit, count, self._hashes[left], self._hashes[right]))
+        self._counts.append(count)
+        self._inner.append((bit, left, right, middle))
+        return len(self._hashes) - 1
 
     @property
     def root(self) -> bytes:
         """The root, 32 bytes."""
-        return self._levels[-1][0] if self.leaves else hashlib.sha256(b"").digest()
+        return self._hashes[self._top] if self.leaves else EMPTY
 
-    def without(self, gone: Collection[bytes]) -> "Tree":
-        """Return the tree over the leaves that are not in `gone`, in their order."""
-        stays = [leaf not in gone for leaf in self.leaves]
-        left = object.__new__(Tree)
-        left.leaves = list(compress(self.leaves, stays))
-        row = list(compress(self._levels[0], stays))
-        left._levels = [row]
-        # Where a node of the new row is found in this tree's row of the same level, else -1.
-        places = np.flatnonzero(stays)
-        for known in self._levels[1:]:
-            if len(row) < 2:
-                break
-            even = len(row) // 2 * 2
-            lefts, rights = places[:even:2], places[1:even:2]
-            same = (lefts >= 0) & (lefts % 2 == 0) & (rights == lefts + 1)
-            parents = np.where(same, lefts // 2, -1)
-            pairs = [known[i] for i in parents.tolist()]
-            other = np.flatnonzero(~same)
-            children = np.stack((2 * other, 2 * other + 1), axis=1).ravel().tolist()
-            fresh = _nodes([row[i] for i in children])
-            for i, node in zip(other.tolist(), fresh, strict=True):
-                pairs[i] = node
-            places = np.concatenate((parents, np.full(len(row) - even, -1)))
-            row = pairs + row[even:]
-            left._levels.append(row)
-        return left
+    def root_without(self, gone: Collection[bytes]) -> bytes:
+        """Return the root of the set without some of its leaves, in O(gone x log n).
+
+        Raises ValueError where one is not in the set.
+        """
+        ordered = sorted(set(gone))
+        if not ordered:
+            return self.root
+        places = [bisect_left(self.leaves, one) for one in ordered]
+        found = [self.leaves[place] for place in places if place < len(self.leaves)]
+        if found != ordered:
+            raise ValueError("a leaf to leave out is not in the set")
+        rest = self._without(self._top, places)
+        return EMPTY if rest is None else rest[1]
+
+    def _without(self, node: int, gone: Sequence[int]) -> Part:
+        """Return what is left of a subtree without the leaves at some places, in order."""
+        if not gone:
+            return self._counts[node], self._hashes[node]
+        if len(gone) == self._counts[node]:
+            return None
+        bit, left, right, middle = self._inner[node - len(self.leaves)]
+        split = bisect_left(gone, middle)
+        first, second = self._without(left, gone[:split]), self._without(right, gone[split:])
+        if first is None or second is None:
+            return first or second
+        count = first[0] + second[0]
+        return count, _inner(bit, count, first[1], second[1])
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
-    """Return the root of a list of leaf inputs."""
+    """Return the root of the set with these commitments, in ascending order."""
     return Tree(leaves).root
 
 
-def _nodes(row: Sequence[bytes]) -> list[bytes]:
-    """Return the hash of each pair of a row, from the left."""
-    pairs = zip(row[::2], row[1::2], strict=False)
-    return [hashlib.sha256(b"\x01" + left + right).digest() for left, right in pairs]
+def _divides(leaves: Sequence[bytes]) -> list[int]:
+    """Return the first bit in which each leaf differs from the next one."""
+    table = np.frombuffer(b"".join(leaves), np.uint8).reshape(-1, 32)
+    apart = table[1:] ^ table[:-1]
+    byte = np.argmax(apart != 0, axis=1)
+    value = np.take_along_axis(apart, byte[:, None], axis=1)[:, 0]
+    # frexp: the exponent of v is the number of its binary digits, exact for v below 2^8.
+    digits = np.frexp(value.astype(np.float64))[1]
+    found: list[int] = (8 * byte + 8 - digits).tolist()
+    return found
+
+
+def _inner(bit: int, count: int, left: bytes, right: bytes) -> bytes:
+    numbers = struct.pack(">HQ", bit, count)
+    return hashlib.sha256(b"\x01" + TAG + numbers + left + right).digest()

@@ -1,9 +1,9 @@
 """The retained set lost exactly the erased records, and what held them cannot be read.
 
-The sorted Merkle trees are recomputed from the full lists of commitments, so the published
-roots, which certificates and proofs refer to, are bound to what was really kept. Earlier heads
-and states, and the stored rows themselves, hold a person as much as the model does: someone
-tried to read each of them after the erasure, and the purge has the outcome.
+The trees are recomputed from the full lists of commitments, so the published roots, which
+certificates and proofs refer to, are bound to what was really kept. Earlier heads and states,
+and the stored rows themselves, hold a person as much as the model does: someone tried to read
+each of them after the erasure, and the purge has the outcome.
 """
 
 from collections.abc import Sequence
@@ -59,18 +59,17 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
         return "an erased record is named twice"
     if erased.difference(claim.before):
         return "an erased record was not in before"
-    before = Tree(claim.before)
-    after = before.without(erased)
-    if after.leaves != list(claim.after):  # equal, it is as well-formed as before
-        return _difference(claim, erased)
+    if [one for one in claim.before if one not in erased] != list(claim.after):
+        return _difference(claim, erased)  # equal, after is as well-formed as before
     if (len(claim.before), len(claim.after)) != (claim.before_count, claim.after_count):
         return "a published count is wrong"
+    before = Tree(claim.before)
     if before.root != claim.before_root:
         return "the published root of before is wrong"
-    if after.root != claim.after_root:
+    if before.root_without(erased) != claim.after_root:
         return "the published root of after is wrong"
     if claim.update is not None:
-        return _update_problem(claim.update, before, after, rows)
+        return _update_problem(claim, claim.update, before, rows)
     if rows != len(claim.after):
         return f"{rows} rows are stored for {len(claim.after)} retained records"
     return None
@@ -94,7 +93,9 @@ def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
     return "before without the erased records is not after"
 
 
-def _update_problem(update: UpdateClaim, before: Tree, after: Tree, rows: int) -> str | None:
+def _update_problem(
+    claim: RetainedSetClaim, update: UpdateClaim, before: Tree, rows: int
+) -> str | None:
     """Follow the chain from the judged link to both ends of its update."""
     others = [*update.earlier, *update.later]
     if not _are_commitments(update.added):
@@ -102,28 +103,28 @@ def _update_problem(update: UpdateClaim, before: Tree, after: Tree, rows: int) -
     added, later = set(update.added), set(update.later)
     if len(added) != len(update.added):
         return "the round added a record twice"
-    if added.difference(before.leaves, update.earlier):
+    if added.difference(claim.before, update.earlier):
         return "a record that the round added is not in the set that it grew to"
     if not _are_commitments(others):
         return "a commitment of another request is not 32 bytes"
     if len(set(others)) != len(others):
         return "a record is erased twice in one update"
-    if not set(update.earlier).isdisjoint(before.leaves):
+    if not set(update.earlier).isdisjoint(claim.before):
         return "a record erased earlier in the update is still in before"
-    if later.difference(after.leaves):
+    if later.difference(claim.after):
         return "a record erased later in the update is not in after"
-    grown = Tree(sorted([*before.leaves, *update.earlier])) if update.earlier else before
-    first = grown.without(added) if added else grown
-    last = after.without(later) if later else after
-    sizes = len(first.leaves), len(last.leaves)
+    # Every set of the chain is the one that the round grew to without some of its records.
+    grown = Tree(sorted([*claim.before, *update.earlier])) if update.earlier else before
+    last = len(claim.after) - len(later)
+    sizes = len(grown.leaves) - len(added), last
     if sizes != (update.before_count, update.after_count):
         return "a count of the versions before and after the update is wrong"
-    if first.root != update.before_root:
+    if grown.root_without(added) != update.before_root:
         return "the chain does not begin at the version before"
-    if last.root != update.after_root:
+    if before.root_without([*claim.erased, *later]) != update.after_root:
         return "the chain does not end at the version after"
-    if rows != len(last.leaves):
-        return f"{rows} rows are stored for {len(last.leaves)} retained records"
+    if rows != last:
+        return f"{rows} rows are stored for {last} retained records"
     return None
 
 

@@ -22,6 +22,7 @@ from lethe.certificates.bundle import build_bundle, hashedrekord_leaf
 from lethe.certificates.dsse import sign_envelope
 from lethe.certificates.evidence import Report, build_evidence, evidence_part
 from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.retained_tree import RetainedTree, bare
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
     CheckPart,
@@ -199,7 +200,9 @@ def contents(
 ) -> tuple[bytes, Predicate]:
     """Return (evidence file, predicate) of an erasure from a set of `size` records."""
     known = salts(size)
-    section = prove_removal(commitments(known), {name: known[name] for name in erased})
+    section = prove_removal(
+        RetainedTree(bare(commitments(known))), {name: known[name] for name in erased}
+    )
     removal = read(Removal, section)
     verifier = VerifierPart("lethe-verifier", "0.1.0", digest_of(b"verifier code"))
     checks = (

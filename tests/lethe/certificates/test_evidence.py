@@ -17,6 +17,7 @@ from lethe.certificates.evidence import (
     parse_evidence,
 )
 from lethe.certificates.retained import prove_removal
+from lethe.certificates.retained_tree import RetainedTree, bare
 from lethe.certificates.shape import write
 from lethe.certificates.statement import CheckPart, RetainedSet
 from tests.lethe.certificates.build import commitments, contents, salts
@@ -27,7 +28,7 @@ EVIDENCE, PREDICATE = contents()
 def test_the_file_has_exactly_its_members() -> None:
     document = json.loads(EVIDENCE)
     assert document.keys() == {"apiVersion", "kind", "removal", "report", "statistics"}
-    assert (document["apiVersion"], document["kind"]) == ("1", "erasure-evidence")
+    assert (document["apiVersion"], document["kind"]) == ("2", "erasure-evidence")
     assert document["report"].keys() == {"verifier", "result", "checks", "details"}
     assert canonical.encode(document) == EVIDENCE
 
@@ -72,7 +73,8 @@ def put(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 def other_removal(document: dict[str, Any]) -> None:
     known = salts(60)
-    document["removal"] = prove_removal(commitments(known), {"record-5": known["record-5"]})
+    tree = RetainedTree(bare(commitments(known)))
+    document["removal"] = prove_removal(tree, {"record-5": known["record-5"]})
 
 
 BAD: dict[str, tuple[Callable[[dict[str, Any]], None], type[Exception], str]] = {

@@ -1,4 +1,7 @@
-"""Removal proofs against a tree and a set that share no code with the prover."""
+"""Removal proofs against a tree and a set that share no code with the prover.
+
+`tree_oracle` has the tree; `test_retained_tree` changes every part of one path.
+"""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -9,34 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.certificates import retained
 from lethe.certificates.errors import RemovalError, ShapeError
 from lethe.certificates.retained import (
-    RetainedTree,
+    RemovedRecord,
     check_removal,
     prove_removal,
     record_commitment,
-    retained_root,
 )
+from lethe.certificates.retained_tree import RetainedTree, bare, retained_root
 from lethe.certificates.shape import read, write
 from lethe.certificates.statement import SetState
 from lethe.log.spelling import format_base64, parse_base64
-from lethe.log.tree import leaf_hashes
 from tests.lethe.certificates.build import commitments, salts
+from tests.lethe.certificates.tree_oracle import bare_root
+from tests.lethe.log.oracle import mth
+from tests.lethe.log.vectors import ROOT, read_cases
 
+VECTORS = ROOT / "tests" / "vectors" / "retained-set" / "removals"
 Section = dict[str, Any]
-
-
-def oracle_root(leaves: list[bytes]) -> bytes:
-    """MTH of RFC 6962 section 2.1, word by word."""
-    if not leaves:
-        return sha256(b"").digest()
-    if len(leaves) == 1:
-        return sha256(b"\x00" + leaves[0]).digest()
-    k = 1
-    while k * 2 < len(leaves):
-        k *= 2
-    return sha256(b"\x01" + oracle_root(leaves[:k]) + oracle_root(leaves[k:])).digest()
 
 
 def check(section: Section, **changes: Any) -> None:
@@ -53,6 +46,10 @@ def check(section: Section, **changes: Any) -> None:
     check_removal(section, **stated | changes)
 
 
+def bare_tree(known: Iterable[bytes]) -> RetainedTree:
+    return RetainedTree(bare(known))
+
+
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 70))
 def test_every_removal_is_proven_and_the_roots_are_the_oracles(
@@ -61,25 +58,34 @@ def test_every_removal_is_proven_and_the_roots_are_the_oracles(
     known = salts(size)
     erased = data.draw(st.sets(st.sampled_from(sorted(known)), min_size=1))
     before = commitments(known)
-    gone = {record_commitment(known[name], name) for name in erased}
+    gone = sorted(record_commitment(known[name], name) for name in erased)
     after = [commitment for commitment in before if commitment not in gone]
-    section = prove_removal(before, {name: known[name] for name in erased})
+    tree = bare_tree(before)
+    section = prove_removal(tree, {name: known[name] for name in erased})
+    assert (tree.root, tree.count) == (bare_root(after), len(after))
     check_removal(
         section,
-        oracle_root(before),
+        bare_root(before),
         size,
-        oracle_root(after),
+        bare_root(after),
         len(after),
         len(erased),
-        oracle_root(sorted(gone)),
+        mth(tuple(gone)),
     )
     assert {entry["record"] for entry in section["records"]} == erased
 
 
-@settings(deadline=None)
-@given(st.sets(st.binary(min_size=32, max_size=32), max_size=40))
-def test_the_root_is_the_oracles(leaves: set[bytes]) -> None:
-    assert retained_root(sorted(leaves)) == oracle_root(sorted(leaves))
+@pytest.mark.parametrize("case", read_cases(VECTORS), ids=lambda case: case["name"])
+def test_vectors(case: Section) -> None:
+    said = case["certificate"]
+    before, after = read(SetState, said["before"]), read(SetState, said["after"])
+    root, count = parse_base64(said["recordsRoot"]), int(said["records"])
+    given = case["removal"], before.root, before.count, after.root, after.count, count, root
+    if case["wantErr"]:
+        with pytest.raises(RemovalError):
+            check_removal(*given)
+    else:
+        check_removal(*given)
 
 
 def test_the_commitment_is_hmac_sha256() -> None:
@@ -101,23 +107,14 @@ def test_a_record_id_that_utf8_cannot_carry_is_refused() -> None:
         record_commitment(bytes(32), "\ud800")
 
 
-A, B, C = (bytes([value]) * 32 for value in (1, 2, 3))
-
-
-@pytest.mark.parametrize("leaves", [[B, A], [A, A], [A, C, B], [A, B[:31]], [b""]], ids=repr)
-def test_an_unsorted_repeated_or_misshapen_set_has_no_root(leaves: list[bytes]) -> None:
-    with pytest.raises(RemovalError):
-        retained_root(leaves)
-
-
 def test_what_is_not_in_the_set_cannot_be_removed() -> None:
     known = salts(5)
     with pytest.raises(RemovalError, match="not in the retained set"):
-        prove_removal(commitments(known), {"stranger": bytes(32)})
+        prove_removal(bare_tree(commitments(known)), {"stranger": bytes(32)})
     with pytest.raises(RemovalError, match="not in the retained set"):
-        prove_removal(commitments(known), {"record-1": known["record-2"]})
+        prove_removal(bare_tree(commitments(known)), {"record-1": known["record-2"]})
     with pytest.raises(RemovalError, match="at least one"):
-        prove_removal(commitments(known), {})
+        prove_removal(bare_tree(commitments(known)), {})
 
 
 # --- a dishonest prover: everything it can make consistent is consistent ---------------
@@ -130,62 +127,63 @@ ORDER = sorted(KNOWN, key=lambda name: record_commitment(KNOWN[name], name))
 
 def honest(*places: int) -> Section:
     """Erase the records at these places of the sorted set."""
-    return prove_removal(BEFORE, {ORDER[place]: KNOWN[ORDER[place]] for place in places})
+    return prove_removal(
+        bare_tree(BEFORE), {ORDER[place]: KNOWN[ORDER[place]] for place in places}
+    )
 
 
-def claim(section: Section, after: RetainedTree) -> Section:
-    """Replace the set after and lay every absence proof anew around what is in it."""
-    section["after"] = write(after.state)
-    for entry in section["records"]:
-        leaf = parse_base64(entry["commitment"])
-        place = sum(commitment < leaf for commitment in after.commitments)
-        entry["absence"] = {
-            "left": neighbour(after, place - 1),
-            "right": neighbour(after, place),
-        }
+def state(known: list[bytes]) -> Section:
+    return write(SetState(bare_root(known), len(known)))
+
+
+def claim(section: Section, after: list[bytes]) -> Section:
+    """Replace the set after; the paths are true ones of the set before."""
+    section["after"] = state(after)
     return section
-
-
-def neighbour(tree: RetainedTree, index: int) -> Section | None:
-    found = tree.neighbour(index)
-    return None if found is None else write(found)
 
 
 def still_there(section: Section) -> Section:
     # Another record was removed in its place, so that the count is right.
-    return claim(section, RetainedTree([*BEFORE[:3], *BEFORE[4:]]))
+    return claim(section, [*BEFORE[:3], *BEFORE[4:]])
 
 
-def still_there_hidden(section: Section) -> Section:
-    tree = RetainedTree([*BEFORE[:3], *BEFORE[4:]])
-    claim(section, tree)
-    (entry,) = section["records"]
-    place = tree.commitments.index(parse_base64(entry["commitment"]))
-    entry["absence"] = {
-        "left": neighbour(tree, place - 1),
-        "right": neighbour(tree, place + 1),
-    }
-    return section
-
-
-def still_there_as_left(section: Section) -> Section:
-    tree = RetainedTree([*BEFORE[:3], *BEFORE[4:]])
-    claim(section, tree)
-    (entry,) = section["records"]
-    place = tree.commitments.index(parse_base64(entry["commitment"]))
-    entry["absence"] = {
-        "left": neighbour(tree, place),
-        "right": neighbour(tree, place + 1),
-    }
+def still_there_by_its_path(section: Section) -> Section:
+    other = prove_removal(bare_tree(BEFORE), {ORDER[3]: KNOWN[ORDER[3]]})
+    section["records"][0]["path"] = other["records"][0]["path"]
+    section["after"] = other["after"]
     return section
 
 
 def nothing_removed(section: Section) -> Section:
-    return claim(section, RetainedTree(BEFORE))
+    return claim(section, BEFORE)
 
 
 def two_removed(section: Section) -> Section:
-    return claim(section, RetainedTree([*BEFORE[:10], *BEFORE[12:]]))
+    return claim(section, [*BEFORE[:10], *BEFORE[12:]])
+
+
+def two_removed_as_one(section: Section) -> Section:
+    claim(section, [*BEFORE[:10], *BEFORE[12:]])
+    section["after"]["count"] = str(SIZE - 1)
+    return section
+
+
+def exchanged(section: Section) -> Section:
+    # The erased record left, and the content of another one was replaced.
+    leaves = dict(bare([*BEFORE[:10], *BEFORE[11:]])) | {BEFORE[3]: bytes([1]) * 32}
+    section["after"] = write(SetState(retained_root(leaves.items()), SIZE - 1))
+    return section
+
+
+def never_there(section: Section) -> Section:
+    """A record that the set never had, over the path of one that it has."""
+    salt = bytes(32)
+    commitment = record_commitment(salt, "stranger")
+    entry = section["records"][0]
+    entry |= {"record": "stranger", "salt": format_base64(salt)}
+    entry["commitment"] = format_base64(commitment)
+    section["recordsRoot"] = format_base64(mth((commitment,)))
+    return section
 
 
 def wrong_salt(section: Section) -> Section:
@@ -195,47 +193,6 @@ def wrong_salt(section: Section) -> Section:
 
 def other_record(section: Section) -> Section:
     section["records"][0]["record"] += "0"
-    return section
-
-
-def swapped_neighbours(section: Section) -> Section:
-    absence = section["records"][0]["absence"]
-    absence["left"], absence["right"] = absence["right"], absence["left"]
-    return section
-
-
-def distant_neighbours(section: Section) -> Section:
-    tree = RetainedTree([*BEFORE[:10], *BEFORE[11:]])
-    section["records"][0]["absence"]["left"] = neighbour(tree, 8)
-    return section
-
-
-def renumbered_neighbour(section: Section) -> Section:
-    tree = RetainedTree([*BEFORE[:10], *BEFORE[11:]])
-    far = neighbour(tree, 8)
-    assert far is not None
-    far["index"] = "9"
-    section["records"][0]["absence"]["left"] = far
-    return section
-
-
-def no_left(section: Section) -> Section:
-    section["records"][0]["absence"]["left"] = None
-    return section
-
-
-def no_right(section: Section) -> Section:
-    section["records"][0]["absence"]["right"] = None
-    return section
-
-
-def no_neighbours(section: Section) -> Section:
-    section["records"][0]["absence"] = {"left": None, "right": None}
-    return section
-
-
-def neighbour_of_before(section: Section) -> Section:
-    section["records"][0]["absence"]["right"] = neighbour(RetainedTree(BEFORE), 11)
     return section
 
 
@@ -249,13 +206,29 @@ def count_before(section: Section) -> Section:
     return section
 
 
-def moved_inclusion(section: Section) -> Section:
-    section["records"][0]["inclusion"]["index"] = "11"
+def other_path(section: Section) -> Section:
+    section["records"][0]["path"] = honest(11)["records"][0]["path"]
     return section
 
 
-def cut_inclusion(section: Section) -> Section:
-    section["records"][0]["inclusion"]["hashes"].pop()
+def path_after(section: Section) -> Section:
+    tree = bare_tree([*BEFORE[:11], *BEFORE[12:]])
+    section["records"][0]["path"] = write(tree.remove(BEFORE[10]))
+    return section
+
+
+def cut_path(section: Section) -> Section:
+    section["records"][0]["path"]["steps"].pop()
+    return section
+
+
+def no_path(section: Section) -> Section:
+    section["records"][0]["path"]["steps"] = []
+    return section
+
+
+def other_content(section: Section) -> Section:
+    section["records"][0]["path"]["content"] = format_base64(bytes([1]) * 32)
     return section
 
 
@@ -276,24 +249,22 @@ def other_records_root(section: Section) -> Section:
 
 
 PLANTED: dict[str, tuple[Callable[[Section], Section], str]] = {
-    "record still in the set after": (still_there, "not above"),
-    "record still there, skipped over": (still_there_hidden, "not adjacent"),
-    "record still there, as its own neighbour": (still_there_as_left, "not below"),
+    "record still in the set after": (still_there, "not what the removed records leave"),
+    "record still there, another's path": (still_there_by_its_path, "path does not lead"),
     "nothing removed": (nothing_removed, "shrink"),
     "one more removed than said": (two_removed, "shrink"),
+    "one more removed, under the right count": (two_removed_as_one, "not what"),
+    "content of another record exchanged": (exchanged, "not what"),
+    "a record that was never there": (never_there, "path does not lead"),
     "wrong salt": (wrong_salt, "open"),
     "another record id": (other_record, "open"),
-    "neighbours swapped": (swapped_neighbours, "not below"),
-    "neighbours not adjacent": (distant_neighbours, "not adjacent"),
-    "a far neighbour under the near one's number": (renumbered_neighbour, "another root"),
-    "left neighbour withheld": (no_left, "not adjacent"),
-    "right neighbour withheld": (no_right, "not adjacent"),
-    "both withheld": (no_neighbours, "not adjacent"),
-    "a neighbour from the set before": (neighbour_of_before, "not adjacent"),
     "count after off by one": (count_after, "shrink"),
     "count before off by one": (count_before, "shrink"),
-    "inclusion at another index": (moved_inclusion, "another root"),
-    "inclusion cut short": (cut_inclusion, "hashes"),
+    "path of another record": (other_path, "path does not lead"),
+    "path of another set": (path_after, "path does not lead"),
+    "path cut short": (cut_path, "path does not lead"),
+    "no path": (no_path, "path does not lead"),
+    "another content": (other_content, "path does not lead"),
     "a record listed twice": (repeated, "ascend"),
     "no records": (no_records, "number of records"),
     "another records root": (other_records_root, "scope"),
@@ -309,27 +280,33 @@ def test_a_planted_violation_is_caught(name: str) -> None:
         check(plant(copy.deepcopy(section)))
 
 
+@pytest.mark.parametrize("places", [(3, 10), (10, 11), (0, 20, 39), (5, 6, 7, 8, 9)])
+def test_each_path_is_of_the_set_that_the_one_before_left(places: tuple[int, ...]) -> None:
+    section = honest(*places)
+    check(section)
+    first = copy.deepcopy(section)
+    last = honest(places[-1])["records"][0]
+    assert first["records"][-1] != last
+    first["records"][-1] = last
+    with pytest.raises(RemovalError, match=f"record {len(places)}: its path does not lead"):
+        check(first)
+    section["records"].reverse()
+    with pytest.raises(RemovalError, match="ascend"):
+        check(section)
+
+
 def test_one_record_under_two_salts_is_not_two_records() -> None:
-    twice = {"record-x": bytes(32), "record-y": bytes([1]) * 32}
-    both = sorted([record_commitment(salt, "record-x") for salt in twice.values()])
-    before = sorted([*BEFORE, *both])
-    tree = RetainedTree(before)
+    salts = [bytes(32), bytes([1]) * 32]
+    opened = sorted((record_commitment(salt, "record-x"), salt) for salt in salts)
+    tree = bare_tree([*BEFORE, *(one for one, _ in opened)])
     section = honest(10)
-    section["before"], section["recordsRoot"] = (
-        write(tree.state),
-        format_base64(oracle_root(both)),
-    )
-    template = section["records"][0]
-    section["records"] = []
-    for commitment in both:
-        salt = next(s for s in twice.values() if record_commitment(s, "record-x") == commitment)
-        index = before.index(commitment)
-        inclusion = {"index": str(index), "hashes": list(map(format_base64, tree.prove(index)))}
-        opened = {"salt": format_base64(salt), "commitment": format_base64(commitment)}
-        entry = template | opened | {"record": "record-x", "inclusion": inclusion}
-        section["records"].append(entry)
+    section["before"] = write(SetState(tree.root, tree.count))
+    section["records"] = [
+        write(RemovedRecord("record-x", salt, one, tree.remove(one))) for one, salt in opened
+    ]
+    section["recordsRoot"] = format_base64(mth(tuple(one for one, _ in opened)))
     with pytest.raises(RemovalError, match="twice under different salts"):
-        check(claim(section, RetainedTree(BEFORE)))
+        check(claim(section, BEFORE))
 
 
 OTHERS: dict[str, tuple[Any, str]] = {
@@ -350,20 +327,19 @@ def test_a_section_of_another_certificate_is_refused(name: str) -> None:
 
 
 def test_an_empty_set_has_one_root() -> None:
-    section = prove_removal(BEFORE, KNOWN)
+    section = prove_removal(bare_tree(BEFORE), KNOWN)
     check(section)
-    assert section["after"] == {"root": format_base64(sha256(b"").digest()), "count": "0"}
+    assert section["after"] == state([])
     section["after"]["root"] = format_base64(bytes(32))
-    with pytest.raises(RemovalError, match="empty"):
+    with pytest.raises(RemovalError, match="not what the removed records leave"):
         check(section)
 
 
-@pytest.mark.parametrize("places", [(0,), (SIZE - 1,), (0, 1, SIZE - 2, SIZE - 1)])
-def test_the_ends_of_the_set_have_one_neighbour(places: tuple[int, ...]) -> None:
-    section = honest(*places)
-    check(section)
-    sides = [entry["absence"] for entry in section["records"]]
-    assert all((side["left"] is None) != (side["right"] is None) for side in sides)
+def test_a_record_that_is_missing_leaves_the_set_as_it_was() -> None:
+    tree = bare_tree(BEFORE)
+    with pytest.raises(RemovalError, match="not in the retained set"):
+        prove_removal(tree, {ORDER[3]: KNOWN[ORDER[3]], "stranger": bytes(32)})
+    assert (tree.root, tree.count) == (bare_root(BEFORE), SIZE)
 
 
 @pytest.mark.parametrize("section", [None, [], {}, {"before": {}}, "x"])
@@ -377,16 +353,3 @@ def test_no_message_names_a_record() -> None:
         check(wrong_salt(honest(10)))
     assert "record 1: " in caught.value.detail
     assert ORDER[10] not in caught.value.detail
-
-
-def test_proving_many_records_hashes_each_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed: list[bytes] = []
-
-    def counted(leaves: Iterable[bytes]) -> list[bytes]:
-        given = list(leaves)
-        hashed.extend(given)
-        return leaf_hashes(given)
-
-    monkeypatch.setattr(retained, "leaf_hashes", counted)
-    prove_removal(BEFORE, {name: KNOWN[name] for name in ORDER[:30]})
-    assert len(hashed) == SIZE + (SIZE - 30) + 30  # before, after, and the records' own tree

@@ -11,8 +11,13 @@ OWN = ROOT / "tests" / "vectors" / "log"
 
 def cases(room: str) -> list[Any]:
     """Return each of our cases in `room` with its file's name as `name`; never none."""
-    found = [{"name": path.stem, **_read(path)} for path in sorted((OWN / room).glob("*.json"))]
-    assert found, room
+    return read_cases(OWN / room)
+
+
+def read_cases(directory: Path) -> list[Any]:
+    """Return each of the cases in a directory, never none."""
+    found = [{"name": path.stem, **_read(path)} for path in sorted(directory.glob("*.json"))]
+    assert found, directory
     return found
 
 

@@ -36,10 +36,10 @@ from workers.errors import RefusedError
 from workers.jobs import (
     batch,
     case,
-    chain,
     execute,
     sweep,
 )
+from workers.jobs.chain import Chain
 from workers.jobs.lease import JobContext, Lease, LeaseLostError
 from workers.jobs.leased import leased
 from workers.judge.merkle import merkle_root
@@ -450,14 +450,15 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
 def test_a_chain_that_does_not_lead_to_the_version_is_not_certified(
     three: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = chain._prove
+    honest = Chain.of
 
-    def prove(*arguments: Any) -> list[chain.Link]:
-        first, second, third = honest(*arguments)
+    def of(*arguments: Any, **named: Any) -> Chain:
+        found = honest(*arguments, **named)
+        first, second, third = found.links
         # The link is sound in itself, and the third's records are hidden from its chain.
-        return [first, replace(second, later=[]), third]
+        return replace(found, links=[first, replace(second, later=[]), third])
 
-    monkeypatch.setattr(chain, "_prove", prove)
+    monkeypatch.setattr(Chain, "of", of)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
     assert states(three, *requests) == ["certified", "needs-decision", "verifying"]

@@ -16,6 +16,7 @@ from app.settings import Settings
 from lethe.certificates import shape
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.retained import Removal, prove_removal, record_commitment
+from lethe.certificates.retained_tree import RetainedTree, bare
 from lethe.signing.keys import PrivateKey
 from models import (
     Artifact,
@@ -300,7 +301,9 @@ def test_what_was_removed_is_what_the_request_names(
 ) -> None:
     scope = {"level": "sample", "records": ["r1"]}
     events = [Event(0, "request.received", {"scope": scope})]
-    proof = prove_removal([commitment := record_commitment(SALT, opened)], {opened: SALT})
+    proof = prove_removal(
+        RetainedTree(bare([commitment := record_commitment(SALT, opened)])), {opened: SALT}
+    )
     removal = shape.read(Removal, proof)
     (one,) = removal.records
     assert one.commitment == commitment
@@ -316,7 +319,7 @@ def test_a_named_record_is_still_there_only_if_the_log_has_it_added_back(
 ) -> None:
     scope = {"level": "sample", "records": ["r1", "r2"]}
     events = [Event(0, "request.received", {"scope": scope})]
-    proof = prove_removal([record_commitment(SALT, "r1")], {"r1": SALT})
+    proof = prove_removal(RetainedTree(bare([record_commitment(SALT, "r1")])), {"r1": SALT})
     removal = shape.read(Removal, proof)
 
     def check() -> None:

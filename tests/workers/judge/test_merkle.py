@@ -1,57 +1,60 @@
-"""What is left of a tree without some leaves, against RFC 6962's recursive definition."""
+"""The judge's tree of a set, and what is left of it, against the definition."""
 
 import hashlib
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.lethe.certificates.tree_oracle import bare_root, oracle_root
+from tests.lethe.log.vectors import ROOT, read_cases
 from workers.judge import merkle
 from workers.judge.merkle import Tree, merkle_root
 
-# The eight reference leaves of Certificate Transparency's own tests, and their root.
-LEAVES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657"]
-LEAVES += ["606162636465666768696a6b6c6d6e6f"]
-ROOT = "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+VECTORS = ROOT / "tests" / "vectors" / "retained-set" / "roots"
+WORD = st.binary(min_size=32, max_size=32)
+NEAR = st.lists(st.sampled_from([0, 1, 128, 255]), min_size=32, max_size=32).map(bytes)
+SETS = st.dictionaries(st.one_of(WORD, NEAR), WORD, max_size=30)
 
 
-def mth(leaves: list[bytes]) -> bytes:
-    """RFC 6962 section 2.1, as written."""
-    if not leaves:
-        return hashlib.sha256(b"").digest()
-    if len(leaves) == 1:
-        return hashlib.sha256(b"\0" + leaves[0]).digest()
-    split = 1 << ((len(leaves) - 1).bit_length() - 1)
-    return hashlib.sha256(b"\1" + mth(leaves[:split]) + mth(leaves[split:])).digest()
-
-
-def test_the_known_answer() -> None:
-    assert merkle_root([bytes.fromhex(leaf) for leaf in LEAVES]).hex() == ROOT
-
-
-@pytest.mark.parametrize("size", [*range(20), 31, 32, 33, 100])
-def test_equals_the_definition(size: int) -> None:
-    leaves = [bytes([i]) * 32 for i in range(size)]
-    assert merkle_root(leaves) == mth(leaves)
+@pytest.mark.parametrize("case", read_cases(VECTORS), ids=lambda case: case["name"])
+def test_the_published_roots(case: dict[str, Any]) -> None:
+    leaves = sorted((bytes.fromhex(one), bytes.fromhex(two)) for one, two in case["leaves"])
+    tree = Tree([one for one, _ in leaves], [two for _, two in leaves])
+    assert tree.root.hex() == case["root"]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 40), st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
-def test_what_is_left_equals_a_tree_of_its_own(
-    size: int, first: set[int], second: set[int]
+@given(SETS, st.data())
+def test_what_is_left_is_a_tree_of_its_own(
+    leaves: dict[bytes, bytes], data: st.DataObject
 ) -> None:
-    leaves = [bytes([i]) * 32 for i in range(size)]
-    tree = Tree(leaves)
-    for gone in (first, second):  # of what is left, again
-        tree = tree.without({bytes([i]) * 32 for i in gone})
-        leaves = [leaf for leaf in leaves if leaf[0] not in gone]
-        assert tree.leaves == leaves
-        assert tree.root == mth(leaves)
-    assert tree.without(()).root == tree.root
+    tree = Tree(sorted(leaves), [leaves[one] for one in sorted(leaves)])
+    assert tree.root == oracle_root(leaves)
+    assert merkle_root(sorted(leaves)) == bare_root(list(leaves))
+    for _ in range(3):  # each time of the same tree
+        gone = data.draw(st.sets(st.sampled_from(sorted(leaves)))) if leaves else set()
+        left = {one: content for one, content in leaves.items() if one not in gone}
+        assert tree.root_without(gone) == oracle_root(left)
+    assert tree.root_without(()) == tree.root
+    assert tree.root_without(leaves) == oracle_root({})
 
 
-def test_only_subtrees_that_changed_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    leaves = [bytes([i]) * 32 for i in range(64)]
+@pytest.mark.parametrize("leaves", [[], [b"\x01" * 32], [b"\x01" * 32, b"\x03" * 32]])
+@pytest.mark.parametrize("other", [bytes(32), b"\x02" * 32, b"\xff" * 32])
+def test_only_its_own_leaves_can_be_left_out(leaves: list[bytes], other: bytes) -> None:
+    with pytest.raises(ValueError, match="not in the set"):
+        Tree(leaves).root_without([*leaves[:1], other])
+
+
+def test_leaves_and_contents_are_as_many() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        Tree([bytes(32), b"\x01" * 32], [bytes(32)])
+
+
+def test_only_nodes_above_what_went_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = [bytes([i]) * 32 for i in range(64)]  # complete: six nodes above each leaf
     tree, hashed = Tree(leaves), []
 
     class Counting:
@@ -61,11 +64,9 @@ def test_only_subtrees_that_changed_are_hashed(monkeypatch: pytest.MonkeyPatch) 
             return hashlib.sha256(data)
 
     monkeypatch.setattr(merkle, "hashlib", Counting)
-    # Behind the one that went every pair is another, before it only those on its path.
-    assert tree.without({leaves[40]}).root == mth(leaves[:40] + leaves[41:])
+    assert tree.root_without({leaves[40]}) == bare_root(leaves[:40] + leaves[41:])
     assert all(data[:1] == b"\1" for data in hashed)
-    assert len(hashed) == 11 + 6 + 3 + 2 + 1 + 1
+    assert len(hashed) == 5  # its parent gave way to the leaf beside it
     hashed.clear()
-    # Two that went move what is behind them by a whole pair: its pairs are known.
-    assert tree.without({leaves[0], leaves[1]}).root == mth(leaves[2:])
-    assert len(hashed) == 15 + 8 + 4 + 2 + 1
+    assert tree.root_without({leaves[0], leaves[1]}) == bare_root(leaves[2:])
+    assert len(hashed) == 4

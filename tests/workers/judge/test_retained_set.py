@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.judge.test_merkle import mth
+from tests.lethe.certificates.tree_oracle import bare_root as mth
 from workers.judge.base import RetainedSetClaim, UpdateClaim
 from workers.judge.retention import check_retained_set
 

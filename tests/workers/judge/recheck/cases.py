@@ -9,7 +9,8 @@ import numpy as np
 from lethe.certificates.escalation import AttemptPart, write_escalation
 from lethe.certificates.evidence import Report as EvidenceReport
 from lethe.certificates.evidence import build_evidence, evidence_part, scores_part
-from lethe.certificates.retained import Removal, prove_removal, retained_root
+from lethe.certificates.retained import Removal, prove_removal
+from lethe.certificates.retained_tree import RetainedTree, bare, retained_root
 from lethe.certificates.shape import read
 from lethe.certificates.statement import (
     CheckPart,
@@ -46,7 +47,7 @@ OTHERS = commitments({name: SALTS[name] for name in list(SALTS)[505:]})
 ERASED = {name: SALTS[name] for name in list(SALTS)[:500]}
 LEFT = commitments({name: SALTS[name] for name in list(SALTS)[500:505]})
 LINK = sorted([*LEFT, *commitments(ERASED)])
-PROVEN = prove_removal(LINK, ERASED)
+PROVEN = prove_removal(RetainedTree(bare(LINK)), ERASED)
 REMOVAL = read(Removal, PROVEN)
 
 
@@ -84,8 +85,8 @@ def without_scores(claim: EmpiricalClaim, rows: int) -> EmpiricalClaim:
 def about(claim: EmpiricalClaim) -> tuple[EmpiricalClaim, CommittedRows]:
     """Return a simulated claim as if it were of MODEL, of ERASED and of rows committed to."""
     before, after = REMOVAL.before, REMOVAL.after
-    every = sorted([*LINK, *OTHERS])
-    update = UpdateClaim(OTHERS, [], retained_root(every), 507, after.root, 5)
+    every = [*LINK, *OTHERS]
+    update = UpdateClaim(OTHERS, [], retained_root(bare(every)), 507, after.root, 5)
     sets = RetainedSetClaim(
         LINK, LEFT, commitments(ERASED), before.root, 505, after.root, 5, update
     )

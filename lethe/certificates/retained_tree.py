@@ -1,0 +1,301 @@
+"""The tree of a retained set: a binary radix tree over the 32-byte commitments of its records.
+
+A set has one tree, whatever order its records came and went in. An inner node stands where the
+commitments under it first differ: those with 0 in that bit are under its left child, those
+with 1 under its right one (Morrison 1968, PATRICIA). Bits count from the highest of the first
+byte. Commitments are HMACs, so a path has about log2(n) + 2 nodes, and at most 256.
+
+    leaf     SHA256(0x00 | TAG | commitment | content)
+    inner    SHA256(0x01 | TAG | bit, uint16 | leaves under it, uint64 | left | right)
+    empty    SHA256(0x02 | TAG)
+
+Integers are big-endian. The content of a leaf is the salted digest of what is stored of the
+record, 32 bytes, or 32 zero bytes where nothing of it is stored. The root fixes the leaves,
+their number and the shape.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from operator import itemgetter
+from struct import Struct
+from typing import Generic, TypeVar
+
+from lethe.certificates.errors import RemovalError
+
+TAG = b"lethe/retained-set/v2\0"
+BITS = 256  # of a commitment
+EMPTY_ROOT = sha256(b"\x02" + TAG).digest()
+NO_CONTENT = bytes(32)
+
+Leaf = tuple[bytes, bytes]  # commitment and content
+_LEAF, _INNER = b"\x00" + TAG, b"\x01" + TAG
+_NUMBERS = Struct(">HQ")
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """An inner node on the way from a leaf to the root, and the other child of it.
+
+    bit: where the node divides. count and hash: leaves under the other child, and its hash.
+    """
+
+    bit: int
+    count: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What leads from a leaf to the root: its content, and the nodes from the lowest up."""
+
+    content: bytes
+    steps: tuple[PathStep, ...]
+
+
+def leaf_hash(commitment: bytes, content: bytes) -> bytes:
+    """Return the hash of a leaf."""
+    return sha256(_LEAF + commitment + content).digest()
+
+
+def inner_hash(bit: int, count: int, left: bytes, right: bytes) -> bytes:
+    """Return the hash of an inner node. `bit` is below 2^16 and `count` below 2^64."""
+    return sha256(_INNER + _NUMBERS.pack(bit, count) + left + right).digest()
+
+
+def bit_of(commitment: bytes, bit: int) -> int:
+    """Return a bit of a commitment, 0 or 1."""
+    return commitment[bit >> 3] >> (7 - (bit & 7)) & 1
+
+
+def bare(commitments: Iterable[bytes]) -> list[Leaf]:
+    """Return the leaves of records of which nothing is stored."""
+    return [(commitment, NO_CONTENT) for commitment in commitments]
+
+
+class Fold(Generic[N]):
+    """Joins nodes that are given in ascending order of their commitments, with O(depth) memory.
+
+    `join(bit, left, right)` makes an inner node.
+    """
+
+    def __init__(self, join: Callable[[int, N, N], N]) -> None:
+        """Begin with no node."""
+        self._join = join
+        # Subtrees that lack their right side, each with the bit at which it begins: these grow.
+        self._open: list[tuple[int, N]] = []
+        self._last: tuple[int, N] | None = None
+
+    def append(self, commitment: bytes, node: N) -> None:
+        """Take the next node.
+
+        Raises:
+            RemovalError: Its commitment does not have 32 bytes or is not above the last one.
+        """
+        if len(commitment) != 32:
+            raise RemovalError("a commitment has 32 bytes")
+        number = int.from_bytes(commitment)
+        if self._last is not None:
+            if number <= self._last[0]:
+                raise RemovalError("the commitments must ascend and none may repeat: sort them")
+            bit = BITS - (number ^ self._last[0]).bit_length()
+            self._open.append((bit, self._close(bit)))
+        self._last = number, node
+
+    def root(self) -> N | None:
+        """Return the node above all that were given; None if none was."""
+        return None if self._last is None else self._close(-1)
+
+    def _close(self, bit: int) -> N:
+        """Return the subtree below `bit` that ends in the last node."""
+        assert self._last is not None
+        _, node = self._last
+        while self._open and self._open[-1][0] > bit:
+            at, left = self._open.pop()
+            node = self._join(at, left, node)
+        return node
+
+
+class _Leaf:
+    __slots__ = ("commitment", "content", "count", "hash")
+
+    def __init__(self, commitment: bytes, content: bytes) -> None:
+        if len(content) != 32:
+            raise RemovalError("the content of a record has 32 bytes")
+        self.commitment, self.content, self.count = commitment, content, 1
+        self.hash = leaf_hash(commitment, content)
+
+
+class _Inner:
+    __slots__ = ("bit", "children", "count", "known")
+    count: int
+
+    def __init__(self, bit: int, left: "_Node", right: "_Node") -> None:
+        self.bit = bit
+        self.children = [left, right]
+        self.count = left.count + right.count
+        self.known: bytes | None = None
+
+    @property
+    def hash(self) -> bytes:
+        """The hash, computed where the node was changed since."""
+        if self.known is None:
+            left, right = self.children
+            self.known = inner_hash(self.bit, self.count, left.hash, right.hash)
+        return self.known
+
+
+_Node = _Leaf | _Inner
+
+
+class RetainedTree:
+    """The tree of a set that changes: O(log n) hashes for each record that comes or goes."""
+
+    def __init__(self, leaves: Iterable[Leaf] = ()) -> None:
+        """Build the tree of a set whose leaves are given in any order.
+
+        Raises:
+            RemovalError: A commitment or a content does not have 32 bytes, or a commitment is
+                given twice.
+        """
+        fold = Fold[_Node](_Inner)
+        for commitment, content in sorted(leaves, key=itemgetter(0)):
+            fold.append(commitment, _Leaf(commitment, content))
+        self._root = fold.root()
+
+    @property
+    def root(self) -> bytes:
+        """The root, 32 bytes."""
+        return EMPTY_ROOT if self._root is None else self._root.hash
+
+    @property
+    def count(self) -> int:
+        """How many records the set has."""
+        return 0 if self._root is None else self._root.count
+
+    def __contains__(self, commitment: bytes) -> bool:
+        """Return whether the set has the record of a commitment of 32 bytes."""
+        leaf, _ = self._descend(commitment)
+        return leaf is not None and leaf.commitment == commitment
+
+    def add(self, commitment: bytes, content: bytes) -> None:
+        """Take a record into the set. The hashes above it are computed when they are asked for.
+
+        Raises:
+            RemovalError: The set has it, or one of the two does not have 32 bytes.
+        """
+        if len(commitment) != 32:
+            raise RemovalError("a commitment has 32 bytes")
+        fresh = _Leaf(commitment, content)
+        nearest, above = self._descend(commitment)
+        if nearest is None:
+            self._root = fresh
+            return
+        apart = int.from_bytes(nearest.commitment) ^ int.from_bytes(commitment)
+        if not apart:
+            raise RemovalError("a record to add is in the retained set")
+        bit = BITS - apart.bit_length()
+        below: _Node = nearest
+        while above and above[-1].bit > bit:
+            below = above.pop()
+        pair = (below, fresh) if bit_of(commitment, bit) else (fresh, below)
+        self._put(above, commitment, _Inner(bit, *pair))
+        for node in above:
+            node.count, node.known = node.count + 1, None
+
+    def remove(self, commitment: bytes) -> Path:
+        """Take a record out of the set; return its path in the tree before.
+
+        Raises:
+            RemovalError: The set does not have it.
+        """
+        leaf, above = self._descend(commitment)
+        if leaf is None or leaf.commitment != commitment:
+            raise RemovalError("a record to erase is not in the retained set under this salt")
+        steps = []
+        for node in reversed(above):
+            other = node.children[1 - bit_of(commitment, node.bit)]
+            steps.append(PathStep(node.bit, other.count, other.hash))
+        if above:
+            parent = above.pop()
+            self._put(above, commitment, parent.children[1 - bit_of(commitment, parent.bit)])
+        else:
+            self._root = None
+        for node in above:
+            node.count, node.known = node.count - 1, None
+        return Path(leaf.content, tuple(steps))
+
+    def _descend(self, commitment: bytes) -> tuple[_Leaf | None, list[_Inner]]:
+        """Return the leaf that a commitment's bits lead to, and the nodes above, root first."""
+        above = []
+        node = self._root
+        while isinstance(node, _Inner):
+            above.append(node)
+            node = node.children[bit_of(commitment, node.bit)]
+        return node, above
+
+    def _put(self, above: Sequence[_Inner], commitment: bytes, node: _Node) -> None:
+        """Put a node where a commitment's bits lead from the lowest of `above`."""
+        if above:
+            above[-1].children[bit_of(commitment, above[-1].bit)] = node
+        else:
+            self._root = node
+
+
+def retained_root(leaves: Iterable[Leaf]) -> bytes:
+    """Return the root of the retained set with these leaves, in any order.
+
+    Raises:
+        RemovalError: As for the tree.
+    """
+    return folded_root(sorted(leaves, key=itemgetter(0)))[0]
+
+
+def folded_root(leaves: Iterable[Leaf]) -> tuple[bytes, int]:
+    """Return the root of a set and its size, from leaves in ascending order, read once.
+
+    Raises:
+        RemovalError: They do not ascend, or a commitment does not have 32 bytes.
+    """
+    fold = Fold[tuple[int, bytes]](_join)
+    for commitment, content in leaves:
+        fold.append(commitment, (1, leaf_hash(commitment, content)))
+    count, root = fold.root() or (0, EMPTY_ROOT)
+    return root, count
+
+
+def _join(bit: int, left: tuple[int, bytes], right: tuple[int, bytes]) -> tuple[int, bytes]:
+    count = left[0] + right[0]
+    return count, inner_hash(bit, count, left[1], right[1])
+
+
+def follow(commitment: bytes, path: Path) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
+    """Return root and size of the set that a path is of, and of that set without the leaf.
+
+    The parent of the leaf gives way to its other child, and every node above has one leaf
+    less: so nothing else differs between the two.
+
+    Raises:
+        RemovalError: The path is not one from a leaf upwards.
+    """
+    count, before, after = 1, leaf_hash(commitment, path.content), EMPTY_ROOT
+    last = BITS
+    for step in path.steps:
+        if not 0 <= step.bit < last:
+            raise RemovalError("the bits of its path do not fall towards the root")
+        if step.count < 1:
+            raise RemovalError("a subtree beside its path is empty")
+        total = count + step.count
+        if total >= 2**63:
+            raise RemovalError("its path counts more records than there can be")
+        right = bit_of(commitment, step.bit)
+        pair = (step.hash, before) if right else (before, step.hash)
+        if count == 1:
+            after = step.hash
+        else:
+            rest = (step.hash, after) if right else (after, step.hash)
+            after = inner_hash(step.bit, total - 1, *rest)
+        before = inner_hash(step.bit, total, *pair)
+        count, last = total, step.bit
+    return (before, count), (after, count - 1)
