@@ -7,16 +7,18 @@ sweep sends it again; so sending never fails, or delays, a call that has been co
 import logging
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from celery import Celery, group
-
-from app import broker
 from app.nudges import SILO_PREFIX
 from app.settings import Settings
 from lethe.files import keep_private
+
+if TYPE_CHECKING:  # a tenth of the start of an API process, which sends its first nudge later
+    from celery import Celery
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +34,12 @@ def silo_queue(number: int) -> str:
     return f"{SILO_PREFIX}{number}"
 
 
-def make_celery(settings: Settings) -> Celery:
+def make_celery(settings: Settings) -> "Celery":
     """Return a Celery application for these settings; workers add their tasks to it."""
+    from celery import Celery
+
+    from app import broker  # its transports are kombu's from now on
+
     keep_private()  # kombu writes messages and locks as the umask has it
     options: dict[str, object] = {}
     url = settings.broker_url
@@ -86,10 +92,14 @@ class Dispatcher:
 
     _sender: threading.Thread | None = None
 
-    def __init__(self, celery: Celery) -> None:
-        self._celery = celery
+    def __init__(self, make: "Callable[[], Celery]") -> None:
+        self._make = make
         self._waiting: queue.Queue[tuple[str, str] | None] = queue.Queue(WAITING)
         self._starting = threading.Lock()
+
+    @cached_property
+    def _celery(self) -> "Celery":
+        return self._make()
 
     def nudge(self, job_id: str, stage: str = "execute") -> None:
         """Have a worker told to look at a job.
@@ -109,6 +119,8 @@ class Dispatcher:
         A broker may drop a message that no worker got to in `expires` seconds; a worker asks
         the row. Never raises: who asks looks at the rows, and asks again for those untaken.
         """
+        from celery import group
+
         asked = [
             self._celery.signature("lethe.answer", args=[row], queue=queue, immutable=True)
             for row, queue in silo_tasks.items()

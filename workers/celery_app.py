@@ -15,7 +15,6 @@ from workers.jobs import (
     sweep,
     verify,
 )
-from workers.method_audits import run as audit_pair
 
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
@@ -70,6 +69,8 @@ def answer_task(silo_task_id: str) -> None:
 @app.task(name="lethe.audit")
 def audit_task(audit_id: str) -> None:
     """Compute one pair of an audit, whichever is next."""
+    from workers.method_audits import run as audit_pair  # scipy's statistics
+
     quietly(lambda: audit_pair.run(runtime.services(), audit_id))
 
 

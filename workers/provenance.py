@@ -14,6 +14,13 @@ PACKAGE = Path(__file__).parent
 
 # What every room of the mathematics stands on.
 SHARED = ("arrays.py", "blas_threads.py", "errors.py")
+# Of networks, as their certificates name them: a certificate cites audits of equal code only.
+NETWORK_ROOMS = (
+    "training/fedavg",
+    "training/networks",
+    "methods/network",
+    "methods/certified",
+)
 
 
 @cache

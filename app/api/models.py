@@ -35,9 +35,7 @@ from app.service.context import Services
 from app.service.methods import PIXELS, SKETCHED, is_network
 from app.service.paging import parse_number
 from app.service.queue import training_progress
-from app.uploads.owned import CheckedUpload
-from app.uploads.rows import parse_inputs, parse_upload
-from app.uploads.statistics import parse_message
+from app.uploads.checked import CheckedUpload
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -116,6 +114,8 @@ def _first_rows(
     services: Services, wanted: NewModel | NewNetwork, data: bytes | None
 ) -> CheckedUpload | None:
     """Return the rows of a registration, None where the clients keep theirs."""
+    from app.uploads.rows import parse_inputs, parse_upload  # numpy: not at the start
+
     place = ("body", "data")
     if isinstance(wanted, NewModel) and wanted.data != "rows":
         if data is not None:
@@ -199,6 +199,9 @@ def parse_contribution(services: Services, model: Model, body: bytes) -> Checked
     Raises:
         UploadError: It is neither, or this model takes its statistics in masked rounds.
     """
+    from app.uploads.rows import parse_inputs, parse_upload
+    from app.uploads.statistics import parse_message
+
     if is_network(model.config):
         return parse_inputs(
             body,

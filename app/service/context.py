@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy.engine import Engine
 from sqlmodel import Session
@@ -90,7 +91,7 @@ def _open(settings: Settings, engine: Engine) -> Services:
         journal=journal,
         artifacts=ArtifactStore(settings.data_dir / "artifacts", master, journal),
         features=FeatureVault(master, journal),
-        dispatcher=Dispatcher(make_celery(settings)),
+        dispatcher=Dispatcher(partial(make_celery, settings)),
         committer=GroupCommitter(ledger),
         nonces=NonceBook(ledger),
         keys=KeyRing(),

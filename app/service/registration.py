@@ -17,7 +17,7 @@ from app.service import (
     silo_keys,
 )
 from app.service.context import Services
-from app.uploads.owned import CheckedUpload
+from app.uploads.checked import CheckedUpload
 from app.vault.model_key import noise_commitment
 from lethe import canonical
 from models import Contribution, Model

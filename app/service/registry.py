@@ -28,7 +28,7 @@ from app.service.methods import is_network
 from app.service.paging import page_of
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
-from app.uploads.owned import CheckedUpload
+from app.uploads.checked import CheckedUpload
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy

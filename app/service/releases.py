@@ -20,7 +20,7 @@ from app.service.paging import page_of
 from app.service.queue import PARKED
 from app.service.registry import SINGLE
 from app.service.signatures import current_key
-from app.uploads.owned import CheckedUpload
+from app.uploads.checked import CheckedUpload
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import (

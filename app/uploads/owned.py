@@ -2,34 +2,16 @@
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import UploadError
+from app.uploads.checked import CheckedUpload
 from app.uploads.npz import ids
 
 OWNERS = ("clients", "records", "subjects")  # arrays of ids, one for each row
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedUpload:
-    """A contribution: `rows` rows with distinct `records`, of `clients` and `subjects`.
-
-    `data` is an uncompressed .npz of exactly these arrays. Rows, from `app.uploads.rows`:
-    features (n, d) float16/32/64, finite; labels (n,) int64 in 0…classes-1; records, clients
-    and subjects (n,) unicode. Statistics, from `app.uploads.statistics`: see there. It is kept
-    sealed and shredded in the transaction that learns it: raw features outlive their
-    quantised form by seconds.
-    """
-
-    data: bytes
-    rows: int
-    records: list[str]
-    clients: list[str]
-    subjects: list[str]
 
 
 def pack_owned(

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
+from app.uploads.checked import CheckedUpload
 from app.uploads.npz import Headers, blocks, check_exactness, check_ids, unpack
-from app.uploads.owned import OWNERS, CheckedUpload, pack_owned
+from app.uploads.owned import OWNERS, pack_owned
 
 COMMON, REQUIRED = ("labels", *OWNERS), ("labels", "clients")
 

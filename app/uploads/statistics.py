@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import UploadError
+from app.uploads.checked import CheckedUpload
 from app.uploads.npz import Headers, check_exactness, check_ids, ids, unpack
-from app.uploads.owned import CheckedUpload
 
 FORMS = ("gram", "factor", "sketch")
 SKETCH_FIELDS = ("shift", "residual")

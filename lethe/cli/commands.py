@@ -1,11 +1,15 @@
-"""Groups whose subcommands are entry points, each imported only when it is used.
+"""Groups whose subcommands are imported only when they are used.
 
 `lethe certificate verify` is run once for each certificate, so this imports neither the
-other subcommands nor anything they need.
+other subcommands nor anything they need. Those of the base install are found by their module;
+the others are entry points, for which the metadata of all installed packages is read: longer
+than a certificate's verification takes.
 """
 
 import ast
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -50,26 +54,62 @@ class MissingExtraError(LetheError):
     title = "Not installed"
 
 
-class Commands(click.Group):
-    """Has its own subcommands, which need the base install, and those of entry points."""
+@dataclass(frozen=True)
+class Point:
+    """Where a subcommand is: `value` is MODULE:FUNCTION."""
 
-    def __init__(self, *args: Any, entry_points: str, **kwargs: Any) -> None:
+    name: str
+    value: str
+
+    @property
+    def module(self) -> str:
+        """The module that defines it."""
+        return self.value.partition(":")[0]
+
+    @property
+    def attr(self) -> str:
+        """The name of its function there."""
+        return self.value.partition(":")[2]
+
+
+class Commands(click.Group):
+    """Has its own subcommands, which need the base install, and those of entry points.
+
+    base: those of its own that are imported when they are used, MODULE:FUNCTION by name.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        entry_points: str,
+        base: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.entry_points = entry_points
+        self._base = {name: Point(name, value) for name, value in (base or {}).items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of both, sorted."""
-        return sorted({*super().list_commands(ctx), *_installed(self.entry_points)})
+        """Return the names of all, sorted."""
+        return sorted({*super().list_commands(ctx), *self._points()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return one of its own, or import one; if its extra is missing, one that says so."""
         own = super().get_command(ctx, cmd_name)
-        point = _installed(self.entry_points).get(cmd_name)
-        return own if own is not None or point is None else _load(point)
+        if own is not None:
+            return own
+        point = self._base.get(cmd_name) or self._points().get(cmd_name)
+        return None if point is None else _load(point)
+
+    def _points(self) -> dict[str, Point]:
+        from importlib.metadata import entry_points
+
+        installed = entry_points(group=self.entry_points)
+        return {point.name: Point(point.name, point.value) for point in installed} | self._base
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them: all of them take a second."""
-        points = _installed(self.entry_points)
+        points = self._points()
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)), default=0)
         rows = []
         for name in self.list_commands(ctx):
@@ -88,12 +128,8 @@ class Commands(click.Group):
             raise _missing(ctx.invoked_subcommand or "", error) from error
 
 
-def _installed(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=group)}
-
-
-def _summary(point: EntryPoint) -> str:
-    """Return the docstring of an entry point's function, read from its source."""
+def _summary(point: Point) -> str:
+    """Return the docstring of a subcommand's function, read from its source."""
     spec = find_spec(point.module)
     if spec is None or spec.origin is None:
         return ""
@@ -103,9 +139,9 @@ def _summary(point: EntryPoint) -> str:
     return ""
 
 
-def _load(point: EntryPoint) -> click.Command:
+def _load(point: Point) -> click.Command:
     try:
-        command = point.load()
+        command = getattr(import_module(point.module), point.attr)
     except ModuleNotFoundError as error:
         return _unavailable(point.name, _missing(point.name, error))
     if not isinstance(command, click.Command):

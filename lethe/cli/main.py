@@ -8,8 +8,16 @@ from lethe import DISTRIBUTION
 from lethe.cli.commands import Commands
 from lethe.errors import LetheError
 
+BASE = {
+    "audit": "lethe.cli.audit:audit",
+    "certificate": "lethe.cli.certificate:certificate",
+    "key": "lethe.cli.key:key",
+    "log": "lethe.cli.log:log",
+    "request": "lethe.cli.request:request",
+}
 
-@click.command(cls=Commands, entry_points="lethe.commands")
+
+@click.command(cls=Commands, entry_points="lethe.commands", base=BASE)
 @click.version_option(package_name=DISTRIBUTION, prog_name="lethe")
 def lethe() -> None:
     """Record, execute and prove erasure requests on machine-learning models."""

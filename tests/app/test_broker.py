@@ -120,7 +120,7 @@ def test_poison_is_dropped_and_counted_and_the_next_message_is_read(
     place: tuple[Celery, Callable[[bytes], None]], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     celery, put = place
-    dispatcher = Dispatcher(celery)
+    dispatcher = Dispatcher(lambda: celery)
     before = dispatcher.check()
     put(POISON[name])
     dispatcher.nudge("job-1")
@@ -144,7 +144,7 @@ def test_what_is_no_file_is_dropped(data_dir: Path, kind: str) -> None:
         os.mkfifo(path)
     else:
         path.symlink_to(elsewhere)
-    dispatcher = Dispatcher(celery)
+    dispatcher = Dispatcher(lambda: celery)
     dispatcher.nudge("job-1")
     dispatcher.close()
     assert read_one(celery)[0] == "('job-1',)"
@@ -171,7 +171,7 @@ def test_poison_among_what_nobody_acknowledged_is_not_put_back(
         assert client.hlen("unacked") == 0
         (restored,) = client.lrange("cpu", 0, -1)
     assert rebuild(restored, "cpu")["headers"]["task"] == "lethe.execute"
-    assert Dispatcher(celery).check() == 1
+    assert Dispatcher(lambda: celery).check() == 1
 
 
 def test_nothing_of_a_message_survives_but_task_id_and_argument() -> None:

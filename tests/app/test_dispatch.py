@@ -31,7 +31,7 @@ def messages(settings: Settings) -> list[Path]:
 
 def sent(celery: Celery, *nudge: str) -> None:
     """Send one nudge and wait for it as a process that ends does."""
-    dispatcher = Dispatcher(celery)
+    dispatcher = Dispatcher(lambda: celery)
     dispatcher.nudge(*nudge)
     dispatcher.close()
 
@@ -82,7 +82,7 @@ def test_a_broker_that_is_gone_costs_nothing(
     data_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = Settings(data_dir=data_dir, broker_url="redis://127.0.0.1:1/0")
-    dispatcher = Dispatcher(make_celery(gone))
+    dispatcher = Dispatcher(lambda: make_celery(gone))
     dispatcher.nudge("job-1")
     within(10, lambda: "the sweep will" in caplog.text)
     with pytest.raises(Exception, match=r"refused|connect"):
@@ -96,7 +96,7 @@ def ask(settings: Settings, *, broken: bool = False) -> Celery:
     celery = make_celery(settings)
     if broken:
         shutil.rmtree(settings.data_dir / "broker")
-    Dispatcher(celery).ask(ASKED, expires=60)
+    Dispatcher(lambda: celery).ask(ASKED, expires=60)
     return celery
 
 
@@ -167,7 +167,7 @@ class Stuck:
 
 def test_a_broker_that_hangs_delays_nobody(caplog: pytest.LogCaptureFixture) -> None:
     celery = Stuck()
-    dispatcher = Dispatcher(celery)
+    dispatcher = Dispatcher(lambda: celery)
     began = time.monotonic()
     dispatcher.nudge("first")
     within(5, dispatcher._waiting.empty)  # the thread holds it
@@ -188,7 +188,7 @@ def test_closing_sends_what_waits_and_does_not_wait_for_ever(
 ) -> None:
     monkeypatch.setattr(dispatch, "DRAIN_SECONDS", 0.5)
     celery = Stuck()
-    dispatcher = Dispatcher(celery)
+    dispatcher = Dispatcher(lambda: celery)
     dispatcher.nudge("job-1")
     began = time.monotonic()
     dispatcher.close()  # hangs
@@ -205,7 +205,9 @@ def test_a_redis_that_never_answers_is_given_up(
     monkeypatch.setattr(dispatch, "REPLY_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
-        dispatcher = Dispatcher(make_celery(Settings(data_dir=data_dir, broker_url=url)))
+        dispatcher = Dispatcher(
+            lambda: make_celery(Settings(data_dir=data_dir, broker_url=url))
+        )
         began = time.monotonic()
         dispatcher.nudge("job-1")
         assert time.monotonic() - began < 0.5

@@ -133,7 +133,7 @@ def test_a_submission_without_a_broker_is_acknowledged_and_certified_later(
             broker.listen()
         url = f"redis://127.0.0.1:{broker.getsockname()[1]}/0"
         settings = installed.settings.model_copy(update={"broker_url": url})
-        dispatcher = Dispatcher(make_celery(settings))
+        dispatcher = Dispatcher(lambda: make_celery(settings))
         app = create_app(replace(installed.services, dispatcher=dispatcher))
         caller = replace(installed.caller, http=TestClient(app))
         accepted = caller.erase_records("r1", "r2")

@@ -27,11 +27,11 @@ from workers.jobs.lease import JobContext
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask
-from workers.silos.scores import SiloScores
 
-if TYPE_CHECKING:  # these load torch, which only some workers have
+if TYPE_CHECKING:  # these load torch, which only some workers have, or numerics
     from workers.method_audits.pair import Pair
     from workers.silos.message import Positions
+    from workers.silos.scores import SiloScores
     from workers.training.fedavg.base import ClientData
 
 # By the family that a model is registered with, or by family and where the rows are.
@@ -203,7 +203,7 @@ class Family(Protocol):
         """
         raise RefusedError(NO_SILOS)
 
-    def score(self, services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+    def score(self, services: Services, task: ScoreTask) -> "tuple[SiloScores, int]":
         """Return what a silo's clients say of two models, and the number of classes.
 
         Raises RefusedError.
@@ -246,7 +246,7 @@ def client_rows(
     return of(model).client_rows(services, session, model, client, positions)
 
 
-def score(services: Services, task: ScoreTask) -> tuple[SiloScores, int]:
+def score(services: Services, task: ScoreTask) -> "tuple[SiloScores, int]":
     """Answer a judge's question for scores, as `Family.score`."""
     with services.reading() as session:
         kind = of(session.get_one(Model, task.model_id))

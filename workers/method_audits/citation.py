@@ -15,8 +15,7 @@ from app.service.context import Services
 from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
 from lethe.certificates.audit_report import in_short
 from models import Audit, Model
-from workers.method_audits.report import ROOMS
-from workers.provenance import code_digest
+from workers.provenance import NETWORK_ROOMS, code_digest
 
 DELETED = "audits that the log has and the database lacks: {}"
 
@@ -51,7 +50,7 @@ def _newest(
     services: Services, session: Session, method: str, version: str, counts: Counts
 ) -> tuple[dict[str, str], list[str]]:
     """Return what is said of the newest report of this code, or why nothing is."""
-    code = code_digest(*ROOMS)
+    code = code_digest(*NETWORK_ROOMS)
     newest = counts.newest(code)
     if newest is None:
         return {}, []

@@ -30,8 +30,6 @@ from workers.method_audits import queue as audit_queue
 from workers.method_audits.trust import contradiction
 from workers.provenance import code_digest
 
-# As certificates of networks name them: a certificate cites audits of equal code only.
-ROOMS = ("training/fedavg", "training/networks", "methods/network", "methods/certified")
 JUDGES = ("method_audits", "judge")
 
 

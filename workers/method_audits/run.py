@@ -17,8 +17,7 @@ from workers.method_audits import (
     report as audit_report,
 )
 from workers.method_audits.queue import LeasedPair
-from workers.method_audits.report import ROOMS
-from workers.provenance import code_digest
+from workers.provenance import NETWORK_ROOMS, code_digest
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ def _computed(services: Services, taken: LeasedPair) -> dict[str, object]:
             raise RefusedError("the model went out of service: start it again afterwards")
         method = family.of(model).audited_method(services, session, model, audit.config)
         version = model.current_version
-    code = code_digest(*ROOMS)
+    code = code_digest(*NETWORK_ROOMS)
     if not audit_queue.pin_code(services, taken.audit_id, code, method.version):
         raise OtherCodeError("the workers' code changed during the audit: start it again")
     pair = method.run_pair(taken.pair)

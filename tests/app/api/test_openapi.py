@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from app.api.openapi import FILES, RAISED, operations
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
 from lethe.errors import LetheError
 from tests.app.api.declared import check_answer
-from tests.installation import Installation
+from tests.installation import Installation, install
 
 
 @pytest.fixture
@@ -88,3 +90,13 @@ def test_the_check_of_answers_can_fail(schema: dict[str, Any], status: int, medi
     check_answer(schema, "POST", "/v1/requests", 202, "application/json")
     with pytest.raises(AssertionError):
         check_answer(schema, "POST", "/v1/requests", status, media)
+
+
+def test_the_description_is_built_when_it_is_asked_for(
+    settings: Settings, ledger: Ledger
+) -> None:
+    """It takes longer than the rest of the application."""
+    with install(settings) as made:
+        app: Any = made.caller.http.app
+        assert made.caller.http.get("/healthz").status_code == 200
+        assert app.openapi_schema is None

@@ -12,7 +12,7 @@ import pytest
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads import npz
-from app.uploads.owned import CheckedUpload
+from app.uploads.checked import CheckedUpload
 from app.uploads.rows import parse_inputs, parse_upload
 from app.uploads.statistics import parse_message
 from tests.small import pack

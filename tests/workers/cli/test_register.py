@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.uploads.owned import CheckedUpload
+from app.uploads.checked import CheckedUpload
 from app.uploads.rows import parse_upload
 from workers.cli import model
 

@@ -6,10 +6,12 @@ nothing from this room: it recomputes on the processor whatever a device has sum
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from workers.arrays import IntMatrix, Rows
 from workers.errors import ModelError
+
+if TYPE_CHECKING:  # a worker starts without numpy: its first fit loads it
+    from workers.arrays import IntMatrix, Rows
 
 # Fewer rows than this are added on the processor: the copy of G back from a device
 # (8d² bytes) then takes longer than the product itself.
@@ -24,7 +26,9 @@ NO_EMULATION = {
     "NVIDIA_TF32_OVERRIDE": "0",
 }
 
-Sums = tuple[IntMatrix, IntMatrix, int]  # G (d, d), C (d, c) and the number of rows
+Sums: TypeAlias = (
+    "tuple[IntMatrix, IntMatrix, int]"  # G (d, d), C (d, c) and the number of rows
+)
 
 
 class BackendError(ModelError):
@@ -38,7 +42,9 @@ class Backend(Protocol):
     def environment(self) -> Mapping[str, str]:
         """The device and its software, as a certificate names them."""
 
-    def sums(self, blocks: Iterable[Rows], dimension: int, classes: int, *, bits: int) -> Sums:
+    def sums(
+        self, blocks: "Iterable[Rows]", dimension: int, classes: int, *, bits: int
+    ) -> Sums:
         """Return the exact sums of all rows in `blocks`, whatever their order or sizes.
 
         Raises RefusedError as `gram.accumulate`, DeviceError if the device fails.

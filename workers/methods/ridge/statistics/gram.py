@@ -197,7 +197,7 @@ def _shifted(statistics: RidgeStatistics, rows: Rows, sign: int, bits: int) -> R
 
 def _sums_on_device(
     blocks: Iterable[Rows], dimension: int, classes: int, bits: int
-) -> backend.Sums | None:
+) -> "backend.Sums | None":
     """Return the sums as this process's device finds them, None if BLAS is to.
 
     Raises DeviceError if the device failed while it used up an iterator: nobody can start
