@@ -19,12 +19,12 @@ demo-federated: $(STAMPS)/federated ## each unlearning method of networks beside
 	$(BIN)/lethe demo-federated $(ARGS)
 
 test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-# `make test`, measured: a third slower, so not what a newcomer runs.
+# `make test`, measured: slower, so not what a newcomer runs. tests/measuring.py says how.
 coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproject.toml
 	@mkdir -p build/coverage && rm -f build/coverage/*
-	$(BIN)/python -m coverage run -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
