@@ -18,7 +18,7 @@ from app.method_audits.reports import (
 )
 from app.problems import AuditMissingError, NoReportError, NotFoundError
 from app.reconcile.audit_rows import GONE, OTHERWISE, digest_of_row, problem_with
-from app.reconcile.model_events import model_events, model_refs
+from app.reconcile.model_events import AUDITS, model_events, model_refs
 from app.schemas.audits import AuditView
 from app.schemas.base import Page
 from app.service.context import Services
@@ -69,7 +69,7 @@ def report(services: Services, audit_id: str) -> bytes:
 
 def logged(services: Services, audit: Audit, ref: str) -> Logged | None:
     """Return what the log has of the audit of a row, None if it has none."""
-    return logged_audits(model_events(services.ledger, ref)).get(digest_of_row(audit))
+    return logged_audits(model_events(services.ledger, ref, AUDITS)).get(digest_of_row(audit))
 
 
 def _known(services: Services, session: Session) -> list[Known]:
@@ -81,7 +81,9 @@ def _known(services: Services, session: Session) -> list[Known]:
     every = {
         (ref, digest): one
         for ref in model_refs(services.ledger)
-        for digest, one in logged_audits(model_events(services.ledger, ref), size).items()
+        for digest, one in logged_audits(
+            model_events(services.ledger, ref, AUDITS), size
+        ).items()
     }
     query = select(Audit, Model.ref).join(Model, col(Model.id) == col(Audit.model_id))
     audits = [

@@ -4,10 +4,12 @@ The columns beside a leaf are for queries of history. Whoever can write the data
 them, and a leaf, and delete both; so whatever is counted is counted here: all leaves are read
 once by each process, the new ones each time, and their root is that of the signing guard, which
 lies beside the key. 100,000 entries in SQLite took 1.8 s of a processor at the first look.
+
+A worker lives for months and a model may have any number of versions, so a process keeps
+digests of pages of a model's entries (`app.reconcile.paged`), and of requests the open ones.
 """
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -17,6 +19,7 @@ from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import read_leaves
+from app.reconcile.paged import ModelEvents, PageCache, Pages
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.entries import ERASURE_EVENT, MODEL_EVENT, Leaf, parse_leaf
 from lethe.log.tree import leaf_hash
@@ -24,9 +27,9 @@ from models.session import reading
 
 PAGE = 1000  # leaves in memory at once
 KIND = f'"kind":"{MODEL_EVENT}"'.encode()  # in canonical JSON, and in no string of it
-COUNTED = ("model.", "audit.")  # the events that are kept; contributions are not
 REQUEST = f'"kind":"{ERASURE_EVENT}"'.encode()
 REF = slice(-39, -3)  # the ref of a request in its leaf, which ends with it and `"}}`
+AUDITS = "audit."  # the events of method audits
 CLOSED = ("certified", "failed", "refused", "withdrawn")  # states after which no job runs
 _CLOSING = tuple(f'"event":"request.{end}"'.encode() for end in CLOSED)
 
@@ -36,17 +39,74 @@ class _Read:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.cache = PageCache()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again, at the first entry."""
         self.peaks = Peaks()
-        self.found: dict[str, list[tuple[int, Leaf]]] = defaultdict(list)
-        self.open: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)  # leaves as stored
+        self.found: dict[str, Pages] = {}  # by model
+        self.open: dict[bytes, list[tuple[int, bytes]]] = {}  # leaves as stored
+
+
+class _New:
+    """What is read on top of a `_Read`: part of it once the root is the one that was signed."""
+
+    def __init__(self, read: _Read) -> None:
+        self._read = read
+        self._found: dict[str, Pages] = {}
+        self._open: dict[bytes, list[tuple[int, bytes]] | None] = {}  # None: closed since
+
+    def see(self, index: int, data: bytes) -> None:
+        """Take one leaf into account."""
+        if KIND in data:
+            self._see_model(index, data)
+        elif REQUEST in data:
+            self._see_request(index, data)
+
+    def commit(self, peaks: Peaks) -> None:
+        """Make it part of what was read."""
+        self._read.found.update(self._found)
+        for ref, leaves in self._open.items():
+            if leaves is None:
+                self._read.open.pop(ref, None)
+            else:
+                self._read.open[ref] = leaves
+        self._read.peaks = peaks
+
+    def _see_model(self, index: int, data: bytes) -> None:
+        leaf = parse_leaf(data)
+        if leaf.ref is None or leaf.event is None:
+            return
+        if leaf.ref not in self._found:
+            before = self._read.found.get(leaf.ref)
+            self._found[leaf.ref] = Pages() if before is None else before.copy()
+        self._found[leaf.ref].add(index, leaf.event, data)
+
+    def _see_request(self, index: int, data: bytes) -> None:
+        ref = data[REF]
+        if any(end in data for end in _CLOSING):
+            if ref in self._read.open:
+                self._open[ref] = None
+            else:  # opened and closed since: nothing is kept of it
+                self._open.pop(ref, None)
+            return
+        leaves = self._open.get(ref)
+        if leaves is None:
+            known = [] if ref in self._open else self._read.open.get(ref, ())
+            leaves = self._open[ref] = list(known)
+        leaves.append((index, data))
 
 
 _known: WeakKeyDictionary[Ledger, _Read] = WeakKeyDictionary()
 _first = threading.Lock()
 
 
-def model_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
-    """Return (index, leaf) of the signed entries of a model that are COUNTED, in their order.
+def model_events(ledger: Ledger, ref: str, event: str = "") -> ModelEvents:
+    """Return (index, leaf) of the signed entries of a model in their order, read as needed.
+
+    event: of this event alone, or with a dot at its end of all that begin so ("audit.").
+    Contributions are left out. Iteration and indexing raise what this raises.
 
     Raises:
         ForkedError: The stored entries are not those that were signed.
@@ -57,7 +117,8 @@ def model_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
         read = _known.setdefault(ledger, _Read())
     with read.lock:
         _read_on(ledger, read)
-        return list(read.found.get(ref, ()))
+        pages = read.found[ref].of(event) if ref in read.found else ()
+    return ModelEvents(ledger.engine, read.cache, ref, event, pages)
 
 
 def model_refs(ledger: Ledger) -> list[str]:
@@ -66,7 +127,7 @@ def model_refs(ledger: Ledger) -> list[str]:
         read = _known.setdefault(ledger, _Read())
     with read.lock:
         _read_on(ledger, read)
-        return sorted(read.found)
+        return sorted(ref for ref, pages in read.found.items() if pages.of(""))
 
 
 def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
@@ -93,7 +154,14 @@ def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[i
     Raises:
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
-    return _hashed(ledger, ledger.guard.read(), Peaks(), kept)
+    found = []
+
+    def see(index: int, data: bytes) -> None:
+        if kept(data):
+            found.append((index, data))
+
+    _hash(ledger, ledger.guard.read(), Peaks(), see)
+    return found
 
 
 def require_signed(ledger: Ledger) -> None:
@@ -101,45 +169,33 @@ def require_signed(ledger: Ledger) -> None:
     signed_leaves(ledger, lambda _: False)
 
 
-def _hashed(
-    ledger: Ledger, signed: Checkpoint, peaks: Peaks, kept: Callable[[bytes], bool]
-) -> list[tuple[int, bytes]]:
-    """Extend `peaks` to what was signed, and return what is kept of the leaves on the way."""
-    found = []
+def _hash(
+    ledger: Ledger, signed: Checkpoint, peaks: Peaks, see: Callable[[int, bytes], None]
+) -> None:
+    """Extend `peaks` to what was signed and show each leaf on the way to `see`.
+
+    What was seen is worth something only when this returns.
+    """
     with Session(reading(ledger.engine)) as session:
         for begin in range(peaks.size, signed.size, PAGE):
             leaves = read_leaves(session, begin, min(begin + PAGE, signed.size))
             for index, data in enumerate(leaves, begin):
                 for _ in peaks.append(leaf_hash(data)):
                     pass  # the nodes are not compared here: the root tells of all leaves
-                if kept(data):
-                    found.append((index, data))
+                see(index, data)
     if peaks.root() != signed.root:
         raise ForkedError(
             f"the first {signed.size} log entries in the database are not those that were "
             "signed: restore its newest backup, then run `lethe log fsck`"
         )
-    return found
 
 
 def _read_on(ledger: Ledger, read: _Read) -> None:
     signed = ledger.guard.read()  # first: what was signed before a snapshot is within it
     if signed.size < read.peaks.size:  # log and guard were restored: what was read is no more
-        read.peaks = Peaks()
-        read.found.clear()
-        read.open.clear()
+        read.forget()
     if signed.size == read.peaks.size:
         return
-    peaks = read.peaks.copy()
-    found = _hashed(ledger, signed, peaks, lambda data: KIND in data or REQUEST in data)
-    requests = [(index, data) for index, data in found if REQUEST in data]
-    models = [(index, parse_leaf(data)) for index, data in found if KIND in data]
-    for index, leaf in models:
-        if leaf.ref is not None and leaf.event is not None and leaf.event.startswith(COUNTED):
-            read.found[leaf.ref].append((index, leaf))
-    for index, data in requests:
-        if any(end in data for end in _CLOSING):
-            read.open.pop(data[REF], None)
-        else:
-            read.open[data[REF]].append((index, data))
-    read.peaks = peaks
+    peaks, new = read.peaks.copy(), _New(read)
+    _hash(ledger, signed, peaks, new.see)
+    new.commit(peaks)

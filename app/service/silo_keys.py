@@ -58,10 +58,10 @@ def logged(ledger: Ledger, ref: str) -> dict[int, str]:
 
     Raises what `model_events` raises.
     """
+    found = [*model_events(ledger, ref, REGISTERED), *model_events(ledger, ref, CHANGED)]
     return {
         int(name.removeprefix(PREFIX)): digest
-        for _, leaf in model_events(ledger, ref)
-        if leaf.event in (REGISTERED, CHANGED)
+        for _, leaf in sorted(found, key=lambda one: one[0])
         for name, digest in leaf.digests.items()
         if name.startswith(PREFIX)
     }

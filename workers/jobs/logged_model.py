@@ -10,6 +10,7 @@ from sqlmodel import Session
 from app.ledger.pinned import stored_digest
 from app.ledger.sequencer import Ledger
 from app.reconcile.model_events import model_events
+from app.reconcile.paged import ModelEvents
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError
@@ -75,8 +76,8 @@ def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
         raise OtherModelError(CHANGED)
     # Two rows that swapped their references are each as somebody registered one.
     if (current := versions.current(session, model)) is not None:
-        known = [index for index, _ in versions_of(ledger, model)]
-        if known[current.number - 1 : current.number] != [current.log_index]:
+        logged = versions_of(ledger, model)[current.number - 1 : current.number]
+        if [index for index, _ in logged] != [current.log_index]:
             raise OtherModelError(RENAMED)
     return model
 
@@ -88,10 +89,9 @@ class NotLoggedError(RefusedError):
     """A table says otherwise of a version than the log."""
 
 
-def versions_of(ledger: Ledger, model: Model) -> list[tuple[int, Leaf]]:
-    """Return (index, leaf) of each version of a model: the first is version 1."""
-    found = model_events(ledger, model.ref)
-    return [(index, leaf) for index, leaf in found if leaf.event == VERSION]
+def versions_of(ledger: Ledger, model: Model) -> ModelEvents:
+    """Return (index, leaf) of each version of a model, as needed: the first is version 1."""
+    return model_events(ledger, model.ref, VERSION)
 
 
 def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:

@@ -10,7 +10,7 @@ from app.method_audits.reports import (
     logged_report,
 )
 from app.reconcile.audit_rows import digest_of_row
-from app.reconcile.model_events import model_events
+from app.reconcile.model_events import AUDITS, model_events
 from app.service.context import Services
 from lethe.certificates.audit_counts import AUDIT, MISSING, Counts, count
 from lethe.certificates.audit_report import in_short
@@ -35,7 +35,7 @@ def citation(
     """
     # Of what was signed, no more than this snapshot of the tables can have.
     size = min(services.ledger.guard.read().size, read_size(session))
-    counts = count(model_events(services.ledger, model.ref), method, size)
+    counts = count(model_events(services.ledger, model.ref, AUDITS), method, size)
     cited, missing = _newest(services, session, method, version, counts)
     rows = session.exec(select(Audit).where(Audit.model_id == model.id))
     known = {digest_of_row(row) for row in rows}

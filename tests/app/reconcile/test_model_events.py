@@ -1,14 +1,22 @@
 """What is counted of a model is what was signed, whatever the database says since."""
 
+import gc
+from datetime import date
+
 import pytest
+import sqlalchemy.event
+from sqlmodel import Session
 
 from app.ledger.guard import ForkedError
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
-from app.ledger.storage import LogDamagedError
+from app.ledger.storage import LogDamagedError, read_leaves
+from app.reconcile import model_events as model_events_room
+from app.reconcile import paged
 from app.reconcile.model_events import CLOSED, PAGE, model_events, request_events
 from app.settings import Settings
+from lethe.log.entries import Leaf, model_leaf
 from models import ErasureRequest
 from tests.app.ledger.samples import append, entry, submit, tamper
 
@@ -69,6 +77,128 @@ def test_other_leaves_are_no_log(
     with pytest.raises(error):
         heads(other)
     assert len(heads(ledger)) == 3  # what was read and hashed once stays read
+
+
+EVERY = ("model.registered", "model.version", "audit.started", "contribution.accepted")
+
+
+def log_events(ledger: Ledger, count: int, ref: str = "m", start: int = 0) -> None:
+    """Log events of EVERY kind in turn; the digest of each is its number."""
+    leaves = [
+        model_leaf(EVERY[number % 4], ref, {"head": f"{number:064x}"}, date(2026, 1, 1))
+        for number in range(start, start + count)
+    ]
+    append(ledger, *leaves)
+
+
+def listed(ledger: Ledger, event: str, ref: str = "m") -> list[int]:
+    return [int(leaf.digests["head"], 16) for _, leaf in model_events(ledger, ref, event)]
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paged, "EVENTS", 4)
+    monkeypatch.setattr(paged, "KEPT", 3)
+    monkeypatch.setattr(paged, "ROWS", 5)
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("grown", [(80,), (1, 6, 33, 40)], ids=["at once", "as it grew"])
+def test_each_list_has_its_events_by_pages(ledger: Ledger, grown: tuple[int, ...]) -> None:
+    start = 0
+    for count in grown:
+        log_events(ledger, count, start=start)
+        log_events(ledger, count, ref="n")
+        start += count
+        assert len(model_events(ledger, "n")) > 0  # read as it grows
+    assert listed(ledger, "model.version") == list(range(1, 80, 4))
+    assert listed(ledger, "audit.") == listed(ledger, "audit.started") == list(range(2, 80, 4))
+    assert listed(ledger, "model.") == [n for n in range(80) if n % 4 < 2]
+    assert listed(ledger, "") == [n for n in range(80) if n % 4 < 3]
+    assert listed(ledger, "model.repeated") == listed(ledger, "", "absent") == []
+    assert listed(ledger, "contribution.") == []  # not counted
+    versions = model_events(ledger, "m", "model.version")
+    every = list(versions)
+    assert (len(versions), versions[0], versions[-1]) == (20, every[0], every[-1])
+    assert list(reversed(versions)) == every[::-1]
+    assert (versions[3:9], versions[18:30]) == (every[3:9], every[18:])
+    assert [versions.before(index) for index, _ in every] == list(range(20))
+    assert versions.before(every[-1][0] + 1) == 20
+    with pytest.raises(IndexError):
+        versions[20]
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_no_entry_of_a_model_is_kept_but_those_of_the_last_pages(ledger: Ledger) -> None:
+    log_events(ledger, 400, ref="kept-by-pages")
+    assert len(listed(ledger, "", "kept-by-pages")) == 300
+    assert len(model_events_room._known[ledger].cache) == 3
+    leaves = [one for one in gc.get_objects() if isinstance(one, Leaf)]
+    assert 0 < len([one for one in leaves if one.ref == "kept-by-pages"]) <= 3 * 4
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_an_entry_is_read_with_its_page_alone(ledger: Ledger) -> None:
+    log_events(ledger, 400)
+    versions = model_events(ledger, "m", "model.version")
+    read: list[str] = []
+    spy = "before_cursor_execute"
+    sqlalchemy.event.listen(ledger.engine, spy, lambda *call: read.append(str(call[2:4])))
+    versions[50]
+    versions[51]
+    (query,) = [one for one in read if "log_entries" in one]
+    assert "('m', 193, 205, 'model.version')" in query  # from which entry to which
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_changed_columns_change_no_page(ledger: Ledger) -> None:
+    log_events(ledger, 120)
+    versions = model_events(ledger, "m", "model.version")
+    tamper(ledger.engine, COLUMNS)
+    assert [int(leaf.digests["head"], 16) for _, leaf in versions] == list(range(1, 120, 4))
+    assert listed(ledger, "audit.") == list(range(2, 120, 4))
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize(
+    "change",
+    [
+        f'{LEAF} WHERE "index" = 5',
+        "UPDATE log_entries SET leaf = x'7b7d' WHERE \"index\" = 5",
+        'DELETE FROM log_entries WHERE "index" = 5',
+        # The leaf of the version before, and the one after: each is signed, at another place.
+        'UPDATE log_entries SET leaf = (SELECT leaf FROM log_entries WHERE "index" = 1) '
+        'WHERE "index" = 5',
+    ],
+    ids=["other event", "not an entry", "deleted", "moved"],
+)
+def test_a_page_that_was_changed_since_it_was_hashed_is_refused(
+    ledger: Ledger, change: str
+) -> None:
+    log_events(ledger, 120)
+    versions = model_events(ledger, "m", "model.version")
+    tamper(ledger.engine, change)
+    with pytest.raises(ForkedError, match="log entries 1 to 13"):
+        versions[0]
+    assert versions[4][1].digests["head"] == f"{17:064x}"  # of another page
+    with pytest.raises(ForkedError):
+        listed(ledger, "model.version")
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_nothing_is_learned_from_entries_that_are_not_those_signed(ledger: Ledger) -> None:
+    log_events(ledger, 8)
+    ref = happens(ledger, submit(ledger), "request.executed")
+    assert listed(ledger, "model.version") == [1, 5]
+    log_events(ledger, 4, start=8)
+    with Session(ledger.engine) as session:
+        (leaf,) = read_leaves(session, 13, 14)
+    tamper(ledger.engine, f'{LEAF} WHERE "index" = 13')
+    with pytest.raises(ForkedError):
+        listed(ledger, "model.version")
+    tamper(ledger.engine, f"UPDATE log_entries SET leaf = x'{leaf.hex()}' WHERE \"index\" = 13")
+    assert listed(ledger, "model.version") == [1, 5, 9]
+    assert len(request_events(ledger, ref)) == 2
 
 
 def happens(ledger: Ledger, request_id: str, *events: str) -> str:

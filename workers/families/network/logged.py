@@ -30,7 +30,7 @@ class UnprovenTrainingError(RefusedError):
 def ordinal(ledger: Ledger, model: Model, before: ModelVersion | None = None) -> int:
     """Return how many versions the log has of a model, up to `before` and without it."""
     known = versions_of(ledger, model)
-    return sum(before is None or index < before.log_index for index, _ in known)
+    return len(known) if before is None else known.before(before.log_index)
 
 
 def check_no_training(ledger: Ledger, model: Model, version: ModelVersion) -> None:
@@ -38,7 +38,10 @@ def check_no_training(ledger: Ledger, model: Model, version: ModelVersion) -> No
 
     Raises RefusedError: it would begin a budget.
     """
-    if any(START in leaf.digests for i, leaf in versions_of(ledger, model) if _is(version, i)):
+    known = versions_of(ledger, model)
+    place = known.before(version.log_index)
+    own = known[place : place + 1]
+    if any(START in leaf.digests for index, leaf in own if index == version.log_index):
         raise RefusedError("a version that is no training was logged as one")
 
 
@@ -62,10 +65,6 @@ def releases_since_training(
                 return count
             break
     raise UnprovenTrainingError("the last training of this model was repeated by nobody")
-
-
-def _is(version: ModelVersion, index: int) -> bool:
-    return index == version.log_index
 
 
 def _what(leaf: Leaf) -> tuple[str | None, str | None]:
@@ -93,8 +92,7 @@ def judged_before(ledger: Ledger, model: Model, after: ModelVersion, seed: bytes
     Raises RefusedError if the log has none of this seed for this version.
     """
     entry = _entry(after, seed)
-    begun = [leaf for _, leaf in model_events(ledger, model.ref) if leaf.event == JUDGING]
-    for place, leaf in enumerate(begun):
+    for place, (_, leaf) in enumerate(model_events(ledger, model.ref, JUDGING)):
         if dict(leaf.digests) == entry:
             return place
     raise RefusedError("the seed of this judgement is not the one that was logged")
