@@ -11,7 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks.service import certification, submissions
+from benchmarks.service import certification, log, submissions
 
 
 def main() -> None:
@@ -25,6 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = submissions.measure(Path(folder), requests, rounds)
         found |= certification.measure(Path(folder), *waiting)
+        found |= log.measure(Path(folder) / "log", 1_000_000 if arguments.quick else 10_000_000)
     for name, value in found.items():
         print(f"{name:40} {value:10.3f}")
     if arguments.json is not None:
