@@ -22,6 +22,7 @@ from models.record import Record
 from models.release import Release
 from models.request_event import RequestEvent
 from models.requester_key import RequesterKey
+from models.retained_page import RetainedPage
 from models.round import Round
 from models.round_member import RoundMember
 from models.silo_task import SiloTask
@@ -48,6 +49,7 @@ __all__ = [
     "Release",
     "RequestEvent",
     "RequesterKey",
+    "RetainedPage",
     "Round",
     "RoundMember",
     "SiloTask",

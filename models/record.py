@@ -1,6 +1,6 @@
 """The retained set: one row for each record in training, with its salted commitment."""
 
-from sqlalchemy import Column, LargeBinary, UniqueConstraint
+from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from models.sealed import SealedName
@@ -10,7 +10,11 @@ class Record(SQLModel, table=True):
     """A record is its id, not its content. Erasure deletes the row and its salt with it."""
 
     __tablename__ = "records"
-    __table_args__ = (UniqueConstraint("model_id", "record"),)
+    __table_args__ = (
+        UniqueConstraint("model_id", "record"),
+        # The leaves of a part of the retained set's tree are read by their prefix.
+        Index("ix_records_model_id_commitment", "model_id", "commitment"),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     model_id: int = Field(foreign_key="models.id", index=True)

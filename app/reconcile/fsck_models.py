@@ -1,8 +1,9 @@
 """fsck of models: versions and heads are those of the log, and records those of the version.
 
 The retained root is recomputed from the stored commitments in their order, with memory for a
-page of rows. Whoever brings a record back, takes one out, or changes its id or its salt,
-changes that root, or a commitment that does not open.
+page of rows, and the pages of its tree are compared with them. Whoever brings a record back,
+takes one out, or changes its id or its salt, changes that root, or a commitment that does not
+open.
 """
 
 from collections.abc import Iterator
@@ -10,14 +11,23 @@ from collections.abc import Iterator
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
+from app import retained_pages
 from app.ledger.pinned import stored_digest
 from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
-from lethe.certificates.retained_tree import bare, folded_root
+from lethe.certificates.retained_tree import Part, bare, folded_root, joined
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
-from models import Artifact, ErasureRequest, LogEntry, Model, ModelVersion, Record
+from models import (
+    Artifact,
+    ErasureRequest,
+    LogEntry,
+    Model,
+    ModelVersion,
+    Record,
+    RetainedPage,
+)
 
 FETCH = 1000  # rows in memory at once
 REGISTERED, VERSION = "model.registered", "model.version"
@@ -124,6 +134,42 @@ def _check_records(session: Session, model: Model, report: FsckReport) -> None:
             "retained"
         )
         report.add("record", detail, current.log_index)
+        return
+    if not _has_its_pages(session, current):
+        detail = "the pages of a retained set are not those of its records"
+        report.add("pages", detail, current.log_index)
+
+
+def _has_its_pages(session: Session, current: ModelVersion) -> bool:
+    """Return whether the pages are those of the stored records, and no others.
+
+    The records are read once, in the order of the tree's leaves, with a part in memory.
+    """
+    model_id, read = current.model_id, 0
+    rows = retained_pages.leaves(session, model_id)
+    following = next(rows, None)
+
+    def has(part: Part) -> bool:
+        nonlocal following, read
+        if part.count <= retained_pages.CAP:
+            own = []
+            while following is not None and following[0].startswith(part.prefix):
+                own.append(following)
+                following = next(rows, None)
+            return folded_root(own) == (part.hash, part.count)
+        body = retained_pages.page(session, model_id, part.prefix)
+        if body is None:
+            return False
+        parts = retained_pages.decode_page(part.prefix, body)
+        read += 1
+        return joined(part.prefix, parts) == part and all(map(has, parts))
+
+    try:
+        whole = has(Part(b"", current.retained_count, bytes(current.retained_root)))
+    except RemovalError:
+        return False
+    stored = select(func.count()).where(RetainedPage.model_id == model_id)
+    return whole and session.exec(stored).one() == read
 
 
 def _stored(

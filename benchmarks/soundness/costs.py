@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from statistics import median
 from time import process_time
 
+from app.retained_pages import RetainedSet
 from benchmarks.common import Problem, Size, make_problem, seconds
 from benchmarks.soundness import judging
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
+from lethe.certificates.retained_tree import bare
 from workers.arrays import Rows
 from workers.blas_threads import threads_for
 from workers.families.ridge import state as ridge_state
 from workers.families.ridge.blocks import RowBlock
 from workers.families.ridge.rows import row_digests, rows_digest
-from workers.jobs import versions
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
 from workers.judge.ridge.row_digests import check_rows
 from workers.judge.ridge.verdict import EXACT as VERIFIER
@@ -131,7 +132,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
         block = RowBlock(list(told.records), rest, told.salts, told.learned)
         digests = row_digests(block, (told.client, told.subject))
         ridge_state.encode(made, config, {"rows": rows_digest(digests)})
-        versions.RetainedSet.of(sets.after)
+        RetainedSet.of(bare(sets.after))
 
     [told] = contents.blocks
     return {

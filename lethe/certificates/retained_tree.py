@@ -14,12 +14,13 @@ record, 32 bytes, or 32 zero bytes where nothing of it is stored. The root fixes
 their number and the shape.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import groupby
 from operator import itemgetter
 from struct import Struct
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from lethe.certificates.errors import RemovalError
 
@@ -27,6 +28,7 @@ TAG = b"lethe/retained-set/v2\0"
 BITS = 256  # of a commitment
 EMPTY_ROOT = sha256(b"\x02" + TAG).digest()
 NO_CONTENT = bytes(32)
+OTHER = "what is stored of the retained set is not what its root says"
 
 Leaf = tuple[bytes, bytes]  # commitment and content
 _LEAF, _INNER = b"\x00" + TAG, b"\x01" + TAG
@@ -52,6 +54,20 @@ class Path:
 
     content: bytes
     steps: tuple[PathStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The leaves whose commitments begin with a prefix, by their number and their root."""
+
+    prefix: bytes
+    count: int
+    hash: bytes
+
+
+# Returns what is stored of the leaves with a prefix: all of them, or parts that are a byte
+# longer, in ascending order.
+Load = Callable[[bytes], Sequence[Leaf] | Sequence[Part]]
 
 
 def leaf_hash(commitment: bytes, content: bytes) -> bytes:
@@ -146,11 +162,15 @@ class _Inner:
         return self.known
 
 
-_Node = _Leaf | _Inner
+_Node = _Leaf | _Inner | Part
 
 
 class RetainedTree:
-    """The tree of a set that changes: O(log n) hashes for each record that comes or goes."""
+    """The tree of a set that changes: O(log n) hashes for each record that comes or goes.
+
+    Parts of it may be stored elsewhere. They are loaded where a record comes or goes, and
+    must have the number of leaves and the hash that the tree has of them.
+    """
 
     def __init__(self, leaves: Iterable[Leaf] = ()) -> None:
         """Build the tree of a set whose leaves are given in any order.
@@ -163,6 +183,29 @@ class RetainedTree:
         for commitment, content in sorted(leaves, key=itemgetter(0)):
             fold.append(commitment, _Leaf(commitment, content))
         self._root = fold.root()
+        self._load: Load | None = None
+        self._divided: set[bytes] = set()  # prefixes of which parts were loaded
+
+    @classmethod
+    def stored(cls, root: bytes, count: int, load: Load) -> "RetainedTree":
+        """Return the tree of a set that is stored, by its root and its number of records.
+
+        Raises:
+            RemovalError: A set without records has another root. All methods raise it where
+                what they load is not of the set.
+        """
+        tree = cls()
+        tree._load = load
+        if count:
+            tree._root = Part(b"", count, root)
+        elif root != EMPTY_ROOT:
+            raise RemovalError(OTHER)
+        return tree
+
+    @property
+    def whole(self) -> bool:
+        """Whether no part of it was stored elsewhere."""
+        return self._load is None
 
     @property
     def root(self) -> bytes:
@@ -226,14 +269,59 @@ class RetainedTree:
             node.count, node.known = node.count - 1, None
         return Path(leaf.content, tuple(steps))
 
+    def divided(self, cap: int) -> dict[bytes, list[Part] | None]:
+        """Return the parts of each prefix that may have changed since they were loaded.
+
+        A prefix is divided by its next byte if more than `cap` leaves have it. None: it was
+        divided when it was loaded, and has too few leaves by now.
+        """
+        found: dict[bytes, list[Part] | None] = dict.fromkeys(self._divided)
+
+        def divide(prefix: bytes, node: _Node) -> None:
+            if node.count <= cap or (isinstance(node, Part) and node.prefix == prefix):
+                return
+            below = [(_first(one)[: len(prefix) + 1], one) for one in _within(node, prefix)]
+            found[prefix] = [Part(longer, one.count, one.hash) for longer, one in below]
+            for longer, one in below:
+                divide(longer, one)
+
+        if self._root is not None:
+            divide(b"", self._root)
+        return found
+
     def _descend(self, commitment: bytes) -> tuple[_Leaf | None, list[_Inner]]:
         """Return the leaf that a commitment's bits lead to, and the nodes above, root first."""
-        above = []
+        above: list[_Inner] = []
         node = self._root
-        while isinstance(node, _Inner):
-            above.append(node)
-            node = node.children[bit_of(commitment, node.bit)]
+        while node is not None and not isinstance(node, _Leaf):
+            if isinstance(node, Part):
+                # Of any prefix: what a part says of itself is known only once it is loaded.
+                node = self._loaded(node)
+                self._put(above, commitment, node)
+            else:
+                above.append(node)
+                node = node.children[bit_of(commitment, node.bit)]
         return node, above
+
+    def _loaded(self, part: Part) -> _Node:
+        """Return the node of a part, with what is stored below it."""
+        assert self._load is not None
+        fold = Fold[_Node](_Inner)
+        for item in self._load(part.prefix):
+            if isinstance(item, Part):
+                key, node = item.prefix, cast(_Node, item)
+                one_more = len(key) == len(part.prefix) + 1 and item.count > 0
+                self._divided.add(part.prefix)
+            else:
+                key, one_more = item[0], True
+                node = _Leaf(*item)
+            if not one_more or not key.startswith(part.prefix):
+                raise RemovalError(OTHER)
+            fold.append(key.ljust(32, b"\0"), node)
+        found = fold.root()
+        if found is None or (found.count, found.hash) != (part.count, part.hash):
+            raise RemovalError(OTHER)
+        return found
 
     def _put(self, above: Sequence[_Inner], commitment: bytes, node: _Node) -> None:
         """Put a node where a commitment's bits lead from the lowest of `above`."""
@@ -241,6 +329,64 @@ class RetainedTree:
             above[-1].children[bit_of(commitment, above[-1].bit)] = node
         else:
             self._root = node
+
+
+def _first(node: _Node) -> bytes:
+    """Return the bits that all leaves of a node begin with, and more."""
+    while isinstance(node, _Inner):
+        node = node.children[0]
+    return node.prefix if isinstance(node, Part) else node.commitment
+
+
+def _within(node: _Node, prefix: bytes) -> Iterator[_Node]:
+    """Yield the subtrees of a node whose leaves have the byte after `prefix` in common."""
+    if isinstance(node, _Inner) and node.bit < 8 * len(prefix) + 8:
+        for child in node.children:
+            yield from _within(child, prefix)
+    else:
+        yield node
+
+
+def divided(leaves: Sequence[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Part]]]:
+    """Return the whole of a set, from leaves in ascending order, and the parts of its prefixes.
+
+    A prefix is divided by its next byte if more than `cap` leaves have it. So what is stored
+    of a set depends on the set alone.
+
+    Raises:
+        RemovalError: As for the tree.
+    """
+    found: dict[bytes, list[Part]] = {}
+    if any(len(commitment) != 32 for commitment, _ in leaves):
+        raise RemovalError("a commitment has 32 bytes")
+
+    def part(prefix: bytes, own: Sequence[Leaf]) -> Part:
+        if len(own) <= cap:
+            root, count = folded_root(own)
+            return Part(prefix, count, root)
+        groups = groupby(own, lambda leaf: leaf[0][len(prefix)])
+        parts = [part(prefix + bytes([byte]), list(group)) for byte, group in groups]
+        found[prefix] = parts
+        return joined(prefix, parts)
+
+    return part(b"", leaves), found
+
+
+def joined(prefix: bytes, parts: Iterable[Part]) -> Part:
+    """Return the whole of parts, in ascending order, that divide a prefix by its next byte.
+
+    Raises:
+        RemovalError: They do not ascend, one is not of the prefix, or none is given.
+    """
+    fold = Fold[tuple[int, bytes]](_join)
+    for part in parts:
+        if part.prefix[:-1] != prefix or part.count < 1:
+            raise RemovalError(OTHER)
+        fold.append(part.prefix.ljust(32, b"\0"), (part.count, part.hash))
+    found = fold.root()
+    if found is None:
+        raise RemovalError(OTHER)
+    return Part(prefix, *found)
 
 
 def retained_root(leaves: Iterable[Leaf]) -> bytes:

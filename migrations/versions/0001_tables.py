@@ -344,6 +344,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_records")),
         sa.UniqueConstraint("model_id", "record", name=op.f("uq_records_model_id_record")),
     )
+    op.create_index("ix_records_model_id_commitment", "records", ["model_id", "commitment"])
+    op.create_table(
+        "retained_pages",
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("prefix", sa.LargeBinary(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["model_id"], ["models.id"], name=op.f("fk_retained_pages_model_id")
+        ),
+        sa.PrimaryKeyConstraint("model_id", "prefix", name=op.f("pk_retained_pages")),
+    )
     op.create_table(
         "request_events",
         sa.Column(
@@ -554,6 +565,7 @@ def downgrade() -> None:
         "verifications",
         "tombstones",
         "request_events",
+        "retained_pages",
         "records",
         "jobs",
         "feature_blocks",

@@ -4,13 +4,14 @@ The certificate of each request names its link of that chain.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.retained_pages import RetainedSet
 from lethe.certificates.retained import prove_removal, record_commitment
-from lethe.certificates.retained_tree import NO_CONTENT, RetainedTree, bare
-from workers.jobs.versions import RetainedSet
+from lethe.certificates.retained_tree import Leaf, RetainedTree
+from workers.jobs.retained_set import stored_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +72,29 @@ class Chain:
     def of(
         cls,
         members: Sequence[BatchMember],
-        retained: Collection[bytes],
+        tree: RetainedTree,
         *,
-        added: Sequence[bytes] = (),
+        added: Sequence[Leaf] = (),
         dropped: Sequence[bytes] = (),
     ) -> "Chain":
-        """Return the chain from the set `retained`: `added` come first, `dropped` go last.
+        """Return the chain from the set of `tree`: `added` come first, `dropped` go last.
 
-        One tree is built for the whole update, and each record leaves it once.
+        One tree is changed by the whole update, and each record leaves it once.
+
+        Raises:
+            RetainedSetError: What is stored of the set is not that of the version.
         """
-        tree = RetainedTree(bare(retained))
-        for commitment in added:
-            tree.add(commitment, NO_CONTENT)
-        grown = [tree.root] if added and members else []
-        removals, roots = [], []
-        for member in members:
-            removals.append(prove_removal(tree, member.salts))
-            roots.append(tree.root)
-        for commitment in dropped:
-            tree.remove(commitment)
+        with stored_set():
+            for commitment, content in added:
+                tree.add(commitment, content)
+            grown = [tree.root] if added and members else []
+            removals, roots = [], []
+            for member in members:
+                removals.append(prove_removal(tree, member.salts))
+                roots.append(tree.root)
+            for commitment in dropped:
+                tree.remove(commitment)
+            after = RetainedSet.left(tree)
         removed = [_commitments(member) for member in members]
         links = [
             Link(
@@ -102,7 +107,12 @@ class Chain:
         ]
         # Where nothing is dropped the last one is the version's own.
         between = [*grown, *(roots if dropped else roots[:-1])]
-        return cls(links, list(added), between, RetainedSet(tree.root, tree.count))
+        return cls(links, [commitment for commitment, _ in added], between, after)
+
+    @classmethod
+    def to(cls, after: RetainedSet) -> "Chain":
+        """Return the chain of an update that no request is executed with."""
+        return cls([], [], [], after)
 
 
 def _commitments(member: BatchMember) -> list[bytes]:

@@ -28,6 +28,7 @@ from workers.jobs.lease import JobContext, Lease, advance
 from workers.jobs.leased import leased
 from workers.jobs.logged_model import OtherModelError, as_registered
 from workers.jobs.releases import AnswerError, dropped_subjects
+from workers.jobs.retained_set import open_tree
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits import numbers as audit_numbers
 
@@ -125,9 +126,10 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
     with services.reading() as session:
         leaving = {record for member in members for record in member.salts}
         audited = audit_numbers.of_records(session, model, leaving)
-        retained = versions.commitments(session, lease.model_id)
         dropped = versions.commitments_of(session, lease.model_id, update.dropped)
-    chain = Chain.of(members, retained, dropped=dropped)
+        changes = len(leaving) + len(dropped)
+        tree = open_tree(services.ledger, session, model, before, changes)
+        chain = Chain.of(members, tree, dropped=dropped)
     reached("execute.computed")
     going: list[tuple[str, str]] = []
 

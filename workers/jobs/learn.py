@@ -12,6 +12,7 @@ from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe.certificates.retained import record_commitment
+from lethe.certificates.retained_tree import bare
 from models import Contribution, Model, Record, Tombstone
 from models.session import chunks
 from workers.errors import RefusedError
@@ -23,6 +24,7 @@ from workers.jobs import (
 )
 from workers.jobs.chain import Chain
 from workers.jobs.lease import JobContext, advance
+from workers.jobs.retained_set import grown
 from workers.jobs.update import Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
@@ -54,7 +56,6 @@ def run(job: JobContext) -> None:
         base = model.current_version
         add_back = is_add_back(session, contribution)
         tombstone_key = open_tombstone_key(services.master, model)
-        retained = versions.commitments(session, lease.model_id)
     kind = family.of(model)
     upload = kind.read(model, data)
     with services.reading() as session:
@@ -67,7 +68,8 @@ def run(job: JobContext) -> None:
     salts = {record: secrets.token_bytes(32) for record in upload.records}
     result = kind.learn(job, before, upload, salts)
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
-    chain = Chain.of([], retained, added=list(fresh.values()))
+    with services.reading() as session:
+        retained = grown(services.ledger, session, model, before, bare(fresh.values()))
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -78,7 +80,7 @@ def run(job: JobContext) -> None:
             owned += [(record, subject) for record in block.records]
         versions.add_records(tx.session, lease.model_id, owned, salts, fresh)
         update = Update(result, rest={})
-        version = publish.publish(job, tx, before, [], update, chain).version
+        version = publish.publish(job, tx, before, [], update, Chain.to(retained)).version
         if result.repeated:
             versions.record_repeated(tx, model, version)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
+from app.retained_pages import RetainedSet
 from app.service.context import Services
 from app.service.scope import write_tombstones
 from app.steps import reached
@@ -31,7 +32,6 @@ from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
 from workers.jobs.lease import JobContext, LeaseLostError, follow
 from workers.jobs.logged_model import as_registered
 from workers.jobs.update import StoredBlock, Update, UpdateResult
-from workers.jobs.versions import RetainedSet
 
 KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
 

@@ -13,19 +13,19 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.reconcile.escalation import TOGETHER
+from app.retained_pages import RetainedSet, leaves
 from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
 from workers.families import base as family
-from workers.jobs import checkpoints, draft, publish, versions
+from workers.jobs import checkpoints, draft, publish
 from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
 from workers.jobs.draft import Draft
 from workers.jobs.endings import give_up_within
 from workers.jobs.lease import JobContext, Lease, advance
 from workers.jobs.publish import Refuted
 from workers.jobs.update import UpdateResult
-from workers.jobs.versions import RetainedSet
 
 
 def run(job: JobContext) -> None:
@@ -48,7 +48,7 @@ def run(job: JobContext) -> None:
             for row, plan in _plans(services, session, lease)
         }
         base = model.current_version
-        retained = RetainedSet.of(versions.commitments(session, lease.model_id))
+        retained = RetainedSet.of(leaves(session, lease.model_id))
     _, *skipped = since[lease.request_id]
     kind = family.of(model)
     result = kind.refit(job)

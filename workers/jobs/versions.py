@@ -1,15 +1,15 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, update
 from sqlmodel import Session, col, exists, select
 
+from app import retained_pages
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.retained_pages import RetainedSet
 from app.service.context import Services
-from lethe.certificates.retained_tree import bare, retained_root
 from models import Artifact, Model, ModelVersion, Record, Subject
 from models.session import chunks
 from workers.jobs.draft import ShreddedArtifact
@@ -34,12 +34,6 @@ def numbered(session: Session, model_id: int, number: int) -> ModelVersion:
             ModelVersion.model_id == model_id, ModelVersion.number == number
         )
     ).one()
-
-
-def commitments(session: Session, model_id: int) -> list[bytes]:
-    """Return the sorted commitments of a model's retained records."""
-    query = select(Record.commitment).where(Record.model_id == model_id)
-    return sorted(bytes(value) for value in session.exec(query))
 
 
 def commitments_of(session: Session, model_id: int, records: Collection[str]) -> list[bytes]:
@@ -96,19 +90,6 @@ def remove_records(session: Session, model_id: int, records: list[str]) -> int:
     return removed
 
 
-@dataclass(frozen=True, slots=True)
-class RetainedSet:
-    """A retained set by its root and size, computed before the writer transaction."""
-
-    root: bytes
-    count: int
-
-    @classmethod
-    def of(cls, commitments: Collection[bytes]) -> "RetainedSet":
-        """Return the set of these commitments, in any order."""
-        return cls(retained_root(bare(commitments)), len(commitments))
-
-
 def publish(
     services: Services,
     tx: Transaction,
@@ -157,6 +138,7 @@ def publish(
         created_at=tx.now,
     )
     session.add(version)
+    retained_pages.write(session, model.id, retained)
     model.current_version = number
     model.state = "ready"
     session.flush()

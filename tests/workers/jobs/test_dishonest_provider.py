@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app.reconcile.fsck import fsck
 from lethe.certificates.bundle import parse_bundle
@@ -197,7 +197,8 @@ def test_damage_that_a_refit_cannot_mend_quarantines_the_model(
         assert not session.exec(select(Certificate)).all()
         report = session.exec(select(Verification)).one().report
         assert session.exec(select(Model)).one().state == "quarantined"
-        drafts = session.exec(select(Artifact).where(Artifact.kind == "draft")).all()
+        query = select(Artifact).where(Artifact.kind == "draft")
+        drafts = session.exec(query.order_by(col(Artifact.created_at))).all()
         # Whoever retries goes on from the second draft.
         assert [artifact.wrapped_key is None for artifact in drafts] == [True, False]
     failed = [check["number"] for check in report["checks"] if not check["passed"]]

@@ -56,7 +56,6 @@ class RoundCase:
     before: ModelVersion | None
     state: RidgeState | None
     counts: list[int]
-    retained: list[bytes]
     released: list[BatchMember]
     tombstone_key: bytes
 
@@ -97,7 +96,6 @@ def load_case(job: JobContext, session: Session) -> RoundCase:
             if counted
             else [0] * len(model.classes)
         ),
-        retained=versions.commitments(session, lease.model_id),
         released=[_released(session, row, request_id) for request_id in row.requests],
         tombstone_key=open_tombstone_key(services.master, model),
     )

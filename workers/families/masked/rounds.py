@@ -16,6 +16,7 @@ from app.service.queue import PARKED
 from app.steps import reached
 from lethe import canonical
 from lethe.certificates.retained import record_commitment
+from lethe.certificates.retained_tree import bare
 from models import Round
 from workers.errors import RefusedError
 from workers.families.masked.case import (
@@ -35,6 +36,7 @@ from workers.jobs import (
 from workers.jobs.chain import Chain
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import JobContext, advance
+from workers.jobs.retained_set import open_tree
 from workers.jobs.update import Update, UpdateResult
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome
@@ -60,7 +62,10 @@ def run(job: JobContext) -> None:
     outcome = registry.get(case.method).refit(case.config, [whole])
     salts = {record: secrets.token_bytes(32) for record in found.adds}
     fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
-    chain = Chain.of(released, case.retained, added=list(fresh.values()))
+    changes = len(fresh) + len(found.releases)
+    with services.reading() as session:
+        tree = open_tree(services.ledger, session, job.model, case.before, changes)
+        chain = Chain.of(released, tree, added=bare(fresh.values()))
     update = Update(_made(case, found, outcome), rest={}, round_id=case.row.id)
     reached("execute.computed")
 

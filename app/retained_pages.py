@@ -1,0 +1,124 @@
+"""Pages: the upper part of a retained set's tree, as the table `retained_pages` has it.
+
+A prefix of commitments has a page if more than CAP of them begin with it: the parts by the
+next byte. Below, the commitments themselves are read from `records`. So a deletion
+reads a few pages and at most CAP commitments of a set of any size, and what is stored depends
+on the set alone: not on the order in which its records came and went.
+
+Nothing here is believed: a tree compares what it loads with the root that the log has of the
+version, from the top down.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from sqlalchemy import delete, insert
+from sqlmodel import Session, col, select
+
+from lethe.certificates.errors import RemovalError
+from lethe.certificates.retained_tree import (
+    NO_CONTENT,
+    OTHER,
+    Leaf,
+    Part,
+    RetainedTree,
+    divided,
+)
+from models import Record, RetainedPage
+from models.session import chunks
+
+CAP = 1024  # commitments: to read and hash them takes about 3 ms
+FETCH = 1000  # rows in memory at once
+_ENTRY = Struct(">BQ32s")
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedSet:
+    """A retained set, computed before the writer transaction: its root, size and pages.
+
+    pages: those to write; None for one to delete. whole: all other pages are deleted.
+    """
+
+    root: bytes
+    count: int
+    pages: Mapping[bytes, Sequence[Part] | None]
+    whole: bool
+
+    @classmethod
+    def of(cls, known: Iterable[Leaf]) -> "RetainedSet":
+        """Return the set of these leaves, in any order, computed anew."""
+        part, pages = divided(sorted(known), CAP)
+        return cls(part.hash, part.count, pages, True)
+
+    @classmethod
+    def left(cls, tree: RetainedTree) -> "RetainedSet":
+        """Return the set that a tree was changed to."""
+        return cls(tree.root, tree.count, tree.divided(CAP), tree.whole)
+
+
+def encode_page(parts: Sequence[Part]) -> bytes:
+    """Return the body of a page."""
+    return b"".join(_ENTRY.pack(part.prefix[-1], part.count, part.hash) for part in parts)
+
+
+def decode_page(prefix: bytes, body: bytes) -> list[Part]:
+    """Return the parts of a page. Raises RemovalError if its length is not that of a page."""
+    if not body or len(body) % _ENTRY.size:
+        raise RemovalError(OTHER)
+    return [
+        Part(prefix + bytes([byte]), count, root)
+        for byte, count, root in _ENTRY.iter_unpack(body)
+    ]
+
+
+def load(session: Session, model_id: int, prefix: bytes) -> list[Part] | list[Leaf]:
+    """Return what is stored of the records whose commitments begin with a prefix."""
+    if (body := page(session, model_id, prefix)) is not None:
+        return decode_page(prefix, body)
+    return list(leaves(session, model_id, prefix))
+
+
+def page(session: Session, model_id: int, prefix: bytes) -> bytes | None:
+    """Return the body of a prefix's page, None if it has none."""
+    query = select(RetainedPage.body).where(
+        RetainedPage.model_id == model_id, RetainedPage.prefix == prefix
+    )
+    found = session.exec(query).first()
+    return None if found is None else bytes(found)
+
+
+def leaves(session: Session, model_id: int, prefix: bytes = b"") -> Iterator[Leaf]:
+    """Yield the leaves of a model's records in ascending order, a page of rows in memory."""
+    query = select(Record.commitment).where(Record.model_id == model_id)
+    if prefix:
+        query = query.where(col(Record.commitment) >= prefix)
+        if (end := _end(prefix)) is not None:
+            query = query.where(col(Record.commitment) < end)
+    query = query.order_by(col(Record.commitment)).execution_options(yield_per=FETCH)
+    for commitment in session.exec(query):
+        yield bytes(commitment), NO_CONTENT
+
+
+def write(session: Session, model_id: int, retained: RetainedSet) -> None:
+    """Replace the pages that a set changed."""
+    connection = session.connection()
+    own = delete(RetainedPage).where(col(RetainedPage.model_id) == model_id)
+    if retained.whole:
+        connection.execute(own)
+    else:
+        for chunk in chunks(list(retained.pages)):
+            connection.execute(own.where(col(RetainedPage.prefix).in_(chunk)))
+    fresh = [
+        {"model_id": model_id, "prefix": prefix, "body": encode_page(parts)}
+        for prefix, parts in retained.pages.items()
+        if parts is not None
+    ]
+    if fresh:
+        connection.execute(insert(RetainedPage), fresh)
+
+
+def _end(prefix: bytes) -> bytes | None:
+    """Return the first text of bytes after all that begin with a prefix, None if none is."""
+    short = prefix.rstrip(b"\xff")
+    return short[:-1] + bytes([short[-1] + 1]) if short else None
