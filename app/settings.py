@@ -154,6 +154,10 @@ class Settings(BaseSettings):
         gt=0,
         description="Tries before an error of the computation fails a job.",
     )
+    coalesce: bool = Field(
+        default=True,
+        description="Execute what waits for one model together; false: one request at a time.",
+    )
     batch_min_requests: int = Field(
         default=1,
         ge=1,

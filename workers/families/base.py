@@ -20,7 +20,7 @@ from lethe.errors import LetheError
 from models import Job, Model, ModelVersion
 from workers.errors import RefusedError
 from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
 from workers.jobs.lease import JobContext
@@ -82,8 +82,9 @@ class Family(Protocol):
 
     rooms: of `workers`, whose code made a model what it is; judge_rooms: whose code judges it.
     Their digests stand in the certificate. audited: whether a certificate cites the audits of
-    the method. decidable: whether an operator can decide on what did not pass. own_jobs: by
-    kind, the jobs that only this family has.
+    the method. judges_together: whether the requests of one version are judged at once, because
+    all but their own retained set and purge is the same. decidable: whether an operator can
+    decide on what did not pass. own_jobs: by kind, the jobs that only this family has.
 
     What computes raises RefusedError where it declines, and the message says why.
     """
@@ -91,6 +92,7 @@ class Family(Protocol):
     rooms: tuple[str, ...]
     judge_rooms: tuple[str, ...]
     audited: bool
+    judges_together: bool = False
     decidable: bool = True
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({})
 
@@ -150,11 +152,11 @@ class Family(Protocol):
         return os.urandom(32)
 
     def prepare(
-        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
-    ) -> Judge:
-        """Load what an executed job left to be judged; the result judges it.
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
+        """Load what executed jobs of one version left to be judged; the result judges them.
 
-        seed: as `draw_seed` returned it.
+        cases: one, unless the family `judges_together`. seed: as `draw_seed` returned it.
         """
 
     def guarantee(self, plan: Draft) -> Guarantee:

@@ -28,9 +28,10 @@ MOST_RECORDS = 4096
 def collect(job: JobContext) -> list[BatchMember]:
     """Take the requests that are executed under this lease; the leased one comes first.
 
-    Without a minimum to wait for each goes alone, and can be withdrawn until its turn. The
-    last tries go alone too: an error that others cause must not fail this one. A request
-    whose records the earlier ones of the update erase is left out, to be refused at its turn.
+    What waits now goes together, unless an operator wants one at a time; until then each can
+    be withdrawn. The last tries go alone: an error that others cause must not fail this one. A
+    request whose records the earlier ones of the update erase is left out, to be refused at
+    its turn.
     One that needs what only a client knows is parked; if that is the leased one, none is
     returned.
 
@@ -39,7 +40,8 @@ def collect(job: JobContext) -> list[BatchMember]:
         LeaseLostError: Another worker holds the job now.
     """
     settings = job.services.settings
-    alone = settings.batch_min_requests <= 1 or job.lease.tries >= settings.max_tries
+    together = settings.coalesce or settings.batch_min_requests > 1
+    alone = not together or job.lease.tries >= settings.max_tries
     # Entries are made only of the others, which begin here; the leased one has begun.
     members = job.services.ledger.transact(
         lambda tx: _take(tx, job, alone), checkpoint=not alone

@@ -3,11 +3,13 @@
 It never sees the method; what it must know of the destroyed comes from the sealed draft.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlmodel import Session, select
 
+from app.reconcile.judgement import is_judged
+from app.reconcile.model_events import request_events
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import owners
@@ -16,15 +18,22 @@ from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from models import ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Record, Subject
 from workers.jobs import draft, versions
-from workers.jobs.draft import Draft
-from workers.jobs.lease import JobContext, Lease
+from workers.jobs.draft import Draft, OtherDraftError
+from workers.jobs.lease import queued_behind
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim, UpdateClaim
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutedJob:
-    """An executed job, its model, and the versions on both sides of what it did."""
+    """An executed job, its model, and the versions on both sides of what it did.
 
+    token: that nobody but the holder of the leased job may have changed it under.
+    """
+
+    job_id: str
+    token: int
+    attempt: int
+    request: ErasureRequest
     plan: Draft
     model: Model
     before: ModelVersion
@@ -49,31 +58,67 @@ class Verdict:
 
 # Runs without a session: a training that is repeated takes minutes.
 Judge = Callable[[], Verdict]
+# Of executed jobs of one version, in their order.
+Judges = Callable[[], Sequence[Verdict]]
 
 
-def load(services: Services, session: Session, lease: Lease) -> ExecutedJob:
-    """Load which versions an executed job is about."""
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+def load(services: Services, session: Session, job: Job) -> ExecutedJob:
+    """Load which versions an executed job is about.
+
+    Raises:
+        OtherDraftError: The log has another execution of its request, or none, or a judgement
+            of this one already: chance passes what it refuted, if it is asked often enough.
+    """
+    request = session.get_one(ErasureRequest, job.request_id)
+    leaves = request_events(services.ledger, request.ref)
     plan = draft.load(services, session, job)
+    if is_judged([leaf.event or "" for _, leaf in leaves]):
+        raise OtherDraftError("the log has a judgement of this execution already")
     return ExecutedJob(
+        job_id=job.id,
+        token=job.lease_token,
+        attempt=job.attempt,
+        request=request,
         plan=plan,
-        model=session.get_one(Model, lease.model_id),
-        before=versions.numbered(session, lease.model_id, plan.before_number),
+        model=session.get_one(Model, job.model_id),
+        before=versions.numbered(session, job.model_id, plan.before_number),
         # The version of the update that removed the records, or of a refit that replaced it.
-        after=versions.numbered(session, lease.model_id, plan.number),
+        after=versions.numbered(session, job.model_id, plan.number),
     )
 
 
-def retained_set_claim(session: Session, case: ExecutedJob, ids: list[str]) -> RetainedSetClaim:
-    """Return the claim that exactly a request's records left; `ids` lie with the rows."""
-    plan, before, after = case.plan, case.before, case.after
-    query = select(Record.record, Record.salt).where(Record.model_id == case.model.id)
+def load_others(
+    services: Services, session: Session, first: ExecutedJob
+) -> Iterator[ExecutedJob]:
+    """Yield the jobs behind a loaded one that its update executed too, in their order.
+
+    It ends at one that cannot be loaded: at its turn it is said why.
+    """
+    for job in queued_behind(session, first.job_id, "verify"):
+        try:
+            case = load(services, session, job)
+        except OtherDraftError:
+            return
+        if case.after.id != first.after.id:
+            return
+        yield case
+
+
+def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> list[bytes]:
+    """Return the sorted commitments of the records whose ids lie with the rows.
+
+    A row without its record, or a record without its row, shows as a root that does not fit.
+    """
+    query = select(Record.record, Record.salt).where(Record.model_id == model.id)
     salts = {record: bytes(salt) for record, salt in session.exec(query)}
-    # From the ids that lie with the rows, so that a row without its record, or a record
-    # without its row, shows as a root that does not fit.
-    retained = sorted(
+    return sorted(
         record_commitment(salts[record], record) if record in salts else b"" for record in ids
     )
+
+
+def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> RetainedSetClaim:
+    """Return the claim that exactly a request's records left, and these stayed."""
+    plan, before, after = case.plan, case.before, case.after
     removal = shape.read(Removal, plan.removal)
     erased = [record.commitment for record in removal.records]
     earlier = draft.read_commitments(plan.earlier)
@@ -99,21 +144,24 @@ def retained_set_claim(session: Session, case: ExecutedJob, ids: list[str]) -> R
     )
 
 
-def purge_claim(job: JobContext, session: Session, plan: Draft, ids: list[str]) -> PurgeClaim:
+def purge_claim(
+    services: Services, session: Session, case: ExecutedJob, ids: list[str]
+) -> PurgeClaim:
     """Return the claim that what held the records is gone; `ids` are what is left."""
+    plan = case.plan
     return PurgeClaim(
-        probes=[*_probe(job.services, session, plan), *_probe_owner(session, job.lease)],
+        probes=[*_probe(services, session, plan), *_probe_owner(session, case)],
         erased_rows=[str(item["record"]) for item in plan.removal["records"]],
         retained_rows=ids,
     )
 
 
-def _probe_owner(session: Session, lease: Lease) -> list[Probe]:
+def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
     """Return a probe for each stored block of the client or subject that was to go."""
-    request = session.get_one(ErasureRequest, lease.request_id)
-    scope = Scope.model_validate(request.scope)
+    assert case.model.id is not None
+    scope = Scope.model_validate(case.request.scope)
     probes = []
-    for subject in owners(session, lease.model_id, scope):
+    for subject in owners(session, case.model.id, scope):
         block = session.get(FeatureBlock, subject.id)
         digest = draft.sha256_hex(bytes(block.ciphertext)) if block is not None else ""
         probes.append(Probe("owner-block", digest, block is not None))

@@ -1,6 +1,9 @@
 """Certify: compare the judgement with the log, then sign, log and store the certificate."""
 
 import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from sqlmodel import Session, select
 
@@ -31,7 +34,7 @@ from workers.families import base as family
 from workers.jobs import endings
 from workers.jobs.checkpoints import release_before
 from workers.jobs.draft import Draft
-from workers.jobs.lease import advance
+from workers.jobs.lease import advance, queued_behind
 from workers.jobs.leased import leased
 from workers.jobs.logged_judgement import Passed, passed
 from workers.jobs.sweep import clean, nudge_next
@@ -39,65 +42,87 @@ from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment
 
 
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A certificate that is signed and not yet issued."""
+
+    id: str
+    judgement: Passed
+    envelope: dict[str, Any]
+    leaf: bytes
+
+
 def run(services: Services, job_id: str) -> None:
-    """Issue the certificate of a verified job.
+    """Issue the certificate of a verified job, and of those behind it that wait for theirs.
 
     The envelope, its leaf, the certificate row and the closing event commit together; the
     row's primary key is the request, so there is one certificate however often this runs.
     Where tables and log contradict each other nothing is signed: the model is taken out of
-    service, and the request waits for an operator with the reason.
+    service, and the request waits for an operator with the reason. Of those behind it, it is
+    only the first that must not be signed that waits, for its own turn.
     """
     with leased(services, job_id, "certify") as lease:
         if lease is None:
             return
-        certificate_id = str(uuid.uuid4())
+        key, keyid = load_issuer(services.settings)
+
+        def sign(session: Session, job: Job) -> Signed:
+            judgement, certificate_id = passed(services, session, job), str(uuid.uuid4())
+            payload = _statement(services, session, judgement, certificate_id)
+            envelope = sign_envelope(payload, key, keyid)
+            leaf = hashedrekord_leaf(envelope, key.public_key())
+            return Signed(certificate_id, judgement, envelope, leaf)
+
         try:
             with services.reading() as session:
-                judgement = passed(services, session, lease)
-                payload = _statement(services, session, judgement, certificate_id)
+                row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+                signed = [sign(session, row)]
+                with suppress(RefusedError):
+                    for other in queued_behind(session, lease.job_id, "certify"):
+                        signed.append(sign(session, other))
         except RefusedError as refusal:
             endings.give_up(services, lease, f"not certified: {refusal}")
             return
-        kind, result = family.of(judgement.model), judgement.evidence.report.result
-        key, keyid = load_issuer(services.settings)
-        envelope = sign_envelope(payload, key, keyid)
-        leaf = hashedrekord_leaf(envelope, key.public_key())
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
-            assert lease.request_id is not None
-            request = tx.session.get_one(ErasureRequest, lease.request_id)
-            index = tx.append(leaf)
-            tx.session.add(
-                Certificate(
-                    request_id=request.id,
-                    id=certificate_id,
-                    envelope=envelope,
-                    issuer_keyid=keyid,
-                    result=result,
-                    log_index=index,
-                    issued_at=tx.now,
-                )
-            )
-            request.state = "certified"
-            record_request_event(
-                tx,
-                request,
-                "request.certified",
-                {"certificate": index, "result": result},
-            )
-            job = tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
-            if job.draft_id is not None:
-                services.artifacts.shred(tx.session, job.draft_id)
-            release_before(services, tx, job)
-            kind.certified(services, tx, request.id)
+            for one in signed:
+                _issue(services, tx, one, keyid)
             tx.session.flush()
-            advance(tx, lease, "done")
+            others = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
+            advance(tx, lease, "done", others)
+            release_before(
+                services, tx, tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
+            )
 
         services.ledger.transact(effect)
         reached("certify.committed")
         nudge_next(services, lease.model_id)
         clean(services)
+
+
+def _issue(services: Services, tx: Transaction, signed: Signed, keyid: str) -> None:
+    """Store and log a certificate, and destroy what was kept to make it."""
+    judgement = signed.judgement
+    request = tx.session.get_one(ErasureRequest, judgement.request.id)
+    result = judgement.evidence.report.result
+    index = tx.append(signed.leaf)
+    tx.session.add(
+        Certificate(
+            request_id=request.id,
+            id=signed.id,
+            envelope=signed.envelope,
+            issuer_keyid=keyid,
+            result=result,
+            log_index=index,
+            issued_at=tx.now,
+        )
+    )
+    request.state = "certified"
+    closing = {"certificate": index, "result": result}
+    record_request_event(tx, request, "request.certified", closing)
+    services.artifacts.shred(tx.session, judgement.draft_id)
+    family.of(judgement.model).certified(services, tx, request.id)
 
 
 def _statement(

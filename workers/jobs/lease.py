@@ -4,10 +4,11 @@ Each effect commits together with `WHERE lease_token = mine`. A worker that was 
 and comes back finds its token outdated and its transaction rolled back.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import update
-from sqlmodel import col, select
+from sqlalchemy import tuple_, update
+from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.service.context import Services
@@ -63,14 +64,44 @@ def held_job(tx: Transaction, lease: Lease) -> Job:
     return job
 
 
-def advance(tx: Transaction, lease: Lease, stage: str, **values: object) -> None:
+def queued_behind(session: Session, job_id: str, stage: str) -> list[Job]:
+    """Return the unfinished jobs of a job's model at `stage` beside it, in their order.
+
+    Until a job that was begun is done nothing else of its model is executed: what was executed
+    and is not yet certified was executed together with it.
+    """
+    job = session.exec(select(Job).where(Job.id == job_id)).one()
+    behind = (
+        select(Job)
+        .where(
+            Job.model_id == job.model_id,
+            Job.id != job.id,
+            col(Job.stage) == stage,
+            col(Job.done_at).is_(None),
+        )
+        .order_by(col(Job.seq))
+    )
+    return list(session.exec(behind))
+
+
+def advance(
+    tx: Transaction,
+    lease: Lease,
+    stage: str,
+    others: Sequence[tuple[str, int]] = (),
+    **values: object,
+) -> None:
     """Commit the job's move to its next stage, if the lease still holds.
 
+    others: jobs, with their tokens, that move with it because they were executed together.
+
     Raises:
-        LeaseLostError: It does not; the transaction must roll back.
+        LeaseLostError: It does not, or something has happened to one of the others; the
+            transaction must roll back.
     """
     done = {"done_at": tx.now} if stage == "done" else {}
-    _move(tx, lease.job_id, lease.token, lease.stage, {"stage": stage, **done, **values})
+    moved = [(lease.job_id, lease.token), *others]
+    _move(tx, moved, lease.stage, {"stage": stage, **done, **values})
 
 
 def follow(
@@ -84,23 +115,22 @@ def follow(
     Raises:
         LeaseLostError: Something has happened to it since; the transaction must roll back.
     """
-    _move(tx, job_id, token, since, {"stage": stage, **values})
+    _move(tx, [(job_id, token)], since, {"stage": stage, **values})
 
 
 def _move(
-    tx: Transaction, job_id: str, token: int, since: str, values: dict[str, object]
+    tx: Transaction, moved: Sequence[tuple[str, int]], since: str, values: dict[str, object]
 ) -> None:
     result = tx.session.connection().execute(
         update(Job)
         .where(
-            col(Job.id) == job_id,
-            col(Job.lease_token) == token,
+            tuple_(col(Job.id), col(Job.lease_token)).in_(moved),
             col(Job.stage) == since,
             col(Job.done_at).is_(None),
         )
         .values(tries=0, deaths=0, lease_until=None, **NO_PROGRESS, **values)
     )
-    if result.rowcount != 1:
-        raise LeaseLostError(job_id)
+    if result.rowcount != len(moved):
+        raise LeaseLostError(moved[0][0])
     tx.session.expire_all()
-    stalled.end(tx.session, job_id, str(values["stage"]))
+    stalled.end(tx.session, [job_id for job_id, _ in moved], str(values["stage"]))

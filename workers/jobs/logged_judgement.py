@@ -37,7 +37,6 @@ from workers.jobs import (
     versions,
 )
 from workers.jobs.draft import Draft
-from workers.jobs.lease import Lease
 from workers.jobs.logged_model import check_logged, registered, versions_of
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
@@ -57,9 +56,13 @@ class NotJudgedError(RefusedError):
 class Passed:
     """A judgement that the log has as PASS, and what it was about.
 
+    token: that nobody but the holder of the leased job may have changed the job under.
     received: the log's entry that received the request; events: all of the request's, opened.
     """
 
+    job_id: str
+    token: int
+    draft_id: str
     request: ErasureRequest
     model: Model
     after: ModelVersion
@@ -70,15 +73,15 @@ class Passed:
     events: Sequence[Event]
 
 
-def passed(services: Services, session: Session, lease: Lease) -> Passed:
-    """Return the judgement of a leased job's request, once the log agrees with all of it.
+def passed(services: Services, session: Session, job: Job) -> Passed:
+    """Return the judgement of a job's request, once the log agrees with all of it.
 
     Raises:
         RefusedError: It does not. The message names what, and no person.
         LetheError: The log itself cannot be read, or is not the one that was signed.
     """
     try:
-        return _passed(services, session, lease)
+        return _passed(services, session, job)
     except UNREADABLE as error:
         title = error.title if isinstance(error, LetheError) else type(error).__name__
         raise NotJudgedError(
@@ -86,14 +89,13 @@ def passed(services: Services, session: Session, lease: Lease) -> Passed:
         ) from None
 
 
-def _passed(services: Services, session: Session, lease: Lease) -> Passed:
-    request = session.get_one(ErasureRequest, lease.request_id)
-    model = session.get_one(Model, lease.model_id)
+def _passed(services: Services, session: Session, job: Job) -> Passed:
+    request = session.get_one(ErasureRequest, job.request_id)
+    model = session.get_one(Model, job.model_id)
     leaves = request_events(services.ledger, request.ref)
     events = opened(session, request, leaves)
     _check_received(request, model, events)
     verification = session.get(Verification, request.id)
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     if verification is None or job.draft_id is None:
         raise NotJudgedError("nothing is stored of this request's judgement")
     file = services.artifacts.get(session, verification.evidence_id)
@@ -103,8 +105,8 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
         raise NotJudgedError(problem)
     evidence = parse_evidence(file)
     _check_evidence(evidence, plan)
-    before = versions.numbered(session, lease.model_id, plan.before_number)
-    after = versions.numbered(session, lease.model_id, plan.number)
+    before = versions.numbered(session, job.model_id, plan.before_number)
+    after = versions.numbered(session, job.model_id, plan.number)
     if verification.version_id != after.id:
         raise NotJudgedError("the version that was judged is not the one that was executed")
     check_logged(services.ledger, model, before, after)
@@ -115,7 +117,19 @@ def _passed(services: Services, session: Session, lease: Lease) -> Passed:
     _check_scope(services, session, model, events, evidence.removal)
     if (problem := escalation_problem(events, plan.method, plan.parameters)) is not None:
         raise NotJudgedError(problem)
-    return Passed(request, model, after, plan, evidence, file, leaves[0][1], events)
+    return Passed(
+        job.id,
+        job.lease_token,
+        job.draft_id,
+        request,
+        model,
+        after,
+        plan,
+        evidence,
+        file,
+        leaves[0][1],
+        events,
+    )
 
 
 def _check_received(request: ErasureRequest, model: Model, events: Sequence[Event]) -> None:

@@ -8,7 +8,7 @@ is stored is damaged, and the model is taken out of service for a person to look
 
 from collections.abc import Sequence
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
@@ -23,7 +23,7 @@ from workers.jobs import checkpoints, draft, publish
 from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
 from workers.jobs.draft import Draft
 from workers.jobs.endings import give_up_within
-from workers.jobs.lease import JobContext, Lease, advance
+from workers.jobs.lease import JobContext, Lease, advance, queued_behind
 from workers.jobs.publish import Refuted
 from workers.jobs.update import UpdateResult
 
@@ -108,21 +108,10 @@ def _record_attempt(
 def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:
     """Return the leased job and those that wait to be verified after it, with their drafts.
 
-    Until the leased one is done nothing else of the model is executed, so whatever was
-    executed and is not yet certified was executed in the version that is refuted now.
+    These were executed in the version that is refuted now.
     """
     job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-    waiting = (
-        select(Job)
-        .where(
-            Job.model_id == lease.model_id,
-            Job.id != job.id,
-            col(Job.stage) == "verify",
-            col(Job.done_at).is_(None),
-        )
-        .order_by(col(Job.seq))
-    )
-    jobs = [job, *session.exec(waiting)]
+    jobs = [job, *queued_behind(session, job.id, "verify")]
     return [(one, draft.load(services, session, one)) for one in jobs]
 
 

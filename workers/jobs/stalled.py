@@ -4,6 +4,7 @@ They are tried all the same. If the machine, the silo or the disk comes back bef
 decides, the request resumes at its stage, and nothing is lost.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, or_, select
@@ -41,15 +42,19 @@ def is_due(session: Session, stuck: Job, now: datetime) -> bool:
     return bool(_due(session, stuck, now, at_once=False))
 
 
-def end(session: Session, job_id: str, stage: str) -> None:
-    """Forget the wait of a job that moved to another stage."""
-    query = select(ErasureRequest).join(Job, col(Job.request_id) == col(ErasureRequest.id))
-    request = session.exec(query.where(Job.id == job_id)).first()
-    if request is None or stage == PARKED:
+def end(session: Session, job_ids: Sequence[str], stage: str) -> None:
+    """Forget the wait of jobs that moved to another stage."""
+    if stage == PARKED:
         return
-    request.reason = None
-    if request.state == AWAITING:
-        request.state = RESUMED[stage]
+    query = (
+        select(ErasureRequest)
+        .join(Job, col(Job.request_id) == col(ErasureRequest.id))
+        .where(col(Job.id).in_(job_ids), col(ErasureRequest.reason).is_not(None))
+    )
+    for request in session.exec(query):
+        request.reason = None
+        if request.state == AWAITING:
+            request.state = RESUMED[stage]
     session.flush()  # or whoever expires the session forgets it
 
 

@@ -4,27 +4,25 @@ The verifier sees the retained rows, the published artifacts and the claim. It n
 method; what it must know of the destroyed, it gets from the sealed draft.
 """
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+
+from sqlmodel import select
 
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.reconcile.escalation import CHECKS, checks_digest
-from app.reconcile.judgement import is_judged
-from app.reconcile.model_events import request_events
 from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.evidence import SCORES, Report, build_evidence, parse_evidence
 from lethe.certificates.statement import VerifierPart
-from models import (
-    ErasureRequest,
-    Model,
-    Verification,
-)
+from models import ErasureRequest, Job, Model, Verification
 from workers.families import base as family
 from workers.families.base import Family
 from workers.jobs import checkpoints, endings, repair, versions
 from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Verdict, load
+from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
 from workers.jobs.lease import JobContext, advance
 from workers.jobs.leased import leased
@@ -32,36 +30,55 @@ from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An executed job, the verdict on it, and the evidence file."""
+
+    case: ExecutedJob
+    verdict: Verdict
+    evidence: bytes
+
+
 def run(services: Services, job_id: str) -> None:
-    """Judge an executed job; PASS goes on to certification, anything else to an attempt."""
+    """Judge an executed job; PASS goes on to certification, anything else to an attempt.
+
+    The jobs behind it that the same update executed are judged with it, where the family can.
+    Those that pass before the first that does not go on with it. Of that one the verdict is
+    recorded too: it is not to be judged until it passes. Those after it get another version.
+    """
     with leased(services, job_id, "verify") as lease:
         if lease is None:
             return
         try:
             with services.reading() as session:
-                case = load(services, session, lease)
-                ref = session.get_one(ErasureRequest, lease.request_id).ref
-            events = [leaf.event or "" for _, leaf in request_events(services.ledger, ref)]
-            if is_judged(events):
-                # Chance passes what it refuted, if it is asked often enough.
-                raise OtherDraftError("the log has a judgement of this execution already")
+                row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+                case = load(services, session, row)
+                kind = family.of(case.model)
+                others = load_others(services, session, case) if kind.judges_together else ()
+                cases = [case, *others]
         except OtherDraftError as refusal:
             endings.give_up(services, lease, f"not verified: {refusal}")
             return
-        kind, job = family.of(case.model), JobContext(services, lease, case.model)
+        job = JobContext(services, lease, case.model)
         kind.check_here()  # before anything of the judgement is in the log
         # Only now: the digest of what is judged has been in the log since it was executed.
         seed = kind.draw_seed(job, case)
         with services.reading() as session:
-            judge = kind.prepare(job, session, case, seed)
-        judged = judge()
-        evidence = _evidence(kind, case, judged)
+            judge = kind.prepare(job, session, cases, seed)
+        judged = [
+            Judged(one, verdict, _evidence(kind, one, verdict))
+            for one, verdict in zip(cases, judge(), strict=False)
+        ]
+        passed = list(takewhile(lambda one: one.verdict.report.result == "PASS", judged))
+        refuted = judged[len(passed)] if len(passed) < len(judged) else None
         following = None
-        if judged.report.result != "PASS":
+        if refuted is not None:
             with services.reading() as session:
-                following = kind.next_attempt(job, session, case, judged.report)
+                following = kind.next_attempt(
+                    _of(job, refuted), session, refuted.case, refuted.verdict.report
+                )
         reached("verify.judged")
-        services.ledger.transact(lambda tx: _record(job, tx, case, judged, evidence, following))
+        services.ledger.transact(lambda tx: _record_all(job, tx, passed, refuted, following))
         reached("verify.recorded")
     if lease is not None:
         nudge_next(services, lease.model_id)
@@ -79,20 +96,51 @@ def _evidence(kind: Family, case: ExecutedJob, judged: Verdict) -> bytes:
     return build_evidence(plan.removal, parts, statistics)
 
 
-def _record(
+def _record_all(
     job: JobContext,
     tx: Transaction,
-    case: ExecutedJob,
-    judged: Verdict,
-    evidence: bytes,
+    passed: Sequence[Judged],
+    refuted: Judged | None,
     following: NextAttempt | None,
 ) -> None:
-    services, lease, session = job.services, job.lease, tx.session
-    report = judged.report
-    request = session.get_one(ErasureRequest, lease.request_id)
+    """Record the verdicts on the leased job and those behind it, and move them on."""
+    for one in passed:
+        _record(job.services, tx, one)
+    tx.session.flush()
+    checkpoints.let_go(job, tx)
+    if passed:
+        first, *others = passed
+        if first.verdict.repeated:
+            model = tx.session.get_one(Model, job.lease.model_id)
+            versions.record_repeated(tx, model, first.case.after)
+        moved = [(one.case.job_id, one.case.token) for one in others]
+        advance(tx, job.lease, "certify", moved)
+    if refuted is not None:
+        found = _record(job.services, tx, refuted)
+        tx.session.flush()
+        repair.escalate(_of(job, refuted), tx, found, following)
+
+
+def _of(job: JobContext, judged: Judged) -> JobContext:
+    """Return the context of a job that is judged with the leased one, under its lease."""
+    case = judged.case
+    lease = replace(
+        job.lease,
+        job_id=case.job_id,
+        token=case.token,
+        attempt=case.attempt,
+        request_id=case.request.id,
+    )
+    return replace(job, lease=lease)
+
+
+def _record(services: Services, tx: Transaction, judged: Judged) -> Verification:
+    """Store and log a verdict with its evidence."""
+    session, report, case = tx.session, judged.verdict.report, judged.case
+    request = session.get_one(ErasureRequest, case.request.id)
     version_id = case.after.id
     assert version_id is not None
-    artifact = services.artifacts.put(session, "evidence", evidence)
+    artifact = services.artifacts.put(session, "evidence", judged.evidence)
     found = Verification(
         request_id=request.id,
         version_id=version_id,
@@ -110,17 +158,11 @@ def _record(
         "evidence": artifact.digest,
         "class": case.plan.claim,
         # The evidence is destroyed with its attempt; this outlives it.
-        CHECKS: checks_digest(parse_evidence(evidence).report.checks),
+        CHECKS: checks_digest(parse_evidence(judged.evidence).report.checks),
     }
-    if judged.scores is not None:
+    if judged.verdict.scores is not None:
         # So do the scores: they are all that can say whether an attempt was refuted rightly.
-        payload[SCORES] = services.artifacts.put(session, SCORES, judged.scores).digest
+        scores = services.artifacts.put(session, SCORES, judged.verdict.scores)
+        payload[SCORES] = scores.digest
     record_request_event(tx, request, "request.verified", payload)
-    session.flush()
-    checkpoints.let_go(job, tx)
-    if report.result == "PASS":
-        if judged.repeated:
-            versions.record_repeated(tx, session.get_one(Model, lease.model_id), case.after)
-        advance(tx, lease, "certify")
-    else:
-        repair.escalate(job, tx, found, following)
+    return found

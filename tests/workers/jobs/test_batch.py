@@ -26,6 +26,7 @@ from models import (
     ModelVersion,
     Record,
     Tombstone,
+    Verification,
 )
 from models.types import utcnow
 from tests.installation import Installation, install
@@ -36,8 +37,10 @@ from workers.errors import RefusedError
 from workers.jobs import (
     batch,
     case,
+    certify,
     execute,
     sweep,
+    verify,
 )
 from workers.jobs.chain import Chain
 from workers.jobs.lease import JobContext, Lease, LeaseLostError
@@ -214,13 +217,67 @@ def test_nothing_waits_when_its_deadline_is_near(three: Installation) -> None:
     assert len(versions(three)) == 2
 
 
-def test_without_a_minimum_each_goes_alone_and_can_be_withdrawn(ready: Installation) -> None:
-    first, second = submit(ready, "r1"), submit(ready, "r2")
-    execute.run(ready.services, jobs(ready)[1].id)
-    assert states(ready, first, second) == ["verifying", "received"]
-    assert ready.caller.signed("DELETE", f"/v1/requests/{second}").status_code == 200
+def test_one_at_a_time_each_goes_alone_and_can_be_withdrawn(
+    settings: Settings, ledger: Ledger
+) -> None:
+    with install(settings.model_copy(update={"coalesce": False})) as ready:
+        ready.ready()
+        first, second = submit(ready, "r1"), submit(ready, "r2")
+        execute.run(ready.services, jobs(ready)[1].id)
+        assert states(ready, first, second) == ["verifying", "received"]
+        assert ready.caller.signed("DELETE", f"/v1/requests/{second}").status_code == 200
+        ready.drain()
+        assert states(ready, first, second) == ["certified", "withdrawn"]
+
+
+def test_what_waits_when_a_worker_is_free_goes_together(ready: Installation) -> None:
+    requests = [submit(ready, record) for record in ("r1", "r2", "r3")]
+    head = jobs(ready)[1].id
+    execute.run(ready.services, head)
+    late = submit(ready, "r4")
+    verify.run(ready.services, head)
+    assert [job.stage for job in jobs(ready)[1:]] == [*["certify"] * 3, "execute"]
+    certify.run(ready.services, head)
+    assert states(ready, *requests, late) == [*["certified"] * 3, "received"]
+    check_chain(ready, requests, versions(ready)[-1])
     ready.drain()
-    assert states(ready, first, second) == ["certified", "withdrawn"]
+    assert issued(ready, late).predicate.method.parameters["batch"] == "1"
+    ready.check()
+
+
+def test_a_worker_that_lost_one_of_its_jobs_records_none(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [submit(ready, record) for record in ("r1", "r2")]
+    head, other = (job.id for job in jobs(ready)[1:])
+    execute.run(ready.services, head)
+    honest = verify._evidence
+
+    def taken(*arguments: Any) -> bytes:
+        change(ready, update(Job).where(col(Job.id) == other).values(lease_token=99))
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verify, "_evidence", taken)
+        verify.run(ready.services, head)
+    assert [job.stage for job in jobs(ready)[1:]] == ["verify"] * 2
+    assert all("verified" not in events(ready, one) for one in requests)
+    ready.recover()
+    ready.drain()
+    assert states(ready, *requests) == ["certified"] * 2
+
+
+def test_what_must_not_be_signed_holds_up_no_certificate_before_it(ready: Installation) -> None:
+    requests = [submit(ready, record) for record in ("r1", "r2", "r3")]
+    head = jobs(ready)[1].id
+    execute.run(ready.services, head)
+    verify.run(ready.services, head)
+    second = col(Verification.request_id) == requests[1]
+    change(ready, update(Verification).where(second).values(version_id=1))
+    ready.drain()
+    assert states(ready, *requests) == ["certified", "needs-decision", "verifying"]
+    with Session(ready.services.engine) as session:
+        assert session.exec(select(Model)).one().state == "quarantined"
 
 
 def test_a_request_that_waits_for_others_can_be_withdrawn(three: Installation) -> None:
@@ -443,6 +500,8 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     assert [one.predicate.method.id for one in found] == [
         *("ridge-exact", "ridge-exact-refit", "ridge-exact-refit")
     ]
+    # The verdict that refuted it is in the log: it was not judged again until it passed.
+    assert events(three, requests[1]).count("verified") == 2
     check_chain(three, requests, versions(three)[-1])
     three.check()
 

@@ -15,11 +15,12 @@ from sqlmodel import Session, col, select
 from app.reconcile.fsck import fsck
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import parse_statement
-from models import Artifact, Certificate, Model, Verification
+from models import Artifact, Certificate, Job, Model, Verification
 from tests.installation import Installation
 from workers.arrays import Rows
 from workers.families.ridge.blocks import RowBlock
 from workers.jobs import (
+    execute,
     publish,
     repair,
     versions,
@@ -188,6 +189,9 @@ def test_damage_that_a_refit_cannot_mend_quarantines_the_model(
 ) -> None:
     cheat(monkeypatch)
     request = ready.caller.erase_records("r1", "r6").json()["id"]
+    with Session(ready.services.engine) as session:
+        job = session.exec(select(Job).where(Job.request_id == request)).one()
+    execute.run(ready.services, job.id)
     later = ready.caller.erase_records("r2").json()["id"]
     ready.drain()
     shown = ready.caller.http.get(f"/v1/requests/{request}").json()

@@ -40,7 +40,6 @@ from workers.jobs import (
 )
 from workers.jobs import draft as drafts
 from workers.jobs import logged_judgement as judging
-from workers.jobs.lease import Lease
 from workers.jobs.logged_judgement import passed
 
 Patch = pytest.MonkeyPatch
@@ -131,9 +130,8 @@ def told(
             change(session, request, other)
             session.flush()
         job = job_of(session, request)
-        lease = Lease(job.id, 1, "certify", 0, "erase", job.model_id, request, None, 1, None)
         try:
-            found = passed(ready.services, session, lease)
+            found = passed(ready.services, session, job)
         except RefusedError as refusal:
             return str(refusal)
         finally:

@@ -1,6 +1,6 @@
 """Ridge heads whose clients send masked statistics: only the sum of a round is known."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from sqlmodel import Session
@@ -14,7 +14,7 @@ from workers.families.masked import end, judge, rounds
 from workers.families.ridge.family import RidgeFamily
 from workers.families.ridge.wording import UNSEEN, guarantee
 from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
 from workers.jobs.lease import JobContext
 from workers.judge.base import Report
@@ -44,9 +44,10 @@ class MaskedFamily(RidgeFamily):
         return f"verification {result}: {failed}; the rows were never here to refit from"
 
     def prepare(
-        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
-    ) -> Judge:
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
         """Load what a round left of a head; the result sums it again."""
+        (case,) = cases
         return judge.prepare(job, session, case, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:

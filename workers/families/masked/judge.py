@@ -7,13 +7,13 @@ from models import Record, Round
 from workers.families.masked.transcript import decode_transcript
 from workers.families.ridge import case as ridge_case
 from workers.families.ridge.case import Summed
-from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.draft import Draft
 from workers.jobs.lease import JobContext
 from workers.judge.ridge.claim import ClaimedStatistics, MaskedClaim
 
 
-def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judge:
+def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -> Judges:
     """Load what a round left of a head; the result judges it as any ridge head.
 
     Versions that the tables have otherwise than the log are refuted at once.
@@ -23,7 +23,7 @@ def prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) -
         ids = session.exec(select(Record.record).where(Record.model_id == case.model.id))
         return Summed(_claim_of(job.services, session, case.plan), list(ids))
 
-    return ridge_case.prepare(job, session, case, seed, load_sum)
+    return ridge_case.prepare(job, session, [case], seed, load_sum)
 
 
 def _claim_of(services: Services, session: Session, plan: Draft) -> MaskedClaim:

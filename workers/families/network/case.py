@@ -29,7 +29,14 @@ from workers.families.network.rows import (
 from workers.families.network.sides import divide
 from workers.families.network.state import TrainingState, decode_state
 from workers.families.network.training import device_of, here
-from workers.jobs.case import ExecutedJob, Judge, Verdict, purge_claim, retained_set_claim
+from workers.jobs.case import (
+    ExecutedJob,
+    Judge,
+    Verdict,
+    purge_claim,
+    retained_commitments,
+    retained_set_claim,
+)
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import LoggedRegistration, check_logged, registered
 from workers.judge.base import PurgeClaim, RetainedSetClaim
@@ -101,8 +108,8 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
         config,
         rows,
         file=services.artifacts.get(session, case.after.head_id),
-        sets=retained_set_claim(session, case, ids),
-        purge=purge_claim(job, session, case.plan, ids),
+        sets=retained_set_claim(case, retained_commitments(session, case.model, ids)),
+        purge=purge_claim(services, session, case, ids),
         rows_after=rows_digest(digests.values()),
         rows_before=rows_digest([*digests.values(), *removed]),
         registered=registered(services.ledger, case.model),

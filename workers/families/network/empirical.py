@@ -27,7 +27,14 @@ from workers.families.network.scores.answer import score
 from workers.families.network.scores.canary import canary_claim
 from workers.families.network.scores.groups import part_of
 from workers.families.network.scores.sorting import Sorting
-from workers.jobs.case import ExecutedJob, Judge, Verdict, purge_claim, retained_set_claim
+from workers.jobs.case import (
+    ExecutedJob,
+    Judge,
+    Verdict,
+    purge_claim,
+    retained_commitments,
+    retained_set_claim,
+)
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import LoggedRegistration, registered
 from workers.judge.samples.empirical import VERIFIER
@@ -145,8 +152,8 @@ def _claim(
     )
     pool = unseen.joined(held)
     claim = EmpiricalClaim(
-        retained_set=retained_set_claim(session, case, ids),
-        purge=purge_claim(job, session, case.plan, ids),
+        retained_set=retained_set_claim(case, retained_commitments(session, case.model, ids)),
+        purge=purge_claim(job.services, session, case, ids),
         published_digest=case.after.head_digest,
         model=file,
         finite=True,  # or it would not have been scored

@@ -16,7 +16,7 @@ from workers.families.base import AuditedMethod, Family
 from workers.families.network import logged, wording
 from workers.families.network.blocks import decode_block, join
 from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.lease import JobContext
@@ -113,13 +113,15 @@ class NetworkFamily(Family):
         return logged.draw_seed(job, case)
 
     def prepare(
-        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
-    ) -> Judge:
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
         """Load what an executed job left of a network; the result judges it."""
         self.check_here()
         from workers.families.network import case as judged
 
-        return judged.prepare(job, session, case, seed)
+        (case,) = cases
+        judge = judged.prepare(job, session, case, seed)
+        return lambda: [judge()]
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of a network. Raises ValueError."""

@@ -1,6 +1,6 @@
 """The verifier's input for a ridge head: retained rows or sums, and the artifacts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -14,7 +14,14 @@ from workers.artifacts import decode_head
 from workers.families.ridge.blocks import MessageBlock, RidgeBlock, RowBlock, decode_block
 from workers.families.ridge.rows import claim_of
 from workers.families.ridge.state import budget, load_before, load_state, ridge_config
-from workers.jobs.case import ExecutedJob, Judge, Verdict, purge_claim, retained_set_claim
+from workers.jobs.case import (
+    ExecutedJob,
+    Judges,
+    Verdict,
+    purge_claim,
+    retained_commitments,
+    retained_set_claim,
+)
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import NotLoggedError, check_logged
 from workers.judge import registry
@@ -25,8 +32,10 @@ from workers.judge.ridge.claim import (
     ExactClaim,
     MaskedClaim,
     Mode,
+    RemovalClaim,
     RidgeClaim,
 )
+from workers.judge.ridge.verdict import VERIFIERS_OF_HEADS
 from workers.methods.ridge.base import RidgeConfig
 
 
@@ -41,16 +50,18 @@ class Summed:
 def prepare(
     job: JobContext,
     session: Session,
-    case: ExecutedJob,
+    cases: Sequence[ExecutedJob],
     seed: bytes,
     load_sum: Callable[[], Summed] | None = None,
-) -> Judge:
-    """Load what an executed job left of a ridge head; the result judges it.
+) -> Judges:
+    """Load what executed jobs left of a ridge head; the result judges them.
 
-    Versions that the tables have otherwise than the log are refuted at once. load_sum: of a
-    model whose rows come in masked rounds, what the last one left.
+    The head, the sums and the rows are those of the version that all of them made. Versions
+    that the tables have otherwise than the log are refuted at once. load_sum: of a model whose
+    rows come in masked rounds, what the last one left.
     """
     services, lease = job.services, job.lease
+    case, *_ = cases
     try:
         check_logged(services.ledger, case.model, case.before, case.after)
     except NotLoggedError as error:
@@ -66,6 +77,13 @@ def prepare(
     summed = None if load_sum is None else load_sum()
     if summed is not None:
         ids = summed.records
+    retained = retained_commitments(session, model, ids)
+    own, *others = (
+        RemovalClaim(
+            retained_set_claim(one, retained), purge_claim(services, session, one, ids)
+        )
+        for one in cases
+    )
     config = ridge_config(model)
     # The head that clients download, not the solver's; the witness only helps to judge it.
     head, _ = decode_head(services.artifacts.get(session, after.head_id))
@@ -102,9 +120,10 @@ def prepare(
         rows=[block.rows for block in blocks if isinstance(block, RowBlock)],
         messages=_messages(model, blocks),
         masked=None if summed is None else summed.claim,
-        retained_set=retained_set_claim(session, case, ids),
-        purge=purge_claim(job, session, plan, ids),
+        retained_set=own.retained_set,
+        purge=own.purge,
         contents=claim_of(services.ledger, session, case, stored),
+        others=others,
     )
     verifier: Verifier[ExactClaim] = registry.get(plan.claim)
     details = {
@@ -113,12 +132,18 @@ def prepare(
         "mode": claim.ridge.mode,
         "seed": (claim.ridge.seed or b"").hex(),
     }
-    return lambda: Verdict(verifier.id, verifier.version, verifier.verify(claim), details)
+
+    def judge() -> list[Verdict]:
+        of_heads = VERIFIERS_OF_HEADS.get(plan.claim)
+        reports = [verifier.verify(claim)] if of_heads is None else of_heads.verify_each(claim)
+        return [Verdict(verifier.id, verifier.version, report, details) for report in reports]
+
+    return judge
 
 
-def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> Verdict:
+def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> list[Verdict]:
     report = report_of([judged(CHECKS["log"], problem, passed=False)])
-    return Verdict(verifier.id, verifier.version, report, {})
+    return [Verdict(verifier.id, verifier.version, report, {})]
 
 
 def _attested(config: RidgeConfig, blocks: list[RidgeBlock]) -> float:

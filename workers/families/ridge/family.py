@@ -11,7 +11,7 @@ from workers.families.ridge import update, wording
 from workers.families.ridge.blocks import decode_block, join
 from workers.families.ridge.case import prepare
 from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judge
+from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import Draft
 from workers.jobs.lease import JobContext
@@ -25,6 +25,7 @@ class RidgeFamily(Family):
     rooms = ("methods/ridge",)
     judge_rooms = ("judge",)
     audited = False
+    judges_together = True
 
     def read(self, model: Model, upload: bytes) -> ParsedUpload:
         """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
@@ -65,10 +66,10 @@ class RidgeFamily(Family):
         return True
 
     def prepare(
-        self, job: JobContext, session: Session, case: ExecutedJob, seed: bytes
-    ) -> Judge:
-        """Load what an executed job left of a head; the result judges it."""
-        return prepare(job, session, case, seed)
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
+        """Load what executed jobs left of a head; the result judges them."""
+        return prepare(job, session, cases, seed)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of statistics and head. Raises ValueError."""

@@ -115,6 +115,14 @@ class MaskedClaim:
     erased: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class RemovalClaim:
+    """What one request of an update claims of its own."""
+
+    retained_set: RetainedSetClaim
+    purge: PurgeClaim
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactClaim:
     """Everything a ridge guarantee says. rows: the retained rows, one for each record.
@@ -122,7 +130,8 @@ class ExactClaim:
     messages: the retained messages, for a model whose rows were never sent; rows is empty
     then, and check 1 sums the messages, whatever the mode. masked: the round behind the
     update, for a model of which even the messages were never seen; check 1 unmasks its sum.
-    contents: what the log says of the contents of `rows`, None where there are none.
+    contents: what the log says of the contents of `rows`, None where there are none. others:
+    what the further requests claim of their own that the same update executed.
     """
 
     ridge: RidgeClaim
@@ -132,3 +141,4 @@ class ExactClaim:
     messages: Sequence[ClaimedStatistics] | None = None
     masked: MaskedClaim | None = None
     contents: RowsClaim | None = None
+    others: Sequence[RemovalClaim] = ()

@@ -21,7 +21,7 @@ from workers.judge.ridge import (
     resummed,
     statistics,
 )
-from workers.judge.ridge.claim import ExactClaim, RidgeClaim
+from workers.judge.ridge.claim import ExactClaim, RemovalClaim, RidgeClaim
 from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import Recomputed
 
@@ -46,6 +46,13 @@ class RidgeVerifier:
 
     def verify(self, claim: ExactClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""
+        return self.verify_each(replace(claim, others=()))[0]
+
+    def verify_each(self, claim: ExactClaim) -> list[Report]:
+        """Return the verdict on the claim, and on each of its `others`, in their order.
+
+        What they share, the version, is judged once: it costs the same for one and for many.
+        """
         first, found = _check_statistics(claim)
         judging = Judging(claim, found)
 
@@ -54,18 +61,20 @@ class RidgeVerifier:
             # Where check 1 could not decide on statistics, nothing here refutes the head.
             return judgement if found else replace(judgement, undecided=first.undecided)
 
-        def third() -> Judgement:
-            return check_retained_set(claim.retained_set, judging.rows)
+        def own(removal: RemovalClaim) -> list[Judgement]:
+            return [
+                guarded(
+                    RETAINED_SET,
+                    lambda: check_retained_set(removal.retained_set, judging.rows),
+                ),
+                guarded(PURGE, lambda: check_purge(removal.purge)),
+            ]
 
-        judgements = [
-            first,
-            guarded(self.head, second),
-            guarded(RETAINED_SET, third),
-            guarded(PURGE, lambda: check_purge(claim.purge)),
-        ]
+        begin, end = [first, guarded(self.head, second)], list[Judgement]()
         for spec, check in FURTHER.functions():
-            judgements += guarded_all(spec, partial(check, judging))
-        return report_of(judgements)
+            end += guarded_all(spec, partial(check, judging))
+        removals = [RemovalClaim(claim.retained_set, claim.purge), *claim.others]
+        return [report_of([*begin, *own(removal), *end]) for removal in removals]
 
 
 def _check_statistics(claim: ExactClaim) -> Vouched:
@@ -93,3 +102,4 @@ NUMERICALLY_EXACT = RidgeVerifier("numerically-exact", head_bound.SPEC, head_bou
 CERTIFIED = RidgeVerifier(
     "certified-approximate", head_certified.SPEC, head_certified.check_head
 )
+VERIFIERS_OF_HEADS = {one.id: one for one in (EXACT, NUMERICALLY_EXACT, CERTIFIED)}
