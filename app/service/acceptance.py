@@ -30,9 +30,10 @@ from app.steps import reached
 from models import ErasureRequest, Model, RequestEvent
 
 ALONE = (
-    "This request erases a single record, and the model is updated for it alone. Whoever has "
-    "the model from before and from after can compute the record from the difference. The "
-    "operator can have requests wait for one another, or you can name several records in one."
+    "This request erases a single record, and the model is updated for it alone if no other "
+    "waits with it. Whoever has the model from before and from after can then compute the "
+    "record from the difference. The operator can have requests wait for one another, or you "
+    "can name several records in one."
 )
 NARROWED = (
     "The key is bound to a client or subject, and the request to what of it is the key's: "

@@ -6,7 +6,8 @@ and the stored rows themselves, hold a person as much as the model does: someone
 each of them after the erasure, and the purge has the outcome.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import islice
 from operator import lt
 
@@ -41,14 +42,39 @@ def check_purge(claim: PurgeClaim) -> Judgement:
     return judged(PURGE, value, passed=passed, undecided=unsure and not refuted)
 
 
-def check_retained_set(claim: RetainedSetClaim, rows: int) -> Judgement:
-    """Judge the retained sets; rows: how many rows the statistics were recomputed from."""
-    problem = _problem(claim, rows)
+class Trees:
+    """The tree that the claims of one update share, and what is left of it, computed once."""
+
+    def __init__(self) -> None:
+        self._tree: Tree | None = None
+        self._roots: dict[tuple[bytes, ...], bytes] = {}
+
+    def of(self, leaves: Sequence[bytes]) -> Callable[[Collection[bytes]], bytes]:
+        """Return what gives the root over some leaves without others (`Tree.root_without`)."""
+        if self._tree is None or self._tree.leaves != leaves:
+            self._tree, self._roots = Tree(leaves), {}
+        return partial(self._without, self._tree)
+
+    def _without(self, tree: Tree, gone: Collection[bytes]) -> bytes:
+        key = tuple(sorted(gone))
+        if key not in self._roots:
+            self._roots[key] = tree.root_without(key)
+        return self._roots[key]
+
+
+def check_retained_set(
+    claim: RetainedSetClaim, rows: int, trees: Trees | None = None
+) -> Judgement:
+    """Judge the retained sets; rows: how many rows the statistics were recomputed from.
+
+    trees: of the claims of the same update that are judged with this one.
+    """
+    problem = _problem(claim, rows, trees or Trees())
     value = f"{len(claim.before)} - {len(claim.erased)} = {len(claim.after)} records"
     return judged(RETAINED_SET, problem or value, passed=problem is None)
 
 
-def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
+def _problem(claim: RetainedSetClaim, rows: int, trees: Trees) -> str | None:
     malformed = _malformed("before", claim.before)
     if malformed is not None:
         return malformed
@@ -63,15 +89,29 @@ def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
         return _difference(claim, erased)  # equal, after is as well-formed as before
     if (len(claim.before), len(claim.after)) != (claim.before_count, claim.after_count):
         return "a published count is wrong"
-    before = Tree(claim.before)
-    if before.root != claim.before_root:
+    update = claim.update
+    malformed = None if update is None else _malformed_update(claim, update)
+    if malformed is not None:
+        return malformed
+    # Every set of the chain is the one that the round grew to without some of its records.
+    earlier = () if update is None else update.earlier
+    grown = sorted([*claim.before, *earlier])
+    without = trees.of(grown)
+    if without(earlier) != claim.before_root:
         return "the published root of before is wrong"
-    if before.root_without(erased) != claim.after_root:
+    if without([*earlier, *erased]) != claim.after_root:
         return "the published root of after is wrong"
-    if claim.update is not None:
-        return _update_problem(claim, claim.update, before, rows)
-    if rows != len(claim.after):
-        return f"{rows} rows are stored for {len(claim.after)} retained records"
+    last = len(claim.after)
+    if update is not None:
+        last -= len(update.later)
+        if (len(grown) - len(update.added), last) != (update.before_count, update.after_count):
+            return "a count of the versions before and after the update is wrong"
+        if without(update.added) != update.before_root:
+            return "the chain does not begin at the version before"
+        if without([*earlier, *erased, *update.later]) != update.after_root:
+            return "the chain does not end at the version after"
+    if rows != last:
+        return f"{rows} rows are stored for {last} retained records"
     return None
 
 
@@ -93,14 +133,12 @@ def _difference(claim: RetainedSetClaim, erased: set[bytes]) -> str:
     return "before without the erased records is not after"
 
 
-def _update_problem(
-    claim: RetainedSetClaim, update: UpdateClaim, before: Tree, rows: int
-) -> str | None:
-    """Follow the chain from the judged link to both ends of its update."""
+def _malformed_update(claim: RetainedSetClaim, update: UpdateClaim) -> str | None:
+    """Return what is wrong with the records of the others that the same update removed."""
     others = [*update.earlier, *update.later]
     if not _are_commitments(update.added):
         return "a commitment that the round added is not 32 bytes"
-    added, later = set(update.added), set(update.later)
+    added = set(update.added)
     if len(added) != len(update.added):
         return "the round added a record twice"
     if added.difference(claim.before, update.earlier):
@@ -111,20 +149,8 @@ def _update_problem(
         return "a record is erased twice in one update"
     if not set(update.earlier).isdisjoint(claim.before):
         return "a record erased earlier in the update is still in before"
-    if later.difference(claim.after):
+    if set(update.later).difference(claim.after):
         return "a record erased later in the update is not in after"
-    # Every set of the chain is the one that the round grew to without some of its records.
-    grown = Tree(sorted([*claim.before, *update.earlier])) if update.earlier else before
-    last = len(claim.after) - len(later)
-    sizes = len(grown.leaves) - len(added), last
-    if sizes != (update.before_count, update.after_count):
-        return "a count of the versions before and after the update is wrong"
-    if grown.root_without(added) != update.before_root:
-        return "the chain does not begin at the version before"
-    if before.root_without([*claim.erased, *later]) != update.after_root:
-        return "the chain does not end at the version after"
-    if rows != last:
-        return f"{rows} rows are stored for {last} retained records"
     return None
 
 
