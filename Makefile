@@ -37,15 +37,18 @@ test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, 
 
 # The tests that train, with the vector instructions of other processors: the last bits of their
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make test` has run,
-# the second database adds nothing to a sum, and faults, demonstrations and benchmarks reach no
-# verdict that the rooms' own tests do not.
-JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo
+# the second database adds nothing to a sum, and faults, demonstrations, benchmarks, hostile
+# programs and planted changes of rows reach no verdict that the rooms' own tests do not.
+JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
+  tests/workers/data/extractors/test_hostile_programs.py \
+  $(addprefix tests/workers/jobs/test_,audit_citation.py audit_hidden.py \
+    changed_registration.py logged_counts.py progress.py rewound.py stalled.py)
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \
 	case "$$own" in AVX512*) others="DEFAULT AVX2";; AVX2 | SVE*) others=DEFAULT;; *) others=;; esac; \
 	for other in $$others; do \
 	  ATEN_CPU_CAPABILITY=$$(echo $$other | tr A-Z a-z) \
-	    $(BIN)/python -m pytest -n 2 --dist loadgroup -m "trains and not slow and not redteam" -k "not postgresql" $(JUDGE_NOTHING:%=--ignore=%) $(ARGS) || exit 1; \
+	    $(BIN)/python -m pytest -n 2 --dist loadgroup -m "trains and not slow and not redteam" -k "not postgresql" tests/flower tests/redteam tests/workers $(JUDGE_NOTHING:%=--ignore=%) $(ARGS) || exit 1; \
 	done
 
 check: $(STAMPS)/dev ## ruff, formatting, import rules, mypy strict

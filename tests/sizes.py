@@ -17,6 +17,7 @@ FULL = {
     "tests/packaging/test_base_install.py": "installs; what imports what is in import-linter",
     "tests/packaging/test_compose.py": "starts all services",
     "tests/packaging/test_dockerfile.py": "installs and starts both images",
+    "tests/packaging/test_worker_health.py": "starts the image's health check; tests/app/service reads the same queue",
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",
     "tests/workers/jobs/test_network_canary.py": "the canary's check is tested in tests/workers/judge",
     "tests/workers/jobs/test_network_certified_hazards.py": "test_network_certified.py, and tests/workers/judge",
@@ -28,6 +29,7 @@ FULL = {
 # Tests of whole installations with several cases that take the same path: `make test` runs the
 # first case of each, `make test-full` the others. Each with what the cases differ in.
 ONE_CASE = {
+    "tests/faults/test_surroundings.py::test_a_full_disk_while_an_artifact_is_written_is_waited_out": "the artifact",
     "tests/workers/data/extractors/test_torch_module.py::test_features_are_those_of_the_module": "how a module is stored",
     "tests/workers/jobs/test_audit_hidden.py::test_a_newer_leak_is_cited_whatever_its_row_says": "the changed column",
     "tests/workers/jobs/test_changed_registration.py::test_no_network_is_published_by_another_configuration": "the changed field and the step",

@@ -18,6 +18,7 @@ from celery import Celery
 from app import dispatch
 from app.dispatch import WAITING, Dispatcher, make_celery
 from app.settings import Settings
+from tests.doubles.pauses import skip_pauses
 
 
 @pytest.fixture
@@ -79,8 +80,9 @@ def test_a_worker_reads_it(settings: Settings) -> None:
 
 
 def test_a_broker_that_is_gone_costs_nothing(
-    data_dir: Path, caplog: pytest.LogCaptureFixture
+    data_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    skip_pauses(monkeypatch)
     gone = Settings(data_dir=data_dir, broker_url="redis://127.0.0.1:1/0")
     dispatcher = Dispatcher(lambda: make_celery(gone))
     dispatcher.nudge("job-1")
@@ -203,6 +205,7 @@ def test_a_redis_that_never_answers_is_given_up(
     data_dir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "REPLY_SECONDS", 0.2)
+    skip_pauses(monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
         dispatcher = Dispatcher(

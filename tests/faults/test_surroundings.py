@@ -14,6 +14,7 @@ import pytest
 from sqlmodel import Session, select
 from starlette.testclient import TestClient
 
+from app import dispatch
 from app.dispatch import Dispatcher, make_celery
 from app.ledger.guard import SigningGuard
 from app.ledger.receipt import UnpublishedError
@@ -21,6 +22,7 @@ from app.main import create_app
 from app.vault.artifacts import ArtifactStore
 from lethe.files import PARTIAL
 from models import Artifact, ErasureRequest
+from tests.doubles.pauses import skip_pauses
 from tests.faults.conftest import certified_once
 from tests.installation import Installation
 
@@ -125,8 +127,13 @@ def test_a_full_disk_at_submission_is_reported_and_a_resent_submission_accepted(
 
 @pytest.mark.parametrize("how", ["refuses", "hangs"])
 def test_a_submission_without_a_broker_is_acknowledged_and_certified_later(
-    installed: Installation, how: str, caplog: pytest.LogCaptureFixture
+    installed: Installation,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(dispatch, "REPLY_SECONDS", 0.2)
+    skip_pauses(monkeypatch)
     with socket.socket() as broker, caplog.at_level(logging.WARNING, "app.dispatch"):
         broker.bind(("127.0.0.1", 0))
         if how == "hangs":  # connections are accepted, and nothing is ever said
