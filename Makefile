@@ -7,7 +7,7 @@ STAMPS := .stamps
 # The tests start hundreds of processes: without bytecode each compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo federated demo-federated test coverage test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness flower-check demos-check attacks-check red-team lock clean
+.PHONY: help demo federated demo-federated test coverage test-full test-repeats test-capabilities check fmt benchmarks-ridge benchmarks-unlearning benchmarks-soundness bench bench-check flower-check demos-check attacks-check red-team lock clean
 
 demo: $(STAMPS)/demo ## the demonstration: every certificate is verified; options in ARGS
 	$(BIN)/lethe demo $(ARGS)
@@ -73,6 +73,16 @@ benchmarks-unlearning: $(STAMPS)/dev ## renew the tables of PUF and HF-KCU: hour
 
 benchmarks-soundness: $(STAMPS)/dev ## renew how often each verifier is fooled: an hour
 	$(BIN)/python -m benchmarks.soundness --out docs/benchmarks $(DATA:%=--data %) $(ARGS)
+
+# The service under load and its start, beside floors of the same run. On a quiet machine.
+bench: $(STAMPS)/dev ## renew docs/benchmarks/service.md: a quarter of an hour
+	$(BIN)/python -m benchmarks.service --json docs/benchmarks/service.json --page docs/benchmarks/service.md $(ARGS)
+
+# Not in .ci/run, which shares its machine with whatever else runs there.
+bench-check: $(STAMPS)/dev ## fail if a ratio of a quick run is worse than docs/benchmarks/service.json
+	@mkdir -p build/bench
+	$(BIN)/python -m benchmarks.service --quick --json build/bench/fresh.json
+	$(BIN)/python -m benchmarks.service.report check docs/benchmarks/service.json build/bench/fresh.json
 
 # Runs the Flower adapter for real, in an environment of its own (docs/flower.md).
 flower-check: ## run the Flower adapter for real: a quarter of an hour

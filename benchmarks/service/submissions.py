@@ -22,16 +22,16 @@ CONNECTIONS = 8
 MODEL = "load"
 
 
-def measure(folder: Path, requests: int, rounds: int) -> dict[str, float]:
+def measure(folder: Path, requests: int, rounds: int) -> dict[str, float | list[float]]:
     """Return rates, ratios and latencies on PostgreSQL and SQLite; `requests` for each run."""
     with postgres_server(durable=True) as server, redis_server() as broker:
         databases = [created_database(server, name) for name in ("lethe_load", "lethe_bare")]
         environment = {"LETHE_DATABASE_URL": databases[0], "LETHE_BROKER_URL": broker}
-        found = _measure(
+        found, turns = _measure(
             folder / "postgres", environment, databases[1], requests, rounds, (1, 2)
         )
     bare = f"sqlite:///{folder / 'bare.sqlite'}"
-    sqlite = _measure(folder / "sqlite", {}, bare, requests, rounds, (1,))
+    sqlite, sqlite_turns = _measure(folder / "sqlite", {}, bare, requests, rounds, (1,))
     better = max(found["bare_1"], found["bare_2"])
     return {
         "submissions_per_second_postgres": found["lethe_1"],
@@ -39,12 +39,15 @@ def measure(folder: Path, requests: int, rounds: int) -> dict[str, float]:
         "bare_per_second_postgres": found["bare_1"],
         "bare_per_second_postgres_2": found["bare_2"],
         "submission_ratio_postgres_1": found["lethe_1"] / better,
+        "submission_ratio_postgres_1_rounds": turns[1],
         "submission_ratio_postgres_2": found["lethe_2"] / better,
+        "submission_ratio_postgres_2_rounds": turns[2],
         "submission_p99_ms": found["p99_ms"],
         "submission_idle_ms": found["idle_ms"],
         "submissions_per_second_sqlite": sqlite["lethe_1"],
         "bare_per_second_sqlite": sqlite["bare_1"],
         "submission_ratio_sqlite": sqlite["lethe_1"] / sqlite["bare_1"],
+        "submission_ratio_sqlite_rounds": sqlite_turns[1],
         "submission_p99_ms_sqlite": sqlite["p99_ms"],
         "submission_idle_ms_sqlite": sqlite["idle_ms"],
     }
@@ -57,12 +60,14 @@ def _measure(
     requests: int,
     rounds: int,
     processes: tuple[int, ...],
-) -> dict[str, float]:
+) -> tuple[dict[str, float], dict[int, list[float]]]:
+    """Return medians, and the ratio in each turn by the number of API processes."""
     installation = Installation(folder, environment)
     needed = 3 * requests * (rounds + 1) * len(processes)
     with installation.serving(workers=1) as (port,):
         records = iter(installation.register(port, MODEL, needed))
     found: dict[str, float] = {}
+    turns: dict[int, list[float]] = {}
     for count in processes:
         rates: dict[str, list[float]] = {"lethe": [], "bare": []}
         with installation.serving(count) as ports, _bare(bare_url, count) as bare_ports:
@@ -79,7 +84,8 @@ def _measure(
                 idle = _lethe(installation, ports, records, min(50, requests), 5.0, 1)
                 found["idle_ms"] = 1000 * idle.quantile(0.5)
         found |= {f"{name}_{count}": median(values) for name, values in rates.items()}
-    return found
+        turns[count] = [a / b for a, b in zip(rates["lethe"], rates["bare"], strict=True)]
+    return found, turns
 
 
 def _lethe(
