@@ -16,7 +16,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
@@ -35,6 +34,8 @@ CONNECT_S = 5  # for a server's answer to a new connection
 CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
 READ_ONLY = "lethe_read_only"  # execution option of SQLite connections
 UNSYNCED = "lethe_unsynced"  # execution option: commits are not synced to the disk
+UNBOUNDED = "lethe_unbounded"  # execution option: whoever begins sets the bounds, with its lock
+STALL = "lethe_stall"  # execution option: seconds that a writer may stand still
 
 # Per connection. secure_delete zeroes deleted content, or a shredded key could be read from
 # a free page; FULL makes a commit in WAL mode durable, NORMAL would lose the last ones.
@@ -82,7 +83,8 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
                 connect_args=known,
                 **pool,
             )
-            event.listen(engine, "begin", partial(_begin_on_postgresql, stall_s))
+            engine.update_execution_options(**{STALL: stall_s})
+            event.listen(engine, "begin", _begin_on_postgresql)
             event.listen(engine, "after_cursor_execute", _end_pipeline)
             return engine
     raise UnsupportedDatabaseError(
@@ -107,6 +109,22 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
+def unbounded(engine: Engine) -> Engine:
+    """Return an engine on the same pool for who sets `bounds` in the first message it sends."""
+    return engine.execution_options(**{UNBOUNDED: True})
+
+
+def bounds(connection: Connection) -> str | None:
+    """Return the statement that bounds how long a writer waits and stands still, if any does.
+
+    For its transaction only, so that a pooler between may share the connection.
+    """
+    stall_s = connection.get_execution_options().get(STALL)
+    if stall_s is None:
+        return None
+    return _BOUNDS.format(wait=int(WAIT_S * 1000), stall=stall_s * 1000)
+
+
 def unsynced(engine: Engine) -> Engine:
     """Return an engine on the same pool for what need not survive a power cut by itself.
 
@@ -128,12 +146,11 @@ def unavailable(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and (error.connection_invalidated or state in _ENDED)
 
 
-def _begin_on_postgresql(stall_s: int | None, connection: Connection) -> None:
+def _begin_on_postgresql(connection: Connection) -> None:
     options = connection.get_execution_options()
-    if stall_s is not None and not options.get("postgresql_readonly", False):
-        # For this transaction only, so that a pooler between may share the connection.
-        bounds = _BOUNDS.format(wait=int(WAIT_S * 1000), stall=stall_s * 1000)
-        connection.exec_driver_sql(bounds)
+    late = options.get("postgresql_readonly", False) or options.get(UNBOUNDED, False)
+    if not late and (bounded := bounds(connection)) is not None:
+        connection.exec_driver_sql(bounded)
     if options.get(UNSYNCED, False):
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
 

@@ -93,13 +93,13 @@ OperatorOrAuditor = Depends(bearer("operator", "auditor"))
 
 @dataclass(frozen=True, slots=True)
 class SignedCall:
-    """A request whose signature verified. key_mac: of the key's row that it was verified by.
+    """A request whose signature verified. key: as it was verified by it.
 
     Its nonce is spent, but where its route says that it spends it together with its effect.
     """
 
     by: SignedBy
-    key_mac: str
+    key: KnownKey
     body: bytes
     idempotency_key: str | None
 
@@ -155,7 +155,7 @@ async def _read(
     request.state.account.prove()
     body = await request.body()
     check_body(request.headers, body)
-    return SignedCall(signed, key.mac, body, _scoped(idempotency_key, signed.covered))
+    return SignedCall(signed, key, body, _scoped(idempotency_key, signed.covered))
 
 
 async def _verify(request: Request, services: Services) -> tuple[SignedBy, KnownKey]:

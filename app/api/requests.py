@@ -59,7 +59,7 @@ async def submit(signed: Submitted, services: ServicesDep, response: Response) -
         raise RequestValidationError(error.errors(include_input=False)) from None
     submission = Submission(
         signed.by,
-        signed.key_mac,
+        signed.key,
         wanted,
         hashlib.sha256(signed.body).hexdigest(),
         signed.idempotency_key,

@@ -8,12 +8,13 @@ and auditors need neither key nor MAC. It is never replaced, because entries are
 
 import base64
 import secrets
+from dataclasses import dataclass, replace
 from datetime import date
 from hmac import compare_digest, digest
 
 from lethe import canonical
 from lethe.errors import LetheError
-from lethe.log.entries import parse_leaf
+from lethe.log.entries import Leaf, parse_leaf
 from models import LogEntry
 
 KEY_SIZE = 32  # bytes
@@ -26,6 +27,19 @@ class KeyMissingError(LetheError):
     slug = "key-missing"
     title = "A key is missing"
     status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """The columns of a `LogEntry` that is to be written."""
+
+    index: int
+    leaf: bytes
+    kind: str
+    event: str | None
+    ref: str | None
+    day: str
+    mac: bytes = b""
 
 
 class EntryKey:
@@ -43,26 +57,20 @@ class EntryKey:
         """Return a key of 32 bytes for HMAC under one label; it says nothing of this one."""
         return digest(self._key, canonical.encode([label, self._origin]), "sha256")
 
-    def row(self, index: int, leaf: bytes, day: date) -> LogEntry:
+    def row(self, index: int, leaf: bytes, day: date, said: Leaf | None = None) -> EntryRow:
         """Return the row of a leaf at its index; `day` counts where the leaf has none.
+
+        said: what the leaf says, where the caller has just formatted it.
 
         Raises:
             EntryError: Not an entry of a kind this log holds.
         """
-        said = parse_leaf(leaf)
-        entry = LogEntry(
-            index=index,
-            leaf=leaf,
-            kind=said.kind,
-            event=said.event,
-            ref=said.ref,
-            day=(said.day or day).isoformat(),
-            mac=b"",  # of all the others
-        )
-        entry.mac = self.mac(entry)
-        return entry
+        said = said or parse_leaf(leaf)
+        on = (said.day or day).isoformat()
+        entry = EntryRow(index, leaf, said.kind, said.event, said.ref, on)
+        return replace(entry, mac=self.mac(entry))
 
-    def mac(self, entry: LogEntry) -> bytes:
+    def mac(self, entry: LogEntry | EntryRow) -> bytes:
         """Return HMAC-SHA256 over the log's name, the entry's index and all its columns.
 
         The message is RFC 8785 JSON, so that no two entries have the same one. `mac` itself

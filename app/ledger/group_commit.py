@@ -117,9 +117,19 @@ class GroupCommitter:
 
 
 def _run_batch(batch: list[_Item], outcomes: list[_Outcome], tx: Transaction) -> None:
-    """Run neighbours of one handler together, each run in its own savepoint."""
-    for handler, run in groupby(batch, key=lambda item: item[0]):
-        items = list(run)
+    """Run neighbours of one handler together, each run in its own savepoint.
+
+    A run that is alone needs none: if it raises, nothing of the transaction is stored.
+    """
+    runs = [(handler, list(run)) for handler, run in groupby(batch, key=lambda item: item[0])]
+    if len(runs) == 1:
+        ((handler, items),) = runs
+        found = handler(tx, [item for _, item, _ in items])
+        for (_, _, future), result in zip(items, found, strict=True):
+            failed = result if isinstance(result, Exception) else None
+            outcomes.append((future, result, failed))
+        return
+    for handler, items in runs:
         futures = [future for _, _, future in items]
         try:
             with tx.savepoint():

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.ledger.sequencer import Transaction
 from lethe.catalogue import check_event
-from lethe.log.entries import commit_event, event_leaf, model_leaf
+from lethe.log.entries import ERASURE_EVENT, Leaf, commit_event, event_leaf, model_leaf
 from models import ErasureRequest, RequestEvent
 
 
@@ -37,28 +37,32 @@ def record_request_event(
     Raises:
         EntryError: `payload` is not JSON.
     """
-    row = append_request_event(tx, request, event, payload)
+    key = bytes(request.event_key)
+    index = append_request_event(tx, request.ref, key, event, payload)
     tx.session.flush()  # the request first: the event's row refers to it
-    tx.session.add(row)
-    return row.log_index
+    tx.session.add(
+        RequestEvent(
+            log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload
+        )
+    )
+    return index
 
 
 def append_request_event(
-    tx: Transaction, request: ErasureRequest, event: str, payload: dict[str, Any]
-) -> RequestEvent:
-    """Append an event of `request` to the log; return its opening, which the caller stores.
+    tx: Transaction, ref: str, key: bytes, event: str, payload: dict[str, Any]
+) -> int:
+    """Append an event of request `ref` to the log; the caller stores its opening.
+
+    key: the request's, which opens the commitment.
 
     Raises:
         EntryError: `payload` is not JSON.
     """
     check_event("request", event, payload)
-    commitment = commit_event(
-        bytes(request.event_key), opening(request.ref, event, tx.now, payload)
-    )
-    index = tx.append(event_leaf(event, request.ref, commitment, tx.now.date()))
-    return RequestEvent(
-        log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload
-    )
+    commitment = commit_event(key, opening(ref, event, tx.now, payload))
+    day = tx.now.date()
+    leaf = event_leaf(event, ref, commitment, day)
+    return tx.append(leaf, Leaf(ERASURE_EVENT, event, ref, commitment, day=day))
 
 
 def record_model_event(

@@ -1,5 +1,6 @@
 """Receipts: an entry, its inclusion proof and the signed checkpoint the proof leads to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlmodel import Session
@@ -34,33 +35,33 @@ class EntryReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The entries of one transaction. nodes: what proves them, {(level, index): hash}.
-
-    These are the complete subtrees of the tree before, and all that the entries completed: an
-    inclusion proof of one of them reads no other node.
-    """
+    """The entries of one transaction."""
 
     start: int
     leaves: tuple[bytes, ...]
-    nodes: dict[tuple[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Entries of one transaction, and the checkpoint over exactly them and all before."""
+    """Entries of one transaction, and the smallest published checkpoint over all of them.
+
+    nodes: what proves them, {(level, index): hash}. These are the complete subtrees of the
+    tree before, and all that was completed since: an inclusion proof of one of the entries
+    reads no other node.
+    """
 
     appended: Appended
+    size: int
     note: str
+    nodes: Mapping[tuple[int, int], bytes]
 
     def receipt(self, index: int) -> EntryReceipt | None:
         """Return the receipt of entry `index`, None if it is not one of these."""
-        known = self.appended
-        size = known.start + len(known.leaves)
-        if not known.start <= index < size:
+        start, leaves = self.appended.start, self.appended.leaves
+        if not start <= index < start + len(leaves):
             return None
-        proof = inclusion_proof(index, size, lambda level, at: known.nodes[level, at])
-        leaf = known.leaves[index - known.start]
-        return EntryReceipt(index, size, leaf, tuple(proof), self.note)
+        proof = inclusion_proof(index, self.size, lambda level, at: self.nodes[level, at])
+        return EntryReceipt(index, self.size, leaves[index - start], tuple(proof), self.note)
 
 
 def read_receipt(session: Session, index: int) -> EntryReceipt:

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from sqlmodel import Session
 
 from app.ledger import storage
+from app.ledger.entry_macs import EntryRow
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
@@ -24,7 +25,7 @@ from lethe.log.entries import Leaf, parse_leaf
 from lethe.log.fetch import Fetch
 from lethe.log.follow import read_log
 from lethe.log.tree import leaf_hash
-from models import LogCheckpoint, LogEntry
+from models import LogCheckpoint, LogEntry, bulk
 
 T = TypeVar("T")
 PAGE = 250  # rows in one statement
@@ -134,15 +135,23 @@ def _write(
     key = ledger.entry_key
     assert key is not None, "a ledger without it is for looking only"
     day = _day_before(session, start)
-    rows: list[LogEntry] = []
+    rows: list[EntryRow] = []
     for index, leaf in enumerate(leaves, start):
         # A certificate's leaf has no day: that of the entry before it is the nearest known.
         rows.append(key.row(index, leaf, day))
         day = date.fromisoformat(rows[-1].day)
-    for begin in range(0, len(rows), PAGE):
-        storage.insert_entries(session, rows[begin : begin + PAGE])
-    for begin in range(0, len(nodes), PAGE):
-        storage.insert_nodes(session, nodes[begin : begin + PAGE])
+    insertions = [
+        *(
+            storage.insertion_of_entries(session, rows[begin : begin + PAGE])
+            for begin in range(0, len(rows), PAGE)
+        ),
+        *(
+            storage.insertion_of_nodes(session, nodes[begin : begin + PAGE])
+            for begin in range(0, len(nodes), PAGE)
+        ),
+    ]
+    for insertion in insertions:
+        bulk.run(session.connection(), insertion)
 
 
 def _day_before(session: Session, start: int) -> date:

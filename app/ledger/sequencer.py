@@ -22,15 +22,20 @@ from datetime import date, datetime
 from time import perf_counter
 from typing import TypeVar
 
-from sqlalchemy import select
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
 
 from app.counters import LOCK_WAIT
 from app.ledger import storage
-from app.ledger.entry_macs import EntryKey, KeyMissingError
-from app.ledger.guard import ForkedError, GuardExistsError, GuardMissingError, SigningGuard
+from app.ledger.entry_macs import EntryKey, EntryRow, KeyMissingError
+from app.ledger.guard import (
+    ForkedError,
+    GuardExistsError,
+    GuardMissingError,
+    SigningGuard,
+    require_extends,
+)
 from app.ledger.receipt import (
     Appended,
     EntryReceipt,
@@ -38,17 +43,19 @@ from app.ledger.receipt import (
     UnpublishedError,
     read_receipt,
 )
-from app.ledger.storage import NodeTable
-from app.ledger.tail import REMEDY, Tail, read_tail
+from app.ledger.storage import LogState, NodeTable
+from app.ledger.tail import REMEDY, Tail, read_on, read_tail
 from app.steps import reached
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from lethe.log.entries import Leaf
 from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
 from lethe.log.tree import EMPTY_ROOT
-from models import LogCheckpoint, LogEntry
-from models.clock import clock
-from models.session import WAIT_S, reading
+from models import LogCheckpoint, bulk
+from models.bulk import Statement
+from models.session import WAIT_S, reading, unbounded
+from models.types import utcnow
 
 log = logging.getLogger(__name__)
 
@@ -84,39 +91,57 @@ class LogBusyError(LetheError):
 class Transaction:
     """A writer transaction under the log's lock; `now` is one time of the database for all."""
 
-    def __init__(self, session: Session, tail: Tail, key: EntryKey) -> None:
-        self.session = session
-        self.now: datetime = clock(session)
+    def __init__(self, session: Session, tail: Tail, key: EntryKey, now: datetime) -> None:
+        self.session, self.now = session, now
         self._tail, self._key = tail, key
-        self._entries: list[LogEntry] = []
+        self._entries: list[EntryRow] = []
+        self._writes: list[Statement] = []
 
     @property
     def next_index(self) -> int:
         """The index of the entry that is appended next."""
         return self._tail.peaks.size + len(self._entries)
 
-    def append(self, leaf: bytes) -> int:
+    def append(self, leaf: bytes, said: Leaf | None = None) -> int:
         """Append an entry and return its log index.
 
         The index is final if the transaction commits. The rows are written just before
-        that, so a query inside the transaction does not see them.
+        that, so a query inside the transaction does not see them. said: what the leaf says,
+        where the caller has just formatted it.
 
         Raises:
             EntryError: Not an entry of a kind this log holds.
         """
         index = self.next_index
-        self._entries.append(self._key.row(index, leaf, self.now.date()))
+        self._entries.append(self._key.row(index, leaf, self.now.date(), said))
         return index
+
+    def write(self, *statements: Statement) -> None:
+        """Have statements run just before the commit, in their order.
+
+        They share a round trip with each other and with the entries. `flush` runs them now.
+        """
+        self._writes += statements
+
+    def flush(self) -> None:
+        """Run what `write` was given."""
+        if self._writes:
+            writes, self._writes = self._writes, []
+            bulk.run(self.session.connection(), *writes)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo rows and entries of the block if it raises, and let the error go on."""
+        self.flush()
         mark = len(self._entries)
         try:
             with self.session.begin_nested():
+                self.session.connection()  # a session sends SAVEPOINT no earlier than this
                 yield
+                self.flush()
         except BaseException:
             del self._entries[mark:]
+            self._writes.clear()
             raise
 
     def write_entries(self) -> Appended | None:
@@ -125,21 +150,25 @@ class Transaction:
         Raises:
             ForkedError: Rows are in their place that no append wrote.
         """
-        if not self._entries:
-            return None
         self.session.flush()
-        before, start = self._tail.peaks.nodes(), self._tail.peaks.size
+        if not self._entries:
+            self.flush()
+            return None
+        start = self._tail.peaks.size
+        nodes = [node for row in self._entries for node in self._tail.append(row.leaf, row.mac)]
+        self.write(
+            storage.insertion_of_entries(self.session, self._entries),
+            storage.insertion_of_nodes(self.session, nodes),
+        )
         try:
-            storage.insert_entries(self.session, self._entries)
-            nodes = [node for entry in self._entries for node in self._tail.append(entry.leaf)]
-            storage.insert_nodes(self.session, nodes)
-        except IntegrityError:
+            self.flush()
+        except IntegrityError as error:
+            if not any(table in str(error.orig) for table in ("log_entries", "log_nodes")):
+                raise  # what the effect wrote
             raise ForkedError(
-                f"rows that no append wrote lie at or above entry {self._entries[0].index}: "
-                f"{REMEDY}"
+                f"rows that no append wrote lie at or above entry {start}: {REMEDY}"
             ) from None
-        known = before | {(level, at): value for level, at, value in nodes}
-        return Appended(start, tuple(entry.leaf for entry in self._entries), known)
+        return Appended(start, tuple(row.leaf for row in self._entries))
 
 
 class Ledger:
@@ -162,6 +191,9 @@ class Ledger:
         self.entry_key = entry_key
         self._signer = signer
         self._recent: deque[Published] = deque(maxlen=RECENT)
+        # The log as this process last verified it, all of it published.
+        self._known: Tail | None = None
+        self._locking = unbounded(engine)
         # Threads of one process queue here in turn: SQLite's own lock is polled with sleeps.
         self._lock = threading.Lock()
         self._holder: int | None = None
@@ -201,11 +233,11 @@ class Ledger:
             UnpublishedError: All is stored, and no checkpoint covers it yet.
         """
         with self._turn():
-            with self._writing() as session:
+            with self._writing() as (session, state):
                 # Before anything is written: an entry that can never be signed is no entry.
-                latest, tail = self._verified(session)
-                pending = latest.size < tail.peaks.size
-                tx = Transaction(session, tail, self._required_key())
+                tail = self._verified(session, state, self._known)
+                pending = state.published != state.size
+                tx = Transaction(session, tail, self._required_key(), state.now)
                 result = effect(tx)
                 appended = tx.write_entries()
                 if appended is not None:
@@ -214,11 +246,7 @@ class Ledger:
             if appended is not None:
                 reached("ledger.committed")
             if checkpoint and (appended is not None or pending):
-                row = self._publish_stored(tail)
-                # Another may have appended and published in between: then the smallest
-                # checkpoint over these entries is for the database to say.
-                if appended is not None and row.size == tail.peaks.size:
-                    self._recent.append(Published(appended, row.note))
+                self._publish_stored(tail, appended)
         return result
 
     def beside(self, effect: Callable[[], T]) -> T:
@@ -239,7 +267,8 @@ class Ledger:
             GuardError: The log may not be signed.
         """
         with self._turn():
-            return self._publish()
+            self._publish(self._known)
+            return self.latest()
 
     def begin(self) -> None:
         """Begin the log: the guard and the checkpoint of the empty tree.
@@ -249,8 +278,8 @@ class Ledger:
             GuardExistsError: The key has signed a log before.
         """
         first = Checkpoint(self.origin, 0, EMPTY_ROOT)
-        with self._turn(), self._writing() as session:
-            if storage.latest_checkpoint(session) or storage.read_size(session):
+        with self._turn(), self._writing() as (session, state):
+            if state.published is not None or state.size:
                 raise LogExistsError("the database already holds a log, and keeps it")
             try:
                 self.guard.create(first)
@@ -271,14 +300,14 @@ class Ledger:
             KeyMissingError: entries.key is another log's.
         """
         with self._turn():
-            with self._writing() as session:
+            with self._writing() as (session, state):
                 self._require_own_key(session)
-                latest, tail = self._verified(session)
-                stored = self._open_stored(latest)
+                tail = self._verified(session, state, None)
+                stored = self._open_stored(self._require_latest(session))
                 held = self.guard.read()
                 if held.size < stored.size:  # the keys came from a backup
                     self.guard.advance(stored, tail.root_at)
-            self._publish()
+            self._publish(None)
 
     @contextmanager
     def repairing(self) -> Iterator[Session]:
@@ -286,7 +315,8 @@ class Ledger:
 
         For `app.ledger.recover`, which proves what it writes against the guard.
         """
-        with self._turn(), self._writing() as session:
+        with self._turn(), Session(self.engine, expire_on_commit=False) as session:
+            storage.take_lock(session)
             yield session
 
     def sign(self, checkpoint: Checkpoint) -> str:
@@ -365,32 +395,48 @@ class Ledger:
             )
         return stored
 
-    def _verified(self, session: Session) -> tuple[LogCheckpoint, Tail]:
-        """Return the published checkpoint, and the log above the guard once it is verified."""
-        latest = self._require_latest(session)
-        size, nodes = storage.read_size(session), NodeTable(session)
-        held = self.guard.check(self.origin, size, nodes.root_at)
-        tail = read_tail(session, nodes, held, size, self._required_key())
-        if (
-            latest.size > held.size
-        ):  # only old keys: the guard is durable before a note is stored
-            stored = self._open_stored(latest)
-            if stored.size > size or tail.root_at(stored.size) != stored.root:
+    def _verified(self, session: Session, state: LogState, known: Tail | None) -> Tail:
+        """Return the log once all that is above the guard is verified.
+
+        known: the log as this process verified it before. What the database says now of its
+        entries is not asked: what is signed next extends what was verified.
+
+        Raises:
+            LogMissingError: No log was begun.
+            GuardError: The log is not the one that was signed.
+        """
+        if state.published is None:
+            self._require_latest(session)
+        held = self.guard.read()
+        tail = self._extended(session, state, held, known)
+        if tail is None:
+            nodes = NodeTable(session)
+            require_extends(held, self.origin, state.size, nodes.root_at)
+            tail = read_tail(session, nodes, held, state.size, self._required_key())
+        if (state.published or 0) > held.size:
+            # Only old keys: the guard is durable before a note is stored.
+            stored = self._open_stored(self._require_latest(session))
+            if stored.size > state.size or tail.root_at(stored.size) != stored.root:
                 raise ForkedError(
                     "the published checkpoint is not one of the entries in the database: "
                     "restore its newest backup, then run `lethe log fsck`"
                 )
-        return latest, tail
+        return tail
 
-    def _unchanged(
-        self, session: Session, known: Tail | None
-    ) -> tuple[LogCheckpoint, Tail] | None:
-        """Return `known` with the published checkpoint if nobody went on from it since."""
-        if known is None or storage.read_size(session) != known.peaks.size:
+    def _extended(
+        self, session: Session, state: LogState, held: Checkpoint, known: Tail | None
+    ) -> Tail | None:
+        """Return `known` and the entries above it, verified; None if they are another log's."""
+        if known is None or not known.signed.size <= held.size <= state.size:
             return None
-        latest = self._require_latest(session)
-        # A larger one is another's, or nobody's: its note is looked at first.
-        return None if latest.size > known.signed.size else (latest, known)
+        if state.size < known.peaks.size:
+            return None
+        if state.size == known.peaks.size and state.mac != known.mac:
+            return None  # a backup of this size, or the last entry was changed
+        tail = known.copy()
+        read_on(session, tail, state.size, self._required_key())
+        require_extends(held, self.origin, state.size, tail.root_at)
+        return tail
 
     def _required_key(self) -> EntryKey:
         assert self.entry_key is not None, "a ledger without it is for looking only"
@@ -412,10 +458,10 @@ class Ledger:
                 "restore it from the backup of the keys directory that belongs to this database"
             )
 
-    def _publish_stored(self, tail: Tail) -> LogCheckpoint:
+    def _publish_stored(self, tail: Tail, appended: Appended | None) -> None:
         """Publish what was committed. Raises UnpublishedError, and logs why, if it cannot."""
         try:
-            return self._publish(tail)
+            self._publish(tail, appended)
         except Exception as error:
             why = error.detail if isinstance(error, LetheError) else type(error).__name__
             log.error("stored, but no checkpoint over it could be published: %s", why)
@@ -424,31 +470,54 @@ class Ledger:
                 "with the same Idempotency-Key to get it"
             ) from error
 
-    def _publish(self, known: Tail | None = None) -> LogCheckpoint:
+    def _publish(self, known: Tail | None, appended: Appended | None = None) -> None:
         """Sign a checkpoint over all durable entries, unless there is one.
 
-        known: the log as this thread left it. If nobody appended or signed since, it is what
-        is signed: what the database says now of these entries is not asked.
+        known: the log as this thread left it; what others appended since is verified first.
+        appended: entries of it whose receipts somebody waits for.
         """
-        with self._writing() as session:
-            latest, tail = self._unchanged(session, known) or self._verified(session)
-            if latest.size == tail.peaks.size:
-                return latest
+        with self._writing() as (session, state):
+            tail = self._verified(session, state, known)
+            if state.published == state.size:
+                self._remember(session, tail, appended)
+                return
             checkpoint = Checkpoint(self.origin, tail.peaks.size, tail.peaks.root())
             self.guard.advance(checkpoint, tail.root_at)
             reached("checkpoint.guarded")
             # Who was frozen meanwhile lost the lock with the transaction: it signs nothing.
-            session.connection().execute(select(1))
-            row = self._store(session, checkpoint)
+            bulk.run(session.connection(), Statement("SELECT 1"))
+            note = self._store(session, checkpoint)
         reached("checkpoint.committed")
-        return row
+        self._known = tail.published(checkpoint)
+        # Nobody published a smaller one over these entries: the lock was held since.
+        if appended is not None and (state.published or 0) <= appended.start:
+            self._recent.append(Published(appended, checkpoint.size, note, tail.nodes))
 
-    def _store(self, session: Session, checkpoint: Checkpoint) -> LogCheckpoint:
+    def _remember(self, session: Session, tail: Tail, appended: Appended | None) -> None:
+        """Keep what another process published: the log, and the receipts of `appended`."""
+        held = self.guard.read()
+        if held.size == tail.peaks.size:
+            self._known = tail.published(held)
+        if appended is None:
+            return
+        first = storage.covering_checkpoint(session, appended.start)
+        whole = appended.start + len(appended.leaves)
+        if first is None or not whole <= first.size <= tail.peaks.size:
+            return
+        if self._open_stored(first).root == tail.root_at(first.size):
+            self._recent.append(Published(appended, first.size, first.note, tail.nodes))
+
+    def _store(self, session: Session, checkpoint: Checkpoint) -> str:
         note = sign_checkpoint(checkpoint, self._signer)
-        row = LogCheckpoint(size=checkpoint.size, root=checkpoint.root, note=note)
-        session.add(row)
+        row = {
+            "size": checkpoint.size,
+            "root": checkpoint.root,
+            "note": note,
+            "signed_at": utcnow(),
+        }
+        bulk.run(session.connection(), bulk.insert(self.engine.dialect, LogCheckpoint, [row]))
         session.commit()
-        return row
+        return note
 
     def _require_latest(self, session: Session) -> LogCheckpoint:
         latest = storage.latest_checkpoint(session)
@@ -478,13 +547,13 @@ class Ledger:
             self._lock.release()
 
     @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        with Session(self.engine, expire_on_commit=False) as session:
+    def _writing(self) -> Iterator[tuple[Session, LogState]]:
+        with Session(self._locking, expire_on_commit=False) as session:
             begun = perf_counter()
-            storage.take_lock(session)
+            state = storage.lock_log(session)
             LOCK_WAIT.observe(self._waited + perf_counter() - begun)
             self._waited = 0.0  # of a turn's second transaction
-            yield session
+            yield session, state
 
     @contextmanager
     def _reading(self) -> Iterator[Session]:

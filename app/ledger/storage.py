@@ -3,19 +3,23 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import func, insert, text, tuple_
+from sqlalchemy import func, text, tuple_
 from sqlalchemy import select as columns
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from app.ledger.entry_macs import EntryRow
 from lethe.errors import LetheError
 from lethe.log.tree import HASH_SIZE, NodeReader, tree_root
-from models import LogCheckpoint, LogEntry, LogNode
-from models.session import reading
+from models import LogCheckpoint, LogEntry, LogNode, bulk
+from models.session import bounds, reading
+from models.types import utcnow
 
 LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
 KEYS = 250  # nodes in one query; two variables each, and SQLite's oldest limit is 999
@@ -49,6 +53,44 @@ def take_lock(session: Session) -> None:
     connection = session.connection()
     if connection.dialect.name == "postgresql":
         connection.execute(columns(func.pg_advisory_xact_lock(LOCK)))
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What the database says of the log, and its time.
+
+    mac: of the last entry, None if there is none. published: the size of the largest stored
+    checkpoint, None where no log was begun.
+    """
+
+    size: int
+    mac: bytes | None
+    published: int | None
+    now: datetime
+
+
+def lock_log(session: Session) -> LogState:
+    """Take the lock as `take_lock` and return what the previous holder left.
+
+    On an engine of `models.session.unbounded` this is a writer's first message, and one only.
+    """
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        ((last, mac, published),) = bulk.run(connection, bulk.Statement(_STATE))[0]
+        now = utcnow()
+    else:
+        parts = (bounds(connection), f"SELECT pg_advisory_xact_lock({LOCK})", _STATE_AND_TIME)
+        ((last, mac, published, now),) = bulk.script(connection, "; ".join(filter(None, parts)))
+        now = now.astimezone(UTC)
+    return LogState(0 if last is None else last + 1, mac, published, now)
+
+
+_STATE = (
+    'SELECT (SELECT max("index") FROM log_entries), '
+    '(SELECT mac FROM log_entries ORDER BY "index" DESC LIMIT 1), '
+    "(SELECT max(size) FROM log_checkpoints)"
+)
+_STATE_AND_TIME = f"{_STATE}, clock_timestamp()"
 
 
 def require_lock_moves(engine: Engine, patience_s: float) -> None:
@@ -164,15 +206,22 @@ def read_row(session: Session, level: int, start: int, count: int) -> list[bytes
     return hashes
 
 
-def insert_entries(session: Session, entries: Sequence[LogEntry]) -> None:
-    """Add rows of entries."""
-    session.connection().execute(insert(LogEntry), [entry.model_dump() for entry in entries])
+def insertion_of_entries(session: Session, entries: Sequence[EntryRow]) -> bulk.Statement:
+    """Return the insertion of rows of entries."""
+    dialect = session.get_bind().dialect
+    return bulk.insert(
+        dialect,
+        LogEntry,
+        [{name: getattr(entry, name) for name in EntryRow.__slots__} for entry in entries],
+    )
 
 
-def insert_nodes(session: Session, nodes: Iterable[tuple[int, int, bytes]]) -> None:
-    """Add rows of nodes."""
+def insertion_of_nodes(
+    session: Session, nodes: Iterable[tuple[int, int, bytes]]
+) -> bulk.Statement:
+    """Return the insertion of rows of nodes."""
     rows = [{"level": level, "index": index, "hash": value} for level, index, value in nodes]
-    session.connection().execute(insert(LogNode), rows)
+    return bulk.insert(session.get_bind().dialect, LogNode, rows)
 
 
 def latest_checkpoint(session: Session) -> LogCheckpoint | None:

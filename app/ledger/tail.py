@@ -5,7 +5,7 @@ one by one, by their MAC, and the tree over them is computed from the leaves: a 
 says otherwise is refused as well, or a proof would lead to another leaf than the one checked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from sqlmodel import Session
 
@@ -26,21 +26,36 @@ REMEDY = (
 
 
 class Tail:
-    """The verified tree of a whole log, in the transaction that read it.
+    """The verified tree of a whole log.
 
-    `signed` is what the guard held. `peaks` is the tree of all entries.
+    `signed` is what the guard held. `peaks` is the tree of all entries, `mac` the last one's,
+    None where there is none. `nodes` prove each entry above `signed` in each tree up to here.
     """
 
-    def __init__(
-        self, signed: Checkpoint, base: Peaks, peaks: Peaks, hashes: Sequence[bytes]
-    ) -> None:
-        self.signed, self.peaks = signed, peaks
-        self._base, self._hashes = base, list(hashes)
+    def __init__(self, signed: Checkpoint, base: Peaks, mac: bytes | None) -> None:
+        self.signed, self.peaks, self.mac = signed, base.copy(), mac
+        self.nodes = base.nodes()
+        self._base, self._hashes = base, list[bytes]()
 
-    def append(self, leaf: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Add an entry and yield the nodes (level, index, hash) that it completes."""
+    def copy(self) -> "Tail":
+        """Return the same tree, to go on from without changing this one."""
+        other = Tail(self.signed, self._base, self.mac)
+        other.peaks, other.nodes = self.peaks.copy(), dict(self.nodes)
+        other._hashes = list(self._hashes)
+        return other
+
+    def append(self, leaf: bytes, mac: bytes) -> list[tuple[int, int, bytes]]:
+        """Add an entry and return the nodes (level, index, hash) that it completes."""
+        self.mac = mac
         self._hashes.append(leaf_hash(leaf))
-        yield from self.peaks.append(self._hashes[-1])
+        completed = list(self.peaks.append(self._hashes[-1]))
+        self.nodes |= {(level, at): value for level, at, value in completed}
+        return completed
+
+    def published(self, checkpoint: Checkpoint) -> "Tail":
+        """Return the same tree above a checkpoint over all its entries."""
+        assert checkpoint.size == self.peaks.size
+        return Tail(checkpoint, self.peaks, self.mac)
 
     def root_at(self, size: int) -> bytes:
         """Return the root at `size`, between what was signed and the whole log.
@@ -77,19 +92,30 @@ def read_tail(
         raise ForkedError(
             "the stored tree is not the one that was signed: run `lethe log fsck`"
         )
-    peaks, hashes = base.copy(), list[bytes]()
-    for start in range(signed.size, size, PAGE):
+    before = storage.read_entries(session, signed.size - 1, signed.size)
+    mac = bytes(before[signed.size - 1].mac) if before else None
+    tail = Tail(signed, base, mac)
+    read_on(session, tail, size, key)
+    return tail
+
+
+def read_on(session: Session, tail: Tail, size: int, key: EntryKey) -> None:
+    """Verify the entries above `tail`, up to `size`, and add them to it.
+
+    Raises:
+        ForkedError: As `read_tail`.
+    """
+    for start in range(tail.peaks.size, size, PAGE):
         made: dict[tuple[int, int], bytes] = {}
         for entry in _authentic(session, start, min(start + PAGE, size), key):
-            hashes.append(leaf_hash(entry.leaf))
-            made |= {(level, at): value for level, at, value in peaks.append(hashes[-1])}
+            completed = tail.append(bytes(entry.leaf), bytes(entry.mac))
+            made |= {(level, at): value for level, at, value in completed}
         stored = storage.read_nodes(session, list(made))
         for level, at in made:
             if stored.get((level, at)) != made[level, at]:
                 raise ForkedError(
                     f"node {at} of level {level} is not that of the {size} entries: {REMEDY}"
                 )
-    return Tail(signed, base, peaks, hashes)
 
 
 def _authentic(session: Session, start: int, end: int, key: EntryKey) -> Iterator[LogEntry]:

@@ -5,19 +5,19 @@ models ready, and that what the scopes name is there and unclaimed. So a batch c
 of statements and a request hardly any. What was seen before the transaction only refuses.
 """
 
+import json
 import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import bindparam, func, insert, update
-from sqlalchemy import select as columns
-from sqlmodel import Session, col, select
+from sqlmodel import SQLModel
 
 from app import logs
 from app.ledger.journal import append_request_event
-from app.ledger.key_rows import believed
+from app.ledger.key_rows import key_rows
 from app.ledger.sequencer import Transaction
 from app.problems import (
     IdempotencyMismatchError,
@@ -30,22 +30,22 @@ from app.schemas.requests import NewRequest, Scope
 from app.service.context import Services
 from app.service.deadlines import due_at
 from app.service.methods import SKETCHED, offered
-from app.service.queue import PARKED, head_of_queue
-from app.service.scope import changed, claim, is_bound, narrow
-from app.service.signatures import check_role, insert_nonces, replayed, unknown_key
+from app.service.queue import head_of_queue
+from app.service.scope import changed, claim, narrow
+from app.service.signatures import (
+    KnownKey,
+    check_role,
+    insertion_of_nonces,
+    replayed,
+    selection_of_keys,
+    unknown_key,
+)
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
-from models import (
-    ErasureRequest,
-    Job,
-    Model,
-    Record,
-    RequesterKey,
-    RequestEvent,
-    Subject,
-)
-from models.session import chunks
+from models import ErasureRequest, Job, Model, Record, RequestEvent, bulk
+from models.sealed import SealedName, SealedText
 
+RECEIVED = "request.received"
 MISMATCH = "this Idempotency-Key came with another body before: use a new key"
 FEW = 50  # records; a scope that names more is claimed by statements of its own
 
@@ -54,12 +54,12 @@ FEW = 50  # records; a scope that names more is claimed by statements of its own
 class Submission:
     """A request whose signature verified. digest: hex SHA-256 of its body.
 
-    key_mac: of the key's row that the signature was verified by. spent: its nonce is, because
-    it was in a transaction before. call_id: of the call that it came with, for log lines.
+    key: as the signature was verified by it. spent: its nonce is, because it was in a
+    transaction before. call_id: of the call that it came with, for log lines.
     """
 
     signed: SignedBy
-    key_mac: str
+    key: KnownKey
     wanted: NewRequest
     digest: str
     idempotency_key: str | None
@@ -113,7 +113,23 @@ def admit(
     return outcomes
 
 
-def choose(model: Model | None, wanted: NewRequest) -> str:
+class Offer(Protocol):
+    """What of a model says whether and how a request is accepted."""
+
+    @property
+    def method(self) -> str:
+        """The method of requests that name none."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What it was registered with."""
+
+    @property
+    def state(self) -> str:
+        """Whether it is ready."""
+
+
+def choose(model: Offer | None, wanted: NewRequest) -> str:
     """Return the method that a model is unlearned with for a request.
 
     Raises:
@@ -135,13 +151,28 @@ def choose(model: Model | None, wanted: NewRequest) -> str:
     return method
 
 
-@dataclass(slots=True)
-class _Row:
-    """A record as the batch sees it. claimed: by an open request, or by one of the batch."""
+class _Model(NamedTuple):
+    """A model as the batch sees it. head: a job of it that is not done, None if all are."""
 
     id: int
-    subject_id: int
+    ref: str
+    method: str
+    config: dict[str, Any]
+    state: str
+    head: str | None
+
+
+@dataclass(slots=True)
+class _Row:
+    """A record as the batch sees it. claimed: by an open request, or by one of the batch.
+
+    client, subject: the tags of whose it is.
+    """
+
+    id: int
     claimed: bool
+    client: str
+    subject: str
 
 
 class _Batch:
@@ -151,24 +182,15 @@ class _Batch:
         self, services: Services, tx: Transaction, submissions: Sequence[Submission]
     ) -> None:
         self._services, self._tx, self._session = services, tx, tx.session
+        self._connection = tx.session.connection()
+        self._dialect = self._connection.dialect
         self._tag = services.master.tag
-        self._keys = _read_keys(self._session, {s.signed.keyid for s in submissions})
-        unspent = [s.signed for s in submissions if not s.spent]
-        self._fresh = insert_nonces(self._session.connection(), unspent)
-        self._earlier = self._read_earlier(submissions)
-        refs = {s.wanted.model for s in submissions}
-        self._models = {
-            model.ref: model
-            for chunk in chunks(sorted(refs))
-            for model in self._session.exec(select(Model).where(col(Model.ref).in_(chunk)))
-        }
         self._submissions = submissions
-        self._read_records()
-        self._heads = self._read_heads()
-        self._requests: list[ErasureRequest] = []
-        self._events: list[RequestEvent] = []
-        self._claims: list[dict[str, object]] = []
-        self._jobs: list[Job] = []
+        self._read()
+        self._requests: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        self._claims: list[tuple[int, str]] = []
+        self._jobs: list[dict[str, Any]] = []
         self._nudged: set[int] = set()  # models
 
     def admit(self, submission: Submission) -> Entered:
@@ -179,8 +201,8 @@ class _Batch:
             if pair not in self._fresh:
                 raise replayed()
             self._fresh.discard(pair)  # twice in one batch is once too often
-        key = self._keys.get(signed.keyid)
-        if key is None or key.revoked_at is not None or key.mac != submission.key_mac:
+        key = submission.key
+        if not self._is_current(signed.keyid, key):
             raise unknown_key()
         check_role(key.role, "requester")
         if (earlier := self._repeated(submission)) is not None:
@@ -191,66 +213,76 @@ class _Batch:
         scope = narrow(wanted.scope, key)
         request = self._request(submission, model, method, scope)
         if scope.records is not None and len(scope.records) <= FEW:
-            claimed = self._claim(model, key, scope.records, request.id)
+            claimed = self._claim(model, key, scope.records, request["id"])
             self._requests.append(request)
         else:
             claimed = self._claim_many(model, key, scope, request)
         received = {
             "model": model.ref,
             "method": method,
-            "scope": request.scope,
+            "scope": request["scope"],
             "records": claimed,
-            "keyid": key.keyid,
+            "keyid": signed.keyid,
             "regulation": wanted.regulation,
-            "due_at": format_time(request.due_at),
+            "due_at": format_time(request["due_at"]),
             "body": submission.digest,
         }
-        event = append_request_event(self._tx, request, "request.received", received)
-        assert event.log_index == request.log_index
-        self._events.append(event)
-        nudge = self._queue(request, submission.call_id)
-        self._note_repeatable(submission, request.id)
-        answered = request.ref, request.log_index, request.due_at
-        return Entered(request.id, New(*answered, scope, claimed, nudge))
+        index = append_request_event(
+            self._tx, request["ref"], request["event_key"], RECEIVED, received
+        )
+        assert index == request["log_index"]
+        self._events.append(
+            {
+                "log_index": index,
+                "request_id": request["id"],
+                "event": RECEIVED,
+                "at": self._tx.now,
+                "payload": received,
+            }
+        )
+        nudge = self._queue(request["id"], model, submission.call_id)
+        self._note_repeatable(submission, request["id"])
+        answered = request["ref"], index, request["due_at"]
+        return Entered(request["id"], New(*answered, scope, claimed, nudge))
 
     def write(self) -> None:
-        """Write what was noted since the last time."""
-        connection = self._session.connection()
-        if self._requests:
-            connection.execute(insert(ErasureRequest), [r.model_dump() for r in self._requests])
+        """Hand the transaction what was noted since the last time."""
+        tables: list[tuple[type[SQLModel], list[dict[str, Any]]]] = [
+            (ErasureRequest, self._requests),
+            (RequestEvent, self._events),
+            (Job, self._jobs),
+        ]
+        self._tx.write(
+            *(bulk.insert(self._dialect, table, rows) for table, rows in tables if rows)
+        )
         if self._claims:
-            done = connection.execute(_CLAIM, self._claims)
-            assert done.rowcount in (len(self._claims), -1), "claimed outside the log's lock"
-        if self._events:
-            connection.execute(insert(RequestEvent), [e.model_dump() for e in self._events])
-        if self._jobs:
-            rows = [job.model_dump(exclude={"seq"}) for job in self._jobs]
-            connection.execute(insert(Job), rows)
+            claims = bulk.over(self._dialect, _CLAIM, _CLAIMED, self._claims, len(self._claims))
+            self._tx.write(claims)
         for noted in (self._requests, self._claims, self._events, self._jobs):
             noted.clear()
 
     def _request(
-        self, submission: Submission, model: Model, method: str, scope: Scope
-    ) -> ErasureRequest:
-        assert model.id is not None
-        return ErasureRequest(
-            id=str(uuid.uuid4()),
-            ref=str(uuid.uuid4()),
-            model_id=model.id,
-            keyid=submission.signed.keyid,
-            method=method,
-            scope=scope.model_dump(exclude_none=True),
-            regulation=submission.wanted.regulation,
-            event_key=secrets.token_bytes(32),
-            log_index=self._tx.next_index,
-            idempotency_key=submission.idempotency_key,
-            body_digest=submission.digest,
-            received_at=self._tx.now,
-            due_at=due_at(self._tx.now, submission.wanted.regulation),
-        )
+        self, submission: Submission, model: _Model, method: str, scope: Scope
+    ) -> dict[str, Any]:
+        return {
+            "id": str(uuid.uuid4()),
+            "ref": str(uuid.uuid4()),
+            "model_id": model.id,
+            "keyid": submission.signed.keyid,
+            "state": "received",
+            "method": method,
+            "scope": scope.model_dump(exclude_none=True),
+            "regulation": submission.wanted.regulation,
+            "event_key": secrets.token_bytes(32),
+            "log_index": self._tx.next_index,
+            "idempotency_key": submission.idempotency_key,
+            "body_digest": submission.digest,
+            "received_at": self._tx.now,
+            "due_at": due_at(self._tx.now, submission.wanted.regulation),
+        }
 
     def _claim(
-        self, model: Model, key: RequesterKey, names: Sequence[str], request_id: str
+        self, model: _Model, key: KnownKey, names: Sequence[str], request_id: str
     ) -> int:
         """Note the claims of a scope that names few records; return how many it names."""
         rows = [self._records.get((model.id, name)) for name in names]
@@ -259,56 +291,70 @@ class _Batch:
             raise changed()
         for row in free:
             row.claimed = True
-            self._claims.append({"row": row.id, "by": request_id})
+            self._claims.append((row.id, request_id))
         return len(names)
 
     def _claim_many(
-        self, model: Model, key: RequesterKey, scope: Scope, request: ErasureRequest
+        self, model: _Model, key: KnownKey, scope: Scope, request: dict[str, Any]
     ) -> int:
         """Claim what a client or subject has, or many named records; return how many."""
         self.write()  # what was claimed before it in the batch is claimed
         with self._tx.savepoint():
-            self._session.connection().execute(insert(ErasureRequest), [request.model_dump()])
-            claimed = claim(self._session, model, key, scope, request.id)
-        self._read_records()
+            bulk.run(self._connection, bulk.insert(self._dialect, ErasureRequest, [request]))
+            claimed = claim(self._session, model.id, key, scope, request["id"])
+        for records in bulk.run(self._connection, *self._selection_of_records()):
+            self._note_records(records)
         return claimed
 
-    def _is_entitled(self, key: RequesterKey, row: _Row) -> bool:
-        if not is_bound(key):
+    def _is_current(self, keyid: str, key: KnownKey) -> bool:
+        """Return whether a key's row is the one by which a signature verified."""
+        if self._keys.get(keyid) == key.row and key.tag not in self._revoked:
             return True
-        client, subject = self._owners[row.subject_id]
-        return (key.client is None or self._tag("client", key.client) == client) and (
-            key.subject is None or self._tag("subject", key.subject) == subject
+        # Stored anew with the same content, or not: its MAC is checked, as at first.
+        try:
+            return self._services.keys.read(self._session, keyid).same_as(key)
+        except LetheError:
+            return False
+
+    def _is_entitled(self, key: KnownKey, row: _Row) -> bool:
+        return (key.client is None or self._tag("client", key.client) == row.client) and (
+            key.subject is None or self._tag("subject", key.subject) == row.subject
         )
 
-    def _queue(self, request: ErasureRequest, call_id: str | None) -> str | None:
+    def _queue(self, request_id: str, model: _Model, call_id: str | None) -> str | None:
         """Note the job of a request; return which job to nudge for it, if any.
 
         One for each model that nobody works for: who finishes a job looks for the next. Where
         requests wait for one another, the head of the queue may have waited for this one.
         """
-        job = Job(
-            id=str(uuid.uuid4()),
-            model_id=request.model_id,
-            kind="erase",
-            request_id=request.id,
-            call_id=call_id,
-            stage="execute",
-            created_at=self._tx.now,
+        job_id = str(uuid.uuid4())
+        self._jobs.append(
+            {
+                **_NEW_JOB,
+                "id": job_id,
+                "model_id": model.id,
+                "kind": "erase",
+                "request_id": request_id,
+                "call_id": call_id,
+                "stage": "execute",
+                "created_at": self._tx.now,
+            }
         )
-        self._jobs.append(job)
-        if request.model_id in self._nudged:
+        if model.id in self._nudged:
             return None
-        self._nudged.add(request.model_id)
-        head = self._heads.get(request.model_id)
-        if head is None:
-            return job.id
-        return head if self._services.settings.batch_min_requests > 1 else None
+        self._nudged.add(model.id)
+        if self._services.settings.batch_min_requests == 1:
+            return job_id if model.head is None else None
+        # The jobs of this batch are not written yet: the head is an older one, or this one.
+        head = head_of_queue(self._session, model.id)
+        return job_id if head is None else head.id
 
     def _repeated(self, submission: Submission) -> Entered | None:
         """Return the request that a submission repeats, by its Idempotency-Key."""
+        if submission.idempotency_key is None:
+            return None
         found = self._earlier.get(self._repeatable(submission))
-        if submission.idempotency_key is None or found is None:
+        if found is None:
             return None
         if found[1] != submission.digest:
             raise IdempotencyMismatchError(MISMATCH)
@@ -319,96 +365,98 @@ class _Batch:
             self._earlier[self._repeatable(submission)] = request_id, submission.digest
 
     def _repeatable(self, submission: Submission) -> tuple[str, str]:
-        sent = submission.idempotency_key
-        return submission.signed.keyid, self._tag("idempotency-key", sent) if sent else ""
+        assert submission.idempotency_key is not None
+        return submission.signed.keyid, self._tag("idempotency-key", submission.idempotency_key)
 
-    def _read_earlier(
-        self, submissions: Sequence[Submission]
-    ) -> dict[tuple[str, str], tuple[str, str]]:
-        """Return (request's id, digest of its body) by (keyid, tag of its Idempotency-Key)."""
-        sent = {s.idempotency_key for s in submissions if s.idempotency_key is not None}
-        found = {}
-        for chunk in chunks(sorted(sent)):
-            query = columns(
-                col(ErasureRequest.keyid),
-                col(ErasureRequest.idempotency_key),
-                col(ErasureRequest.id),
-                col(ErasureRequest.body_digest),
-            ).where(col(ErasureRequest.idempotency_key).in_(chunk))
-            for keyid, tag, request_id, digest in self._session.connection().execute(query):
-                found[keyid, str(tag)] = request_id, digest
-        return found
+    def _read(self) -> None:
+        """Read all that the batch needs, and spend its nonces, in one round trip.
 
-    def _read_records(self) -> None:
-        """Read the records that scopes of few records name, and whose they are."""
-        self._records: dict[tuple[int | None, str], _Row] = {}
-        self._owners: dict[int, tuple[str, str]] = {}
-        named: dict[int, set[str]] = {}
-        for submission in self._submissions:
-            model = self._models.get(submission.wanted.model)
-            wanted = submission.wanted.scope.records or []
-            if model is not None and model.id is not None and 0 < len(wanted) <= FEW:
-                named.setdefault(model.id, set()).update(wanted)
-        connection = self._session.connection()
-        for model_id, names in named.items():
-            for chunk in chunks(sorted(names)):
-                query = columns(
-                    col(Record.record),
-                    col(Record.id),
-                    col(Record.subject_id),
-                    col(Record.claimed_by).is_not(None),
-                ).where(col(Record.model_id) == model_id, col(Record.record).in_(chunk))
-                for record, row_id, subject_id, claimed in connection.execute(query):
-                    assert row_id is not None
-                    self._records[model_id, record] = _Row(row_id, subject_id, bool(claimed))
-        if any(key is not None and is_bound(key) for key in self._keys.values()):
-            owners = {row.subject_id for row in self._records.values()}
-            for part in chunks(sorted(owners)):
-                tags = columns(
-                    col(Subject.id), col(Subject.client_tag), col(Subject.subject_tag)
-                ).where(col(Subject.id).in_(part))
-                for owner, client, subject in connection.execute(tags):
-                    assert owner is not None
-                    self._owners[owner] = str(client), str(subject)
-
-    def _read_heads(self) -> dict[int, str]:
-        """Return the job that somebody works at or will be sent to, of each model that has one.
-
-        Which of them is the head of its queue counts only where requests wait for one another.
+        Nonces first, so that no read follows the first statement that another could wait for.
         """
-        ids = sorted(model.id for model in self._models.values() if model.id is not None)
-        if self._services.settings.batch_min_requests > 1:
-            heads = {model_id: head_of_queue(self._session, model_id) for model_id in ids}
-            return {model_id: head.id for model_id, head in heads.items() if head is not None}
-        found: dict[int, str] = {}
-        for chunk in chunks(ids):
-            query = (
-                columns(col(Job.model_id), func.min(Job.id))
-                .where(
-                    col(Job.model_id).in_(chunk),
-                    col(Job.done_at).is_(None),
-                    col(Job.stage) != PARKED,
-                )
-                .group_by(col(Job.model_id))
+        dialect, submissions = self._dialect, self._submissions
+        unspent = [one.signed for one in submissions if not one.spent]
+        keyids = sorted({one.signed.keyid for one in submissions})
+        refs = sorted({one.wanted.model for one in submissions})
+        sent = sorted(
+            {(one.signed.keyid, one.idempotency_key) for one in submissions}
+            - {(keyid, None) for keyid in keyids}
+        )
+        reads = {
+            "nonces": [insertion_of_nonces(dialect, unspent)] if unspent else [],
+            "keys": [selection_of_keys(dialect, keyids)],
+            "models": [bulk.over(dialect, _READ_MODELS, _REF, [(ref,) for ref in refs])],
+            "earlier": [bulk.over(dialect, _READ_EARLIER, _SENT, sent)] if sent else [],
+            "records": self._selection_of_records(),
+        }
+        answers = iter(
+            bulk.run(self._connection, *(one for part in reads.values() for one in part))
+        )
+        found = {name: next(answers) if part else [] for name, part in reads.items()}
+        self._fresh = {(keyid, nonce) for keyid, nonce in found["nonces"]}
+        self._keys = {row[0]: row for row in found["keys"]}
+        self._revoked = key_rows(self._session).revoked()
+        self._models = {
+            ref: _Model(model_id, ref, method, _json(config), state, head)
+            for model_id, ref, method, config, state, head in found["models"]
+        }
+        self._earlier = {
+            (keyid, tag): (request_id, _DIGEST.process_result_value(digest, dialect))
+            for keyid, tag, request_id, digest in found["earlier"]
+        }
+        self._note_records(found["records"])
+
+    def _selection_of_records(self) -> list[bulk.Statement]:
+        """Return what reads the records that scopes of few records name; nothing if none do."""
+        named = {
+            (one.wanted.model, name)
+            for one in self._submissions
+            if len(one.wanted.scope.records or []) <= FEW
+            for name in one.wanted.scope.records or []
+        }
+        if not named:
+            return []
+        return [bulk.over(self._dialect, _READ_RECORDS, _NAMED, sorted(named))]
+
+    def _note_records(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._records = {
+            (model_id, _NAME.process_result_value(record, self._dialect)): _Row(
+                row_id, bool(claimed), client, subject
             )
-            for model_id, job_id in self._session.connection().execute(query):
-                found[model_id] = job_id
-        return found
+            for model_id, record, row_id, claimed, client, subject in rows
+        }
 
 
-def _read_keys(session: Session, keyids: set[str]) -> dict[str, RequesterKey | None]:
-    """Return the keys that this installation wrote, by their ids."""
-    held: list[RequesterKey] = []  # or the session would forget what it has read
-    for chunk in chunks(sorted(keyids)):
-        try:
-            held += session.exec(select(RequesterKey).where(col(RequesterKey.keyid).in_(chunk)))
-        except (LetheError, ValueError):  # one of them cannot be read: each by itself
-            break
-    return {keyid: believed(session, RequesterKey, keyid) for keyid in sorted(keyids)}
+def _json(value: Any) -> dict[str, Any]:
+    """Return a JSON column's value, which SQLite has as text."""
+    found: dict[str, Any] = json.loads(value) if isinstance(value, str) else value
+    return found
 
 
+_NEW_JOB = bulk.defaults(Job)
+_NAME = SealedName("records.record")
+_DIGEST = SealedText("erasure_requests.body_digest")
+_REF = bulk.types(Model, ref="ref")
+_READ_MODELS = (
+    "SELECT m.id, m.ref, m.method, m.config, m.state, "
+    "(SELECT j.id FROM jobs j WHERE j.model_id = m.id AND j.done_at IS NULL "
+    "AND j.stage <> 'awaiting' LIMIT 1) "  # PARKED
+    "FROM {rows} JOIN models m ON m.ref = given.ref"
+)
+_SENT = bulk.types(ErasureRequest, keyid="keyid", tag="idempotency_key")
+_READ_EARLIER = (
+    "SELECT r.keyid, r.idempotency_key, r.id, r.body_digest "
+    "FROM {rows} JOIN erasure_requests r "
+    "ON r.keyid = given.keyid AND r.idempotency_key = given.tag"
+)
+_NAMED = _REF | bulk.types(Record, record="record")
+_READ_RECORDS = (
+    "SELECT r.model_id, r.record, r.id, r.claimed_by IS NOT NULL, s.client_tag, s.subject_tag "
+    "FROM {rows} JOIN models m ON m.ref = given.ref "
+    "JOIN records r ON r.model_id = m.id AND r.record = given.record "
+    "JOIN subjects s ON s.id = r.subject_id"
+)
+_CLAIMED = bulk.types(Record, id="id", claimed_by="claimed_by")
 _CLAIM = (
-    update(Record)
-    .where(col(Record.id) == bindparam("row"), col(Record.claimed_by).is_(None))
-    .values(claimed_by=bindparam("by"))
+    "UPDATE records SET claimed_by = given.claimed_by FROM {rows} "
+    "WHERE records.id = given.id AND records.claimed_by IS NULL RETURNING records.id"
 )

@@ -1,6 +1,7 @@
 """Resolves a scope to records, and checks who may erase them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from sqlalchemy import ColumnElement, func, insert, update
 from sqlmodel import Session, col, select
@@ -95,7 +96,19 @@ def is_add_back(session: Session, contribution: Contribution) -> bool:
     return ADD_BACK in parse_leaf(entry.leaf).digests
 
 
-def narrow(scope: Scope, key: RequesterKey) -> Scope:
+class Binding(Protocol):
+    """Whose records a key reaches; all if it names neither."""
+
+    @property
+    def client(self) -> str | None:
+        """The client that it is bound to."""
+
+    @property
+    def subject(self) -> str | None:
+        """The subject that it is bound to."""
+
+
+def narrow(scope: Scope, key: Binding) -> Scope:
     """Return what a scope means when this key signs it: never more than the key's own.
 
     It is this that is recorded, committed to in the log and executed, so that what others
@@ -165,9 +178,7 @@ def check_scope(
         _refuse_claimed(session, key, claimant)
 
 
-def claim(
-    session: Session, model: Model, key: RequesterKey, scope: Scope, request_id: str
-) -> int:
+def claim(session: Session, model_id: int, key: Binding, scope: Scope, request_id: str) -> int:
     """Claim the unclaimed records of a scope; return how many.
 
     In the writer's transaction, with as few statements as the check that went before allows.
@@ -177,7 +188,7 @@ def claim(
             client's or subject's: check again.
     """
     claimed = 0
-    for conditions in _parts(model.id, scope, key):
+    for conditions in _parts(model_id, scope, key):
         statement = update(Record).where(*conditions, col(Record.claimed_by).is_(None))
         done = session.connection().execute(statement.values(claimed_by=request_id))
         claimed += done.rowcount
@@ -192,7 +203,7 @@ def changed() -> ScopeChangedError:
 
 
 def _parts(
-    model_id: int | None, scope: Scope, key: RequesterKey
+    model_id: int | None, scope: Scope, key: Binding
 ) -> Iterator[list[ColumnElement[bool]]]:
     """Yield conditions that together select the key's records in a scope, each short enough."""
     if scope.records is None:
@@ -201,7 +212,7 @@ def _parts(
         yield [*_own(model_id, key), col(Record.record).in_(chunk)]
 
 
-def _own(model_id: int | None, key: RequesterKey) -> list[ColumnElement[bool]]:
+def _own(model_id: int | None, key: Binding) -> list[ColumnElement[bool]]:
     """Return the conditions of the records that a key reaches."""
     conditions = [col(Record.model_id) == model_id]
     if is_bound(key):
@@ -210,7 +221,7 @@ def _own(model_id: int | None, key: RequesterKey) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def is_bound(key: RequesterKey) -> bool:
+def is_bound(key: Binding) -> bool:
     """Return whether a key reaches only one client's or subject's records."""
     return key.client is not None or key.subject is not None
 

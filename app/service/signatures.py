@@ -11,13 +11,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Connection
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlmodel import Session, col
+from sqlalchemy import Connection, Dialect
+from sqlmodel import Session
 
-from app.ledger.key_rows import believed
+from app.ledger.key_rows import believed, key_rows
 from app.ledger.sequencer import Ledger
 from lethe.signing.errors import (
     KeyNotEntitledError,
@@ -26,7 +25,7 @@ from lethe.signing.errors import (
 )
 from lethe.signing.http import MAX_WINDOW, SignedBy
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, load_public_key
-from models import RequesterKey, UsedNonce
+from models import RequesterKey, UsedNonce, bulk
 from models.session import unsynced
 
 Role = Literal["requester", "client"]
@@ -118,20 +117,23 @@ def insert_nonces(connection: Connection, batch: Sequence[SignedBy]) -> set[tupl
     """Store the nonces of signatures; return the (keyid, nonce) that were not there before."""
     if not batch:
         return set()
+    (fresh,) = bulk.run(connection, insertion_of_nonces(connection.dialect, batch))
+    return {(keyid, nonce) for keyid, nonce in fresh}
+
+
+def insertion_of_nonces(dialect: Dialect, batch: Sequence[SignedBy]) -> bulk.Statement:
+    """Return what stores nonces and returns the (keyid, nonce) that were not there before."""
     expiries = {(signed.keyid, signed.nonce): signed.expires + MARGIN for signed in batch}
     # In one order, or processes that insert the same ones could wait for one another.
-    rows = [
-        {"keyid": keyid, "nonce": nonce, "expires_at": expires}
-        for (keyid, nonce), expires in sorted(expiries.items())
-    ]
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = (
-        dialect.insert(UsedNonce)
-        .values(rows)
-        .on_conflict_do_nothing()
-        .returning(col(UsedNonce.keyid), col(UsedNonce.nonce))
-    )
-    return {(keyid, nonce) for keyid, nonce in connection.execute(statement)}
+    rows = [(keyid, nonce, expires) for (keyid, nonce), expires in sorted(expiries.items())]
+    return bulk.over(dialect, _SPEND, _NONCE, rows)
+
+
+_NONCE = bulk.types(UsedNonce, keyid="keyid", nonce="nonce", expires_at="expires_at")
+_SPEND = (
+    "INSERT INTO used_nonces (keyid, nonce, expires_at) SELECT * FROM {rows} WHERE true "
+    "ON CONFLICT DO NOTHING RETURNING keyid, nonce"
+)
 
 
 def replayed() -> SignatureReplayedError:
@@ -141,19 +143,31 @@ def replayed() -> SignatureReplayedError:
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """A key as its row had it. mac: the row's, by which a later change of it is noticed."""
+    """A key as its row had it, once that was believed.
+
+    row: all its columns as they are stored, by which any later change is noticed. tag: what
+    the list of revocations names it by.
+    """
 
     public: PublicKey
     algorithm: Algorithm
     role: str
+    client: str | None
+    subject: str | None
+    row: tuple[Any, ...]
     mac: str
+    tag: str
+
+    def same_as(self, other: "KnownKey") -> bool:
+        """Return whether both are one state of one row, however that is stored."""
+        return (self.tag, self.mac) == (other.tag, other.mac)
 
 
 class KeyRing:
     """Keys that verified signatures lately, so that most signatures need no database.
 
-    What it holds may be out of date: whoever verified by it compares the MAC with the row's
-    in the writer's transaction.
+    What it holds may be out of date: whoever verified by it compares the whole row with the
+    stored one, and asks the list of revocations, in the writer's transaction.
     """
 
     def __init__(self) -> None:
@@ -180,12 +194,27 @@ class KeyRing:
         if row is None or row.revoked_at is not None:
             raise unknown_key()
         public = load_public_key(row.public_key.encode())
-        found = KnownKey(public, algorithm_of(public), row.role, row.mac)
+        connection = session.connection()  # of the same snapshot
+        ((stored,),) = bulk.run(connection, selection_of_keys(connection.dialect, [keyid]))
+        rights = row.role, row.client, row.subject
+        tag = key_rows(session).tag(row)
+        found = KnownKey(public, algorithm_of(public), *rights, stored, row.mac, tag)
         with self._lock:
             self._known[keyid] = found
             if len(self._known) > MOST_KEYS:
                 self._known.popitem(last=False)
         return found
+
+
+def selection_of_keys(dialect: Dialect, keyids: Sequence[str]) -> bulk.Statement:
+    """Return what reads the rows of keys as they are stored, the id first."""
+    return bulk.over(dialect, _READ_KEYS, _KEYID, [(keyid,) for keyid in keyids])
+
+
+_KEYID = bulk.types(RequesterKey, keyid="keyid")
+_READ_KEYS = (
+    "SELECT held.keyid, held.* FROM {rows} JOIN requester_keys held ON held.keyid = given.keyid"
+)
 
 
 def current_key(session: Session, signed: SignedBy, role: Role) -> RequesterKey:

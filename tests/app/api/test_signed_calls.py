@@ -2,13 +2,14 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from httpx2 import Response
 from sqlmodel import Session, select
 
-from app.ledger import sequencer
+from app.ledger import storage
 from app.service import admission
 from lethe.signing.errors import SignatureReplayedError
 from lethe.signing.http import MAX_WINDOW, SignedBy, sign_request
@@ -101,7 +102,7 @@ def test_a_nonce_that_cannot_be_stored_is_not_taken_as_spent(
         raise OSError(28, "no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(admission, "insert_nonces", full)
+        patch.setattr(admission, "insertion_of_nonces", full)
         ready.caller.http._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
         assert ready.caller.erase_records("r1", nonce=NONCE).status_code == 500
     assert ready.caller.erase_records("r1", nonce=NONCE).status_code == 202
@@ -207,10 +208,15 @@ def test_a_refused_call_stays_spent_while_the_databases_clock_is_ahead(
         body = ERASE.replace(b"r1", b"nobody")
         return caller.http.post("/v1/requests", content=body, headers=headers)
 
+    lock_log = storage.lock_log
+
+    def later(state: storage.LogState, by: timedelta) -> storage.LogState:
+        return replace(state, now=state.now + by)
+
     def sweep_ahead(by: timedelta) -> None:
         with monkeypatch.context() as patch:
-            for module in (sequencer, sweep):
-                patch.setattr(module, "clock", lambda at: clock(at) + by)
+            patch.setattr(sweep, "clock", lambda at: clock(at) + by)
+            patch.setattr(storage, "lock_log", lambda session: later(lock_log(session), by))
             sweep.run(ready.services)
 
     problem(send(), 404, "record-unknown")

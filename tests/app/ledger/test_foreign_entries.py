@@ -11,9 +11,11 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import Session, col, select
 
+from app import steps
 from app.ledger.entry_macs import EntryKey, KeyMissingError, new_entry_key
 from app.ledger.guard import ForkedError, GuardError
 from app.ledger.peaks import Peaks
+from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import init_log, load_ledger, open_ledger
 from app.reconcile.fsck import fsck
@@ -190,6 +192,53 @@ def test_a_checkpoint_that_nobody_signed_does_not_pass_for_published(
         with pytest.raises(GuardError, match="signed note"):
             tries()
     assert called == []
+
+
+def test_what_another_process_appended_is_verified_before_this_one_goes_on(
+    ledger: Ledger, settings: Settings
+) -> None:
+    """A process that has verified the log before reads only what is new, and by its MACs."""
+    append(ledger, entry(0))
+    other = load_ledger(settings)
+    append(other, entry(1))
+    append(other, entry(2), checkpoint=False)
+    tamper(ledger.engine, """UPDATE log_entries SET event = 'x' WHERE "index" = 2""")
+    with pytest.raises(ForkedError, match="entry 2 was not written by this installation"):
+        append(ledger, entry(3))
+    assert ledger.guard.read().size == 2
+    other.engine.dispose()
+
+
+def test_an_entry_inserted_between_commit_and_checkpoint_is_not_signed(ledger: Ledger) -> None:
+    append(ledger, entry(0))
+
+    def forge(step: str) -> None:
+        if step == "ledger.committed":
+            with Session(ledger.engine) as session:
+                insert(session, FORGED)
+                session.commit()
+
+    steps.install(forge)
+    with pytest.raises(UnpublishedError):
+        append(ledger, entry(1))
+    steps.install(None)
+    assert ledger.guard.read().size == 1
+    with pytest.raises(ForkedError, match="entry 2 was not written"):
+        append(ledger, entry(2))
+
+
+def test_a_last_entry_that_was_exchanged_in_a_running_log_is_noticed(ledger: Ledger) -> None:
+    append(ledger, entry(0), entry(1))
+    tamper(
+        ledger.engine,
+        'DELETE FROM log_entries WHERE "index" = 1',
+        'DELETE FROM log_nodes WHERE "index" = 1 OR level = 1',
+    )
+    with Session(ledger.engine) as session:
+        insert(session, FORGED)
+        session.commit()
+    with pytest.raises(GuardError, match="are not those that were signed"):
+        append(ledger, entry(2))
 
 
 def test_the_log_goes_on_once_the_foreign_rows_are_removed(

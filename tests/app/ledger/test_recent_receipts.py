@@ -50,10 +50,10 @@ def test_another_process_knows_none_and_old_ones_are_forgotten(
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_who_is_overtaken_before_its_checkpoint_asks_the_database(
+def test_who_is_overtaken_before_its_checkpoint_has_the_receipt_of_the_smallest_tree(
     ledger: Ledger, other: Ledger, published: bool
 ) -> None:
-    """Another process appends between commit and checkpoint: the smallest tree is its own."""
+    """Another process appends between commit and checkpoint."""
     overtaken: list[int] = []
 
     def overtake(step: str) -> None:
@@ -66,8 +66,26 @@ def test_who_is_overtaken_before_its_checkpoint_asks_the_database(
     # It holds its own lock only between its two transactions; the other is another process.
     (index,) = append(ledger, entry(1))
     assert overtaken
-    assert ledger.recent_receipt(index) is None
+    assert ledger.recent_receipt(index) == ledger.receipt(index)
     assert ledger.receipt(index).tree_size == 3
+
+
+def test_who_is_overtaken_twice_has_the_receipt_of_the_first_checkpoint(
+    ledger: Ledger, other: Ledger
+) -> None:
+    overtaken: list[int] = []
+
+    def overtake(step: str) -> None:
+        if step == "ledger.committed" and not overtaken:
+            overtaken.append(1)
+            append(other, entry(50))
+            append(other, entry(51), entry(52))
+
+    append(ledger, *(entry(number) for number in range(3)))
+    steps.install(overtake)
+    for index in append(ledger, entry(3), entry(4)):
+        assert ledger.recent_receipt(index) == ledger.receipt(index)
+        assert ledger.receipt(index).tree_size == 6
 
 
 def test_what_was_never_committed_has_no_receipt(ledger: Ledger) -> None:

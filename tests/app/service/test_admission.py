@@ -8,7 +8,8 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event, text
+from sqlalchemy.orm.attributes import flag_modified
 from sqlmodel import Session, col, select
 
 from app.ledger.receipt import read_receipt
@@ -16,7 +17,7 @@ from app.schemas.requests import NewRequest
 from app.service.admission import FEW, Entered, Submission, admit
 from lethe.signing.http import SignedBy, new_nonce
 from lethe.signing.keys import generate_key
-from models import ErasureRequest, Job, Record, RequesterKey, RequestEvent, UsedNonce
+from models import ErasureRequest, Job, Record, RequesterKey, RequestEvent, UsedNonce, bulk
 from tests.installation import Installation
 from tests.small import MODEL
 
@@ -27,11 +28,11 @@ def submission(made: Installation, scope: dict[str, Any], **changes: Any) -> Sub
     idempotency_key = changes.pop("idempotency_key", None)
     now = datetime.now(UTC)
     with Session(made.services.engine) as session:
-        mac = session.get_one(RequesterKey, keyid).mac
+        key = made.services.keys.read(session, keyid)
     wanted = NewRequest.model_validate({"model": MODEL, "scope": scope, **changes})
     signed = SignedBy(keyid, new_nonce(), now, now + timedelta(minutes=5), frozenset())
     digest = sha256(wanted.model_dump_json().encode()).hexdigest()
-    return Submission(signed, mac, wanted, digest, idempotency_key)
+    return Submission(signed, key, wanted, digest, idempotency_key)
 
 
 def records(made: Installation, *names: str, **changes: Any) -> Submission:
@@ -59,12 +60,19 @@ def outcomes(found: list[Entered | Exception]) -> list[str]:
 def statements(made: Installation) -> Iterator[list[str]]:
     """Collect the statements of the database."""
     seen: list[str] = []
+    run = bulk.run
+
+    def noted(connection: Connection, *statements: bulk.Statement) -> Any:
+        seen.extend(one.text for one in statements)
+        return run(connection, *statements)
 
     def note(*arguments: Any) -> None:
         seen.append(arguments[2])
 
     event.listen(made.services.engine, "before_cursor_execute", note)
-    yield seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "run", noted)
+        yield seen
     event.remove(made.services.engine, "before_cursor_execute", note)
 
 
@@ -180,8 +188,48 @@ def test_a_key_that_was_revoked_since_its_signature_verified_counts_no_more(
 def test_a_signature_that_another_row_of_the_key_verified_counts_no_more(
     ready: Installation,
 ) -> None:
-    changed = replace(records(ready, "r1"), key_mac="00" * 32)
+    late = records(ready, "r1")
+    changed = replace(late, key=replace(late.key, mac="00" * 32, row=()))
     assert outcomes(together(ready, changed)) == ["KeyUnknown"]
+
+
+@pytest.mark.parametrize("column", ["role", "public_key", "client", "mac", "created_at"])
+def test_a_row_that_was_changed_beside_lethe_since_counts_no_more(
+    ready: Installation, column: str
+) -> None:
+    late = records(ready, "r1")
+    with Session(ready.services.engine) as session:
+        other = "'2026-01-02 00:00:00'" if column == "created_at" else "'other'"
+        if column == "client":  # sealed
+            other = "CAST('other' AS BYTEA)" if "postgresql" in str(session.bind) else "x'00'"
+        session.connection().execute(text(f"UPDATE requester_keys SET {column} = {other}"))
+        session.commit()
+    assert outcomes(together(ready, late)) == ["KeyUnknown"]
+    assert claims(ready) == {}
+
+
+def test_a_row_from_before_a_revocation_counts_no_more(ready: Installation) -> None:
+    late = records(ready, "r1")
+    with Session(ready.services.engine) as session:
+        before = session.get_one(RequesterKey, ready.caller.keyid).model_dump()
+    assert ready.caller.operator("DELETE", f"/v1/keys/{ready.caller.keyid}").status_code == 200
+    with Session(ready.services.engine) as session:
+        row = session.get_one(RequesterKey, ready.caller.keyid)
+        row.revoked_at, row.mac = None, before["mac"]
+        session.commit()
+    assert outcomes(together(ready, late)) == ["KeyUnknown"]
+
+
+def test_a_row_that_was_sealed_anew_with_the_same_content_still_counts(
+    ready: Installation,
+) -> None:
+    caller = replace(ready.caller, keyid="bound", key=generate_key("ed25519"))
+    assert caller.register_key(client="c1").status_code == 201
+    late = records(ready, "r1", keyid="bound")
+    with Session(ready.services.engine) as session:
+        flag_modified(session.get_one(RequesterKey, "bound"), "client")
+        session.commit()
+    assert outcomes(together(ready, late)) == ["new"]
 
 
 def test_a_bound_key_claims_its_own_records_alone(ready: Installation) -> None:

@@ -1,0 +1,182 @@
+"""Statements over many rows at once, written by hand and compiled once.
+
+For transactions that hold the log's lock, which all others wait for. SQLAlchemy's statements
+cost more to build and to read than the database takes to run them, and each is a round trip.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Dialect, Table
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+from sqlmodel import SQLModel
+
+ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation `given`
+_Key = tuple[str, tuple[tuple[str, TypeEngine[Any]], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement in the driver's own spelling; it runs once for each of `values`.
+
+    returns: how many rows it must return, None where any number is right.
+    """
+
+    text: str
+    values: Sequence[Sequence[Any]] = ((),)
+    returns: int | None = None
+
+
+def over(
+    dialect: Dialect,
+    text: str,
+    types: Mapping[str, TypeEngine[Any]],
+    rows: Sequence[Sequence[Any]],
+    returns: int | None = None,
+) -> Statement:
+    """Return a statement whose relation `given` has `rows`, with columns named as `types`.
+
+    On PostgreSQL the rows are arrays, so that the text does not depend on how many there are
+    and the server plans it once. On SQLite the statement runs once for each row.
+    """
+    compiled, processors = _compiled(dialect, text, types)
+    columns = [
+        list(column) if process is None else [process(value) for value in column]
+        for process, column in zip(processors, zip(*rows, strict=True), strict=True)
+    ]
+    if dialect.name == "sqlite":
+        return Statement(compiled, list(zip(*columns, strict=True)), returns)
+    return Statement(compiled, [columns], returns)
+
+
+def insert(
+    dialect: Dialect, model: type[SQLModel], rows: Sequence[Mapping[str, Any]]
+) -> Statement:
+    """Return the insertion of rows that have the same columns.
+
+    Columns that are left out become what the database has as their default, mostly NULL; the
+    defaults of the model are for the caller (`defaults`).
+    """
+    text, kinds = _insertion(_table(model), tuple(rows[0]))
+    return over(dialect, text, kinds, [tuple(row.values()) for row in rows])
+
+
+def types(model: type[SQLModel], **columns: str) -> dict[str, TypeEngine[Any]]:
+    """Return the types of a model's columns, by the names that they have in `given`."""
+    return {name: _table(model).c[column].type for name, column in columns.items()}
+
+
+def _table(model: type[SQLModel]) -> Table:
+    found: Table = model.__table__  # type: ignore[attr-defined]
+    return found
+
+
+def defaults(model: type[SQLModel]) -> dict[str, Any]:
+    """Return the constants that a model's columns default to."""
+    given = {name: field.get_default() for name, field in model.model_fields.items()}
+    return {name: value for name, value in given.items() if isinstance(value, int | str)}
+
+
+def run(connection: Connection, *statements: Statement) -> list[list[tuple[Any, ...]]]:
+    """Run statements in their order and return the rows of each, as they are stored.
+
+    On PostgreSQL in one round trip, so an error is that of the first one that fails.
+
+    Raises:
+        DBAPIError: As from SQLAlchemy.
+    """
+    driver: Any = connection.connection.driver_connection
+    try:
+        if connection.dialect.name == "sqlite":
+            found = [
+                [row for given in one.values for row in driver.execute(one.text, given)]
+                for one in statements
+            ]
+        else:
+            found = _run_on_postgresql(driver, statements)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _wrapped(connection, error) from error
+    for one, rows in zip(statements, found, strict=True):
+        assert one.returns in (None, len(rows)), "written outside the log's lock"
+    return found
+
+
+def script(connection: Connection, text: str) -> list[tuple[Any, ...]]:
+    """Run statements without values in one message; return the rows of the last one.
+
+    Unlike one statement of several parts, each sees what was committed before it began. Of
+    PostgreSQL only.
+    """
+    driver: Any = connection.connection.driver_connection
+    try:
+        cursor = driver.execute(text, prepare=False)
+        while cursor.nextset():
+            pass
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _wrapped(connection, error) from error
+    return found
+
+
+def _run_on_postgresql(driver: Any, statements: Sequence[Statement]) -> list[list[Any]]:
+    if len(statements) == 1:  # a pipeline of one is a message more
+        cursors = [driver.execute(statements[0].text, statements[0].values[0] or None)]
+    else:
+        with driver.pipeline():
+            cursors = [driver.execute(one.text, one.values[0] or None) for one in statements]
+    return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
+
+
+def _wrapped(connection: Connection, error: Exception) -> BaseException:
+    """Return what SQLAlchemy would raise, and have it forget a connection that is gone."""
+    dialect = connection.dialect
+    gone = dialect.is_disconnect(error, connection.connection.driver_connection, None)  # type: ignore[arg-type]
+    if gone:
+        connection.invalidate(error)
+    return DBAPIError.instance(
+        None,
+        None,
+        error,
+        dialect.loaded_dbapi.Error,
+        hide_parameters=True,
+        connection_invalidated=gone,
+        dialect=dialect,
+    )
+
+
+_known: WeakKeyDictionary[Dialect, dict[_Key, tuple[str, list[Any]]]] = WeakKeyDictionary()
+
+
+def _compiled(
+    dialect: Dialect, text: str, types: Mapping[str, TypeEngine[Any]]
+) -> tuple[str, list[Any]]:
+    of_dialect = _known.setdefault(dialect, {})
+    key = text, tuple(types.items())
+    if (found := of_dialect.get(key)) is None:
+        relation = _relation(dialect, types)
+        processors = [
+            kind.dialect_impl(dialect).bind_processor(dialect) for kind in types.values()
+        ]
+        found = of_dialect[key] = text.replace(ROWS, relation), processors
+    return found
+
+
+def _relation(dialect: Dialect, types: Mapping[str, TypeEngine[Any]]) -> str:
+    names = [dialect.identifier_preparer.quote(name) for name in types]
+    if dialect.name == "sqlite":
+        return f"(SELECT {', '.join(f'? AS {name}' for name in names)}) AS given"
+    # Without its length: a cast would cut what is too long, and a column refuses it.
+    kinds = [dialect.type_compiler_instance.process(kind) for kind in types.values()]
+    arrays = ", ".join(f"%s::{kind.partition('(')[0]}[]" for kind in kinds)
+    return f"unnest({arrays}) AS given({', '.join(names)})"
+
+
+@lru_cache(maxsize=64)
+def _insertion(table: Table, names: tuple[str, ...]) -> tuple[str, dict[str, TypeEngine[Any]]]:
+    columns = ", ".join(f'"{name}"' for name in names)
+    text = f'INSERT INTO "{table.name}" ({columns}) SELECT * FROM {ROWS} WHERE true'  # noqa: S608
+    return text, {name: table.c[name].type for name in names}
