@@ -46,7 +46,7 @@ def measure(
         engine = create_engine(url)
         try:
             with installation.serving(workers=1) as ports:
-                while not _certified(engine):  # the worker starts
+                while not count_certified(engine):  # the worker starts
                     time.sleep(0.1)
                 alone = _rates(engine, seconds)
                 arriving = threading.Thread(
@@ -72,13 +72,14 @@ def _rates(engine: Engine, seconds: float) -> list[float]:
     """Return the certificates issued a second, in each of PARTS equal parts of the time."""
     rates = []
     for _ in range(PARTS):
-        start, before = time.perf_counter(), _certified(engine)
+        start, before = time.perf_counter(), count_certified(engine)
         time.sleep(seconds / PARTS)
-        rates.append((_certified(engine) - before) / (time.perf_counter() - start))
+        rates.append((count_certified(engine) - before) / (time.perf_counter() - start))
     return rates
 
 
-def _certified(engine: Engine) -> int:
+def count_certified(engine: Engine) -> int:
+    """Return how many certificates were issued."""
     with engine.connect() as connection:
         query = select(func.count()).select_from(Certificate)
         return int(connection.execute(query).scalar_one())

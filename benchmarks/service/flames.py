@@ -8,10 +8,14 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
+from sqlalchemy import create_engine
+
+from benchmarks.service.certification import count_certified
 from benchmarks.service.installation import Installation, post
 from benchmarks.service.load import drive
 from benchmarks.service.servers import created_database
@@ -22,8 +26,10 @@ CONNECTIONS = 8
 MODEL = "flames"
 RATE = 200  # samples a second
 AT_ONCE = 200  # requests prepared and sent together
+CERTIFIED_S = 300.0  # until the first certificates: what waits is certified together
 LEAST_SHARE = 0.5  # percent of the samples; narrower frames are left out, they have no text
 _FRAME = re.compile(r"<g><title>[^<]*\([\d,]+ samples, ([\d.]+)%\)</title>.*?</g>", re.DOTALL)
+_TITLE = re.compile(r"(?<=>)[^<>]*\bpy-spy record[^<]*")
 _ABSOLUTE = re.compile(r"(?<=\()/[^():&]*/(?=[^/():&]+\.py)")
 
 
@@ -59,8 +65,21 @@ def record(folder: Path, out: Path, seconds: int) -> list[str]:
         # What was accepted above waits. The sweep finds it once the worker is there.
         command = ["-m", "lethe.cli.main", "worker", "--beat"]
         with running(installation, command) as (process, _):
+            _wait_for_certificate(urls[0])  # its start is not the picture's subject
             certified = _sample(process.pid, seconds, out, "certificate", lambda: None)
     return [accepted, bare, certified]
+
+
+def _wait_for_certificate(url: str) -> None:
+    engine = create_engine(url)
+    try:
+        before, deadline = count_certified(engine), time.monotonic() + CERTIFIED_S
+        while count_certified(engine) == before:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no certificate was issued: see startup.log")
+            time.sleep(0.1)
+    finally:
+        engine.dispose()
 
 
 def _send(ports: Sequence[int], requests: list[bytes]) -> None:
@@ -89,7 +108,8 @@ def _sample(pid: int, seconds: int, out: Path, name: str, load: Callable[[], Non
     wide = _FRAME.sub(
         lambda frame: frame[0] if float(frame[1]) >= LEAST_SHARE else "", file.read_text()
     )
-    file.write_text(_ABSOLUTE.sub("", wide))  # paths of this machine are nobody's business
+    # Paths of this machine are nobody's business; py-spy's command line is the title.
+    file.write_text(_TITLE.sub(f"{name}, {RATE} samples a second", _ABSOLUTE.sub("", wide)))
     return file.name
 
 
