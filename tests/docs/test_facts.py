@@ -102,7 +102,7 @@ def test_every_event_is_recorded_somewhere_and_no_other() -> None:
 # Which argument of a function that records an event is its name.
 RECORDERS = {
     "record_request_event": 2,
-    "append_request_event": 2,
+    "append_request_event": 3,
     "record_model_event": 2,
     "record_end": 4,
     "close": 4,
