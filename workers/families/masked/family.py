@@ -31,6 +31,7 @@ class MaskedFamily(RidgeFamily):
     """An erasure waits for a round in which the clients that hold the records release them."""
 
     decidable = False  # there is nothing here that anybody could decide on
+    judges_together = False  # the transcript of a round is judged for each of its requests
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({"round": OwnJob(rounds.run, fail_round)})
 
     def next_attempt(
