@@ -21,7 +21,12 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -33,6 +38,8 @@ CONNECT_S = 5  # for a server's answer to a new connection
 # while it holds anything: a writer never waits for readers who wait for it.
 CONNECTIONS_KEPT, CONNECTIONS_MORE = 10, 50
 READ_ONLY = "lethe_read_only"  # execution option of SQLite connections
+USED = "lethe_used"  # of a pooled connection: when it was given back, by the monotonic clock
+FRESH_S = 1.0  # a connection given back since then is taken for open
 UNSYNCED = "lethe_unsynced"  # execution option: commits are not synced to the disk
 UNBOUNDED = "lethe_unbounded"  # execution option: whoever begins sets the bounds, with its lock
 STALL = "lethe_stall"  # execution option: seconds that a writer may stand still
@@ -74,17 +81,17 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
         case "sqlite":
             return _sqlite_engine(parsed, pool)
         case "postgresql":
-            # A restarted server is noticed when a connection is taken, not in a request.
             known = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_S}
             engine = create_engine(
                 parsed,
-                pool_pre_ping=True,
                 isolation_level="READ COMMITTED",
                 connect_args=known,
                 **pool,
             )
             engine.update_execution_options(**{STALL: stall_s})
             event.listen(engine, "begin", _begin_on_postgresql)
+            event.listen(engine, "checkin", _note_use)
+            event.listen(engine, "checkout", _ping)
             event.listen(engine, "after_cursor_execute", _end_pipeline)
             return engine
     raise UnsupportedDatabaseError(
@@ -153,6 +160,29 @@ def _begin_on_postgresql(connection: Connection) -> None:
         connection.exec_driver_sql(bounded)
     if options.get(UNSYNCED, False):
         connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+
+
+def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.info[USED] = time.monotonic()
+
+
+def _ping(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
+    """Notice a restarted server when a connection is taken, not in a request.
+
+    A connection that was used a moment ago is not asked: under load each would be, each time.
+    Raises DisconnectionError, after which the pool opens another.
+    """
+    import psycopg  # PostgreSQL alone has this listener, and has imported it
+
+    used = record.info.get(USED)
+    if used is None or time.monotonic() - used < FRESH_S:
+        return
+    try:
+        connection.autocommit = True
+        connection.execute("")
+        connection.autocommit = False
+    except psycopg.Error as error:
+        raise DisconnectionError from error
 
 
 def _end_pipeline(

@@ -4,18 +4,20 @@ import hashlib
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from app.api.deps import (
+    SIGNATURE,
     After,
     Limit,
     Operator,
     OperatorOrAuditor,
     ServicesDep,
     SignedByRequester,
-    Submitted,
+    get_services,
+    signed_submission,
 )
 from app.api.immutable import immutable, unkept
 from app.api.strict import StrictRoute
@@ -40,6 +42,8 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 @router.post(
     "",
     status_code=202,
+    response_model=Accepted,
+    dependencies=[Security(SIGNATURE)],
     operation_id="submitRequest",
     openapi_extra={
         "requestBody": {
@@ -50,23 +54,20 @@ BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
         }
     },
 )
-async def submit(signed: Submitted, services: ServicesDep, response: Response) -> Accepted:
+async def submit(request: Request) -> Response:
     """Accept a signed erasure request; the answer carries the log's receipt."""
-    try:
-        # Parsed only now: what an unsigned body says is nobody's business.
-        wanted = NewRequest.model_validate_json(signed.body)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors(include_input=False)) from None
-    submission = Submission(
-        signed.by,
-        signed.key,
-        wanted,
-        hashlib.sha256(signed.body).hexdigest(),
-        signed.idempotency_key,
-    )
-    accepted = await acceptance.submit(services, submission)
-    response.headers["location"] = f"/v1/requests/{accepted.id}"
-    return accepted
+    services = get_services(request)
+    async with signed_submission(request, services) as signed:
+        try:
+            # Parsed only now: what an unsigned body says is nobody's business.
+            wanted = NewRequest.model_validate_json(signed.body)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors(include_input=False)) from None
+        digest = hashlib.sha256(signed.body).hexdigest()
+        submission = Submission(signed.by, signed.key, wanted, digest, signed.idempotency_key)
+        accepted = await acceptance.submit(services, submission)
+    headers = {"location": f"/v1/requests/{accepted.id}"}
+    return Response(accepted.model_dump_json(), 202, headers, "application/json")
 
 
 @router.get("", operation_id="listRequests")

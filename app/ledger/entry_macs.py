@@ -80,7 +80,7 @@ class EntryKey:
         columns = [entry.kind, entry.event, entry.ref, entry.day]
         return digest(self._key, canonical.encode([*said, *columns]), "sha256")
 
-    def is_authentic(self, entry: LogEntry) -> bool:
+    def is_authentic(self, entry: LogEntry | EntryRow) -> bool:
         """Return whether the entry was written under this key, at this index of this log."""
         return compare_digest(bytes(entry.mac), self.mac(entry))
 

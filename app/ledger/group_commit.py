@@ -18,6 +18,9 @@ from app.ledger.sequencer import Ledger, Transaction
 from lethe.errors import LetheError
 
 MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the lock
+# Whoever is answered together comes again together, one by one: taking the first of them alone
+# would cost the others a transaction more. Less than the commit that it saves.
+GATHER_S = 0.002
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
@@ -42,6 +45,7 @@ class GroupCommitter:
         self._ledger = ledger
         self._waiting: deque[_Item] = deque()
         self._changed = threading.Condition()
+        self._expected = 1  # items, as many as were taken together the last time
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._thread.start()
@@ -74,7 +78,8 @@ class GroupCommitter:
             if self._closed:
                 raise CommitterClosedError("the service is shutting down: send again later")
             self._waiting.append((handler, item, future))
-            self._changed.notify()
+            if len(self._waiting) in (1, self._expected):
+                self._changed.notify()
         return future
 
     def close(self) -> None:
@@ -109,11 +114,16 @@ class GroupCommitter:
             while True:
                 while not self._waiting and not self._closed:
                     self._changed.wait()
-                count = min(len(self._waiting), MAX_BATCH)
+                if not self._closed and len(self._waiting) < self._expected:
+                    self._changed.wait_for(self._is_gathered, GATHER_S)
+                self._expected = count = min(len(self._waiting), MAX_BATCH)
                 taken = [self._waiting.popleft() for _ in range(count)]
                 batch = [one for one in taken if one[2].set_running_or_notify_cancel()]
                 if batch or not taken:
                     return batch
+
+    def _is_gathered(self) -> bool:
+        return self._closed or len(self._waiting) >= self._expected
 
 
 def _run_batch(batch: list[_Item], outcomes: list[_Outcome], tx: Transaction) -> None:

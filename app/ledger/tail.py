@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from sqlmodel import Session
 
 from app.ledger import storage
-from app.ledger.entry_macs import EntryKey
+from app.ledger.entry_macs import EntryKey, EntryRow
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
 from app.ledger.storage import NodeTable
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.tree import leaf_hash
-from models import LogEntry
 
 PAGE = 250  # entries in memory at once; SQLite's oldest limit on variables is 999
 REMEDY = (
@@ -118,7 +117,7 @@ def read_on(session: Session, tail: Tail, size: int, key: EntryKey) -> None:
                 )
 
 
-def _authentic(session: Session, start: int, end: int, key: EntryKey) -> Iterator[LogEntry]:
+def _authentic(session: Session, start: int, end: int, key: EntryKey) -> Iterator[EntryRow]:
     entries = storage.read_entries(session, start, end)
     for index in range(start, end):
         if index not in entries:

@@ -133,6 +133,31 @@ def test_a_failed_commit_is_every_callers_error_and_the_thread_goes_on(
     assert fsck(ledger).ok
 
 
+def test_who_was_answered_together_is_waited_for(
+    ledger: Ledger, committer: GroupCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first to come back does not cost the others a transaction of its own."""
+    monkeypatch.setattr(group_commit, "GATHER_S", 30.0)
+    first = behind_a_slow_one(committer, [appending(number) for number in range(3)])
+    assert sorted(future.result() for future in first) == [1, 2, 3]
+    with ThreadPoolExecutor(3) as pool:
+        again = []
+        for number in range(3):
+            again.append(pool.submit(committer.submit, appending(10 + number)))
+            threading.Event().wait(0.05)
+        assert sorted(future.result(20) for future in again) == [4, 5, 6]
+    assert sizes(ledger) == [0, 1, 4, 7]
+
+
+def test_nobody_is_waited_for_longer_than_a_moment(
+    ledger: Ledger, committer: GroupCommitter
+) -> None:
+    for future in behind_a_slow_one(committer, [appending(0), appending(1)]):
+        future.result()
+    assert committer.submit(appending(2)) == 3
+    assert sizes(ledger) == [0, 1, 3, 4]
+
+
 def test_a_batch_is_bounded(
     ledger: Ledger, committer: GroupCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
