@@ -18,7 +18,6 @@ from sqlmodel import Session, col, select
 
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained_tree import (
-    NO_CONTENT,
     OTHER,
     Leaf,
     Part,
@@ -90,14 +89,14 @@ def page(session: Session, model_id: int, prefix: bytes) -> bytes | None:
 
 def leaves(session: Session, model_id: int, prefix: bytes = b"") -> Iterator[Leaf]:
     """Yield the leaves of a model's records in ascending order, a page of rows in memory."""
-    query = select(Record.commitment).where(Record.model_id == model_id)
+    query = select(Record.commitment, Record.content).where(Record.model_id == model_id)
     if prefix:
         query = query.where(col(Record.commitment) >= prefix)
         if (end := _end(prefix)) is not None:
             query = query.where(col(Record.commitment) < end)
     query = query.order_by(col(Record.commitment)).execution_options(yield_per=FETCH)
-    for commitment in session.exec(query):
-        yield bytes(commitment), NO_CONTENT
+    for commitment, content in session.exec(query):
+        yield bytes(commitment), bytes(content)
 
 
 def write(session: Session, model_id: int, retained: RetainedSet) -> None:

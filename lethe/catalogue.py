@@ -600,7 +600,6 @@ _EVENTS = (
         "statistics",
         "retained",
         "retained-*",
-        "rows",
         "added",
         "start",
     ),

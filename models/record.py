@@ -22,6 +22,9 @@ class Record(SQLModel, table=True):
     record: str = Field(sa_type=SealedName("records.record"))
     salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     commitment: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    # The salted digest of the stored row, 32 zero bytes where none is stored. Its salt lies
+    # sealed with the row and is destroyed with it.
+    content: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     # The open request that will erase it: two requests never claim the same record.
     claimed_by: str | None = Field(
         default=None, foreign_key="erasure_requests.id", max_length=36, index=True

@@ -17,7 +17,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
-from lethe.certificates.retained_tree import Part, bare, folded_root, joined
+from lethe.certificates.retained_tree import Part, folded_root, joined
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import (
     Artifact,
@@ -127,7 +127,7 @@ def _check_records(session: Session, model: Model, report: FsckReport) -> None:
     ).first()
     if current is None:
         return
-    root, count = folded_root(bare(_stored(session, model, current, report)))
+    root, count = folded_root(_stored(session, model, current, report))
     if (root, count) != (bytes(current.retained_root), current.retained_count):
         detail = (
             f"{count} records are stored, not the {current.retained_count} that the version "
@@ -174,16 +174,16 @@ def _has_its_pages(session: Session, current: ModelVersion) -> bool:
 
 def _stored(
     session: Session, model: Model, current: ModelVersion, report: FsckReport
-) -> Iterator[bytes]:
-    """Yield the commitments of a model's records that a tree can have, in ascending order."""
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the leaves of a model's records that a tree can have, in ascending order."""
     last = b""
     query = (
-        select(Record.record, Record.salt, Record.commitment)
+        select(Record.record, Record.salt, Record.commitment, Record.content)
         .where(Record.model_id == model.id)
         .order_by(col(Record.commitment))
         .execution_options(yield_per=FETCH)
     )
-    for record, salt, stored in session.exec(query):
+    for record, salt, stored, content in session.exec(query):
         commitment = bytes(stored)
         try:
             opened = record_commitment(bytes(salt), record) == commitment
@@ -194,7 +194,7 @@ def _stored(
         if commitment == last:
             report.add("record", "a record is stored twice", current.log_index)
         elif len(commitment) == 32:
-            yield commitment
+            yield commitment, bytes(content)
         last = commitment
 
 

@@ -32,7 +32,7 @@ from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.evidence import parse_evidence
 from lethe.certificates.retained import Removal, record_commitment
-from lethe.certificates.retained_tree import bare, retained_root
+from lethe.certificates.retained_tree import retained_root
 from lethe.errors import LetheError
 from lethe.log.entries import MODEL_EVENT, Leaf, parse_leaf
 from models import Artifact, ErasureRequest, Model, Record
@@ -171,10 +171,10 @@ class GapFinder:
         except _UnconfirmedError as error:
             return [Gap(model.ref, request.ref, frozenset(tags), str(error))]
         key = open_tombstone_key(self._master, model)
-        query = select(Record.record, Record.salt).where(Record.model_id == model.id)
-        stored = list(session.exec(query))
+        query = select(Record.record, Record.salt, Record.content)
+        stored = list(session.exec(query.where(Record.model_id == model.id)))
         named = tags & {record_tag(key, record) for record in records}
-        stored_again = named & {record_tag(key, record) for record, _ in stored}
+        stored_again = named & {record_tag(key, record) for record, *_ in stored}
         returned = executed < log.back.get(model.ref, -1) and not _is_logged(
             stored, log.retained.get(model.ref)
         )
@@ -249,10 +249,13 @@ def _names(kind: str, data: bytes) -> set[str]:
     return {one.record for one in removal.records}
 
 
-def _is_logged(stored: Sequence[tuple[str, bytes]], root: str | None) -> bool:
+def _is_logged(stored: Sequence[tuple[str, bytes, bytes]], root: str | None) -> bool:
     """Return whether the stored records are those over which the last version was made."""
     try:
-        leaves = bare(record_commitment(bytes(salt), record) for record, salt in stored)
+        leaves = [
+            (record_commitment(bytes(salt), record), bytes(content))
+            for record, salt, content in stored
+        ]
         return root is not None and retained_root(leaves).hex() == root
     except LetheError:  # a salt of another length, or a record that is stored twice
         return False

@@ -11,12 +11,12 @@ from benchmarks.common import Problem, Size, make_problem, seconds
 from benchmarks.soundness import judging
 from benchmarks.soundness.empirical import Facts
 from benchmarks.soundness.ridge_problem import without
-from lethe.certificates.retained_tree import bare
 from workers.arrays import Rows
 from workers.blas_threads import threads_for
 from workers.families.ridge import state as ridge_state
 from workers.families.ridge.blocks import RowBlock
-from workers.families.ridge.rows import row_digests, rows_digest
+from workers.families.ridge.rows import row_digests
+from workers.judge.retention import Trees
 from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
 from workers.judge.ridge.row_digests import check_rows
 from workers.judge.ridge.verdict import EXACT as VERIFIER
@@ -99,11 +99,10 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     found = state.statistics
     earlier = METHOD.refit(config, [problem.rows]).state.statistics
     before_digest = statistics_digest(earlier, config.exponents, config.bits, config.penalty)
-    # The erased record's place in the sorted set decides which nodes both trees share: half.
-    middle = sorted(range(size.n), key=judging.commitment)[size.n // 2]
-    sets, gone = judging.retained_set(size.n, (middle,)), judging.purge(size.n, (0,))
     left = Rows(problem.rows.codes[1:], problem.rows.labels[1:])
-    contents = judging.contents(problem.rows, (0,), left)
+    contents, leaves = judging.contents(problem.rows, (0,), left)
+    sets = judging.retained_set(size.n, (0,), contents=leaves)
+    gone = judging.purge(size.n, (0,))
 
     def verdict(mode: Mode) -> None:
         ridge = RidgeClaim(
@@ -131,14 +130,14 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
         made = METHOD.refit(config, [rest]).state
         block = RowBlock(list(told.records), rest, told.salts, told.learned)
         digests = row_digests(block, (told.client, told.subject))
-        ridge_state.encode(made, config, {"rows": rows_digest(digests)})
-        RetainedSet.of(bare(sets.after))
+        ridge_state.encode(made, config)
+        RetainedSet.of(zip(told.commitments, digests, strict=True))
 
     [told] = contents.blocks
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
-        "digests of rows": lambda: check_rows(contents, [rest]),
+        "digests of rows": lambda: check_rows(contents, [rest], Trees()),
         "published refit": publish,
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,

@@ -1,7 +1,8 @@
 """What each trial shares: commitments, digests, purge probes, and a verdict that is counted."""
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -9,9 +10,9 @@ from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.rates import VERDICTS, Tally
 from workers.arrays import Rows
 from workers.families.ridge.blocks import SALT, RowBlock
-from workers.families.ridge.rows import grown_digest, row_digests, rows_digest
+from workers.families.ridge.rows import row_digests
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim
-from workers.judge.merkle import merkle_root
+from workers.judge.merkle import EMPTY, NO_CONTENT, Tree
 from workers.judge.ridge.claim import BlockClaim, RowsClaim
 
 OWNER = ("client", "subject")
@@ -23,12 +24,15 @@ def commitment(row: int) -> bytes:
 
 
 def retained_set(
-    rows: int, erased: Collection[int], missing: Collection[int] = ()
+    rows: int,
+    erased: Collection[int],
+    missing: Collection[int] = (),
+    contents: Mapping[bytes, bytes] = MappingProxyType({}),
 ) -> RetainedSetClaim:
     """Return the sets of an erasure of `erased` of records 0 … rows - 1.
 
     missing: records that the provider left out of the later set, too, with a root and a
-    count that fit.
+    count that fit. contents: of the leaves, where rows are stored.
     """
     gone = {*erased, *missing}
     before = sorted(commitment(row) for row in range(rows))
@@ -37,11 +41,16 @@ def retained_set(
         before,
         after,
         [commitment(row) for row in erased],
-        merkle_root(before),
+        _root(before, contents),
         len(before),
-        merkle_root(after),
+        _root(after, contents),
         len(after),
+        contents=contents,
     )
+
+
+def _root(leaves: Sequence[bytes], contents: Mapping[bytes, bytes]) -> bytes:
+    return Tree(leaves, [contents.get(leaf, NO_CONTENT) for leaf in leaves]).root
 
 
 def purge(rows: int, erased: Collection[int], missing: Collection[int] = ()) -> PurgeClaim:
@@ -56,10 +65,11 @@ def purge(rows: int, erased: Collection[int], missing: Collection[int] = ()) -> 
 
 def contents(
     rows: Rows, erased: Collection[int], stored: Rows, missing: Collection[int] = ()
-) -> RowsClaim:
+) -> tuple[RowsClaim, dict[bytes, bytes]]:
     """Return the claim that `stored` is what an erasure left of one contribution's rows.
 
-    missing: as in `retained_set`. Who forges the stored rows publishes their digest as well.
+    With it come the contents of all leaves as the version before has them. missing: as in
+    `retained_set`.
     """
     names = [str(row) for row in range(len(rows))]
     salts = hashlib.shake_256(b"salts").digest(SALT * len(rows))
@@ -68,18 +78,21 @@ def contents(
         np.ones(len(rows), dtype=np.int64),
     )
     whole = row_digests(RowBlock(names, rows, *marks), OWNER)
+    leaves = {commitment(row): digest for row, digest in enumerate(whole)}
     gone = {*erased, *missing}
     kept = np.array([row not in gone for row in range(len(rows))])
-    stays = [name for name, keep in zip(names, kept, strict=True) if keep]
-    left = RowBlock(stays, stored, *(mark[kept] for mark in marks))
-    nothing = rows_digest(())
-    return RowsClaim(
-        [BlockClaim(*OWNER, left.records, left.salts, left.learned)],
-        [(whole[row].hex(), 1) for row in sorted(gone)],
+    stays = [row for row in range(len(rows)) if row not in gone]
+    left = RowBlock([names[row] for row in stays], stored, *(mark[kept] for mark in marks))
+    places = [commitment(row) for row in stays]
+    block = BlockClaim(*OWNER, left.records, left.salts, left.learned, places)
+    claim = RowsClaim(
+        [block],
+        [(commitment(row), whole[row], 1) for row in sorted(gone)],
         since=0,
-        before=[nothing, grown_digest(nothing, rows_digest(whole))],
-        after=rows_digest(row_digests(left, OWNER)),
+        before=[EMPTY.hex(), _root(sorted(leaves), leaves).hex()],
+        after=_root(sorted(places), leaves).hex(),
     )
+    return claim, leaves
 
 
 def tally(

@@ -83,12 +83,13 @@ def claim(
         before_digest=statistics_digest(earlier, config.exponents, config.bits, config.penalty),
     )
     n, kept = len(problem.rows), problem.retained if stored is None else stored
+    contents, leaves = judging.contents(problem.rows, problem.erased, kept, missing)
     return ExactClaim(
         ridge,
         [kept],
-        judging.retained_set(n, problem.erased, missing),
+        judging.retained_set(n, problem.erased, missing, leaves),
         judging.purge(n, problem.erased, missing),
-        contents=judging.contents(problem.rows, problem.erased, kept, missing),
+        contents=contents,
     )
 
 

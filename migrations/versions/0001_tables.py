@@ -333,6 +333,7 @@ def upgrade() -> None:
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.Column("salt", sa.LargeBinary(), nullable=False),
         sa.Column("commitment", sa.LargeBinary(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
         sa.Column("claimed_by", sa.String(length=36), nullable=True),
         sa.ForeignKeyConstraint(
             ["claimed_by"], ["erasure_requests.id"], name=op.f("fk_records_claimed_by")

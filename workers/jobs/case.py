@@ -3,8 +3,9 @@
 It never sees the method; what it must know of the destroyed comes from the sealed draft.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlmodel import Session, select
 
@@ -16,6 +17,7 @@ from app.service.scope import owners
 from app.vault.errors import ShreddedError
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
+from lethe.certificates.retained_tree import NO_CONTENT, Leaf
 from models import ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Record, Subject
 from workers.jobs import draft, versions
 from workers.jobs.draft import Draft, OtherDraftError
@@ -56,6 +58,7 @@ class Verdict:
     repeated: bool = False
 
 
+NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
 # Runs without a session: a training that is repeated takes minutes.
 Judge = Callable[[], Verdict]
 # Of executed jobs of one version, in their order.
@@ -116,13 +119,27 @@ def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> 
     )
 
 
-def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> RetainedSetClaim:
-    """Return the claim that exactly a request's records left, and these stayed."""
+def retained_contents(session: Session, model: Model) -> dict[bytes, bytes]:
+    """Return the contents of a model's leaves that have one, by their commitments."""
+    query = select(Record.commitment, Record.content).where(Record.model_id == model.id)
+    leaves = (
+        (bytes(commitment), bytes(content)) for commitment, content in session.exec(query)
+    )
+    return _with_content(leaves)
+
+
+def retained_set_claim(
+    case: ExecutedJob, retained: Sequence[bytes], contents: Mapping[bytes, bytes] = NOTHING
+) -> RetainedSetClaim:
+    """Return the claim that exactly a request's records left, and these stayed.
+
+    contents: of the leaves of those that stayed.
+    """
     plan, before, after = case.plan, case.before, case.after
     removal = shape.read(Removal, plan.removal)
     erased = [record.commitment for record in removal.records]
-    earlier = draft.read_commitments(plan.earlier)
-    later = draft.read_commitments(plan.later)
+    earlier = [commitment for commitment, _ in draft.read_leaves(plan.earlier)]
+    later = [commitment for commitment, _ in draft.read_leaves(plan.later)]
     link = sorted([*retained, *later])
     return RetainedSetClaim(
         before=sorted([*link, *erased]),
@@ -139,9 +156,14 @@ def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> Retained
             before_count=before.retained_count,
             after_root=bytes(after.retained_root),
             after_count=after.retained_count,
-            added=draft.read_commitments(plan.added),
+            added=[commitment for commitment, _ in draft.read_leaves(plan.added)],
         ),
+        contents={**contents, **_with_content(plan.gone())},
     )
+
+
+def _with_content(leaves: Iterable[Leaf]) -> dict[bytes, bytes]:
+    return {commitment: content for commitment, content in leaves if content != NO_CONTENT}
 
 
 def purge_claim(

@@ -4,13 +4,14 @@ The certificate of each request names its link of that chain.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.retained_pages import RetainedSet
-from lethe.certificates.retained import prove_removal, record_commitment
+from lethe.certificates.retained import prove_removal
 from lethe.certificates.retained_tree import Leaf, RetainedTree
+from lethe.log.spelling import parse_base64
 from workers.jobs.retained_set import stored_set
 
 
@@ -47,24 +48,27 @@ def owned_by_subject(members: Sequence[BatchMember]) -> dict[int, set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What one member removed: its proof, the root after it, and what the others removed."""
+    """What one member removed: its proof, the root after it, and what the others removed.
+
+    earlier and later are leaves, each a commitment and a content.
+    """
 
     removal: dict[str, Any]
     root: bytes
-    earlier: list[bytes]
-    later: list[bytes]
+    earlier: list[Leaf]
+    later: list[Leaf]
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The sets between two versions, with a link for each member that erases.
 
-    added: commitments that came in before the first link. roots: of the sets between, for the
+    added: leaves that came in before the first link. roots: of the sets between, for the
     log.
     """
 
     links: list[Link]
-    added: list[bytes]
+    added: list[Leaf]
     roots: list[bytes]
     after: RetainedSet
 
@@ -92,32 +96,34 @@ class Chain:
             for member in members:
                 removals.append(prove_removal(tree, member.salts))
                 roots.append(tree.root)
-            for commitment in dropped:
-                tree.remove(commitment)
+            last = [(commitment, tree.remove(commitment).content) for commitment in dropped]
             after = RetainedSet.left(tree)
-        removed = [_commitments(member) for member in members]
+        removed = [_leaves(removal) for removal in removals]
         links = [
             Link(
                 removal,
                 roots[position],
                 _flat(removed[:position]),
-                [*_flat(removed[position + 1 :]), *dropped],
+                [*_flat(removed[position + 1 :]), *last],
             )
             for position, removal in enumerate(removals)
         ]
         # Where nothing is dropped the last one is the version's own.
         between = [*grown, *(roots if dropped else roots[:-1])]
-        return cls(links, [commitment for commitment, _ in added], between, after)
+        return cls(links, list(added), between, after)
 
     @classmethod
-    def to(cls, after: RetainedSet) -> "Chain":
-        """Return the chain of an update that no request is executed with."""
-        return cls([], [], [], after)
+    def grown(cls, added: Sequence[Leaf], after: RetainedSet) -> "Chain":
+        """Return the chain of a contribution, which no request is executed with."""
+        return cls([], list(added), [], after)
 
 
-def _commitments(member: BatchMember) -> list[bytes]:
-    return sorted(record_commitment(salt, record) for record, salt in member.salts.items())
+def _leaves(removal: Mapping[str, Any]) -> list[Leaf]:
+    return [
+        (parse_base64(record["commitment"]), parse_base64(record["path"]["content"]))
+        for record in removal["records"]
+    ]
 
 
-def _flat(lists: Iterable[list[bytes]]) -> list[bytes]:
-    return [value for own in lists for value in own]
+def _flat(lists: Iterable[list[Leaf]]) -> list[Leaf]:
+    return [leaf for own in lists for leaf in own]

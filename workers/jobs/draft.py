@@ -17,6 +17,9 @@ from app.reconcile.judgement import EXECUTED, opened
 from app.reconcile.model_events import request_events
 from app.service.context import Services
 from lethe import canonical
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal
+from lethe.certificates.retained_tree import Leaf
 from lethe.certificates.statement import Purged
 from lethe.log.entries import CommitmentError, EntryError
 from lethe.log.spelling import format_base64, parse_base64
@@ -54,7 +57,7 @@ class Draft:
     ref: of the request that was executed, as the log has it.
     One update may serve several requests, each with its own draft. `removal` is this
     request's link: the sets before and after its own records went. `earlier` and `later`
-    are the commitments (base64) that the requests before and after it removed, which lead
+    are the leaves (base64) that the requests before and after it removed, which lead
     from the version `before_number` to the link and from the link to the version `number`.
     """
 
@@ -75,7 +78,7 @@ class Draft:
     artifacts: list[ShreddedArtifact]
     blocks: list[RewrittenBlock]
     feature_rows: int
-    # Of a masked round: commitments (base64) that it added before its first link.
+    # Of a masked round: leaves (base64) that it added before its first link.
     added: list[str] = field(default_factory=list)
     round_id: str | None = None
     # Salted digests (hex) of all rows that the update removed, and, of a ridge head, the
@@ -87,6 +90,12 @@ class Draft:
     def name(self) -> str:
         """The method with the settings that differ, as certificates and the log name it."""
         return self.parameters.get("attempt", self.method)
+
+    def gone(self) -> list[Leaf]:
+        """Return the leaves that the whole update removed, of this request and of others."""
+        removal = shape.read(Removal, self.removal)
+        own = [(record.commitment, record.path.content) for record in removal.records]
+        return [*read_leaves(self.earlier), *own, *read_leaves(self.later)]
 
     def purged(self) -> Purged:
         """Return the certificate's list; each artifact and each block had a key."""
@@ -134,14 +143,14 @@ def _executed(services: Services, session: Session, request: ErasureRequest) -> 
     return last[0].get(DRAFT) if last else None
 
 
-def write_commitments(values: Sequence[bytes]) -> list[str]:
-    """Return commitments as a draft holds them."""
-    return [format_base64(value) for value in values]
+def write_leaves(leaves: Sequence[Leaf]) -> list[str]:
+    """Return leaves of the retained set as a draft holds them."""
+    return [format_base64(commitment + content) for commitment, content in leaves]
 
 
-def read_commitments(texts: Sequence[str]) -> list[bytes]:
-    """Return the commitments that `write_commitments` wrote."""
-    return [parse_base64(text) for text in texts]
+def read_leaves(texts: Sequence[str]) -> list[Leaf]:
+    """Return the leaves that `write_leaves` wrote."""
+    return [(data[:32], data[32:]) for data in map(parse_base64, texts)]
 
 
 def sha256_hex(data: bytes) -> str:

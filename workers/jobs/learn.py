@@ -12,7 +12,7 @@ from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from lethe.certificates.retained import record_commitment
-from lethe.certificates.retained_tree import bare
+from lethe.certificates.retained_tree import NO_CONTENT
 from models import Contribution, Model, Record, Tombstone
 from models.session import chunks
 from workers.errors import RefusedError
@@ -67,9 +67,13 @@ def run(job: JobContext) -> None:
         _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
     salts = {record: secrets.token_bytes(32) for record in upload.records}
     result = kind.learn(job, before, upload, salts)
-    fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
+    fresh = {
+        record: (record_commitment(salt, record), result.contents.get(record, NO_CONTENT))
+        for record, salt in salts.items()
+    }
+    added = list(fresh.values())
     with services.reading() as session:
-        retained = grown(services.ledger, session, model, before, bare(fresh.values()))
+        retained = grown(services.ledger, session, model, before, added)
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -80,7 +84,9 @@ def run(job: JobContext) -> None:
             owned += [(record, subject) for record in block.records]
         versions.add_records(tx.session, lease.model_id, owned, salts, fresh)
         update = Update(result, rest={})
-        version = publish.publish(job, tx, before, [], update, Chain.to(retained)).version
+        version = publish.publish(
+            job, tx, before, [], update, Chain.grown(added, retained)
+        ).version
         if result.repeated:
             versions.record_repeated(tx, model, version)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)

@@ -88,8 +88,9 @@ def publish(
     session.flush()
     if members:
         _bury(job, tx, model, members, update.dropped)
+    contributed = () if members else chain.added
     version = versions.publish(
-        services, tx, model, lease, result.encoded, chain.after, chain.roots
+        services, tx, model, lease, result.encoded, chain.after, chain.roots, contributed
     )
     if not members:
         if before is not None:
@@ -108,8 +109,8 @@ def publish(
         plan = Draft(
             ref=session.get_one(ErasureRequest, member.request_id).ref,
             removal=link.removal,
-            earlier=draft.write_commitments(link.earlier),
-            later=draft.write_commitments(link.later),
+            earlier=draft.write_leaves(link.earlier),
+            later=draft.write_leaves(link.later),
             before_number=before.number,
             number=version.number,
             head_before=before.head_digest,
@@ -123,7 +124,7 @@ def publish(
             artifacts=[*withdrawn, *shredded],
             blocks=[rewritten[one] for one in member.owned() if one in rewritten],
             feature_rows=sum(one in rewritten for one in member.subjects.values()),
-            added=draft.write_commitments(chain.added),
+            added=draft.write_leaves(chain.added),
             round_id=update.round_id,
             rows_gone=list(update.rows_gone),
             rows_learned=list(update.rows_learned),

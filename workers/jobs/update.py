@@ -35,15 +35,12 @@ class ParsedUpload:
 class Encoded:
     """A state as the artifacts that a version consists of.
 
-    contents: digests of a ridge head's rows by their names in the log (`ridge_rows`); empty
-    where the rows are not here. start: of a network that was trained from them, hex SHA-256
-    of its initial weights.
+    start: of a network that was trained from its rows, hex SHA-256 of its initial weights.
     """
 
     head: bytes
     state: bytes
     statistics: str
-    contents: Mapping[str, str] = field(default_factory=dict)
     start: str | None = None
 
     @property
@@ -59,7 +56,8 @@ class UpdateResult:
     parameters and bounds are a certificate's: strings, of no client and no row. escalated:
     why the method that was asked for gave way to a retraining. secret: what only the verifier
     may see, sealed until the last certificate and then destroyed. repeated: it is a training
-    that was repeated with the same result.
+    that was repeated with the same result. contents: the salted digest of each row of a
+    contribution, by record, where the retained set commits to them.
     """
 
     encoded: Encoded
@@ -71,6 +69,7 @@ class UpdateResult:
     escalated: str | None = None
     secret: bytes | None = None
     repeated: bool = False
+    contents: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

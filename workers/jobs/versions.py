@@ -10,6 +10,8 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services
+from lethe.certificates.retained_tree import Leaf as RetainedLeaf
+from lethe.certificates.retained_tree import retained_root
 from models import Artifact, Model, ModelVersion, Record, Subject
 from models.session import chunks
 from workers.jobs.draft import ShreddedArtifact
@@ -52,11 +54,11 @@ def add_records(
     model_id: int,
     owned: Iterable[tuple[str, int]],
     salts: Mapping[str, bytes],
-    fresh: Mapping[str, bytes],
+    fresh: Mapping[str, RetainedLeaf],
 ) -> None:
-    """Take records into the training set: each with its subject's id, salt and commitment.
+    """Take records into the training set: each with its subject's id, salt and leaf.
 
-    owned: each record with the id of its subject. fresh: their commitments.
+    owned: each record with the id of its subject. fresh: their leaves.
     """
     added = [
         {
@@ -64,7 +66,8 @@ def add_records(
             "subject_id": subject,
             "record": record,
             "salt": salts[record],
-            "commitment": fresh[record],
+            "commitment": fresh[record][0],
+            "content": fresh[record][1],
         }
         for record, subject in owned
     ]
@@ -98,12 +101,14 @@ def publish(
     encoded: Encoded,
     retained: RetainedSet,
     links: Sequence[bytes] = (),
+    added: Sequence[RetainedLeaf] = (),
 ) -> ModelVersion:
     """Make a state the model's next version, over the retained set that it was made from.
 
     `links` are the roots between those of the version before and `retained`, where several
     requests were executed at once: the log holds the whole chain that their certificates
-    name in parts. The event is in the log before any verifier draws a seed.
+    name in parts. added: the leaves of a contribution that made the version. The event is in
+    the log before any verifier draws a seed.
     """
     assert model.id is not None
     session = tx.session
@@ -117,8 +122,9 @@ def publish(
         {
             "head": encoded.head_digest,
             "statistics": encoded.statistics,
-            **encoded.contents,  # of salted digests
-            "retained": retained.root.hex(),  # of salted commitments: says nothing of a person
+            # Of salted commitments and salted digests: says nothing of a person.
+            "retained": retained.root.hex(),
+            **({"added": retained_root(added).hex()} if added else {}),
             **({"start": encoded.start} if encoded.start is not None else {}),
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },

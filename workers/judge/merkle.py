@@ -15,30 +15,27 @@ import hashlib
 import struct
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from itertools import repeat
 
 import numpy as np
 
 TAG = b"lethe/retained-set/v2\0"
 EMPTY = hashlib.sha256(b"\x02" + TAG).digest()
+NO_CONTENT = bytes(32)
 Part = tuple[int, bytes] | None  # leaves and hash of a subtree, None of one without leaves
 
 
 class Tree:
     """The tree over commitments of 32 bytes in ascending order, none twice."""
 
-    def __init__(
-        self, leaves: Sequence[bytes], contents: Sequence[bytes] | None = None
-    ) -> None:
-        """Hash all leaves and nodes, in O(n). Without contents each is 32 zero bytes."""
-        self.leaves = leaves
+    def __init__(self, leaves: Sequence[bytes], contents: Sequence[bytes]) -> None:
+        """Hash all leaves, each with its content, and all nodes, in O(n)."""
+        self.leaves, self.contents = leaves, contents
         # A node's number is its place in these: first the leaves, then the inner nodes, each
         # after its children. `_middle`: the place of the first leaf under the right child.
         start = b"\x00" + TAG
-        known = repeat(bytes(32)) if contents is None else contents
         self._hashes = [
             hashlib.sha256(start + leaf + content).digest()
-            for leaf, content in zip(leaves, known, strict=contents is not None)
+            for leaf, content in zip(leaves, contents, strict=True)
         ]
         self._counts = [1] * len(leaves)
         self._inner: list[tuple[int, int, int, int]] = []  # bit, left, right, middle
@@ -94,8 +91,8 @@ class Tree:
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
-    """Return the root of the set with these commitments, in ascending order."""
-    return Tree(leaves).root
+    """Return the root of the set with these commitments, in ascending order, no contents."""
+    return Tree(leaves, [NO_CONTENT] * len(leaves)).root
 
 
 def _divides(leaves: Sequence[bytes]) -> list[int]:

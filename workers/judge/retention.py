@@ -6,7 +6,7 @@ and the stored rows themselves, hold a person as much as the model does: someone
 each of them after the erasure, and the purge has the outcome.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import lt
@@ -14,7 +14,7 @@ from operator import lt
 from lethe.catalogue import CHECKS
 from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.checks import guarded, judged
-from workers.judge.merkle import Tree
+from workers.judge.merkle import NO_CONTENT, Tree
 
 RETAINED_SET, PURGE = CHECKS["retained-set"], CHECKS["purge"]
 
@@ -49,10 +49,13 @@ class Trees:
         self._tree: Tree | None = None
         self._roots: dict[tuple[bytes, ...], bytes] = {}
 
-    def of(self, leaves: Sequence[bytes]) -> Callable[[Collection[bytes]], bytes]:
+    def of(
+        self, leaves: Sequence[bytes], contents: Mapping[bytes, bytes]
+    ) -> Callable[[Collection[bytes]], bytes]:
         """Return what gives the root over some leaves without others (`Tree.root_without`)."""
-        if self._tree is None or self._tree.leaves != leaves:
-            self._tree, self._roots = Tree(leaves), {}
+        known = [contents.get(leaf, NO_CONTENT) for leaf in leaves]
+        if self._tree is None or (self._tree.leaves, self._tree.contents) != (leaves, known):
+            self._tree, self._roots = Tree(leaves, known), {}
         return partial(self._without, self._tree)
 
     def _without(self, tree: Tree, gone: Collection[bytes]) -> bytes:
@@ -96,7 +99,7 @@ def _problem(claim: RetainedSetClaim, rows: int, trees: Trees) -> str | None:
     # Every set of the chain is the one that the round grew to without some of its records.
     earlier = () if update is None else update.earlier
     grown = sorted([*claim.before, *earlier])
-    without = trees.of(grown)
+    without = trees.of(grown, claim.contents)
     if without(earlier) != claim.before_root:
         return "the published root of before is wrong"
     if without([*earlier, *erased]) != claim.after_root:

@@ -148,7 +148,7 @@ def check_chain(installation: Installation, requests: list[str], last: ModelVers
         logged = parse_leaf(session.get_one(LogEntry, update.log_index).leaf).digests
     names = [f"retained-{number}" for number in range(1, len(requests))] + ["retained"]
     assert [logged[name] for name in names] == [value.hex() for value in chain]
-    assert set(logged) == {*names, "head", "statistics", "rows"}
+    assert set(logged) == {*names, "head", "statistics"}
 
 
 def test_requests_wait_for_one_another_and_are_one_update(three: Installation) -> None:

@@ -143,14 +143,18 @@ PLANTED: dict[str, tuple[list[str], list[str]]] = {
         [f"update records set salt = zeroblob(32) where id = {SOME}"],
         ["record"],
     ),
+    "a record's content": (
+        [f"update records set content = zeroblob(32) where id = {SOME}"],
+        ["record"],
+    ),
     "a record's commitment": (
         [f"update records set commitment = zeroblob(32) where id = {SOME}"],
         ["record"],
     ),
     "an erased record stored again": (
         [
-            "insert into records (model_id, subject_id, record, salt, commitment) "
-            f"select model_id, subject_id, {SEALED}, salt, zeroblob(32) from records "
+            "insert into records (model_id, subject_id, record, salt, commitment, content) "
+            f"select model_id, subject_id, {SEALED}, salt, zeroblob(32), content from records "
             f"where id = {SOME}",
         ],
         ["record", "tombstone"],

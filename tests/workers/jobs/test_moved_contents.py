@@ -9,27 +9,29 @@ import pytest
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
+from app.retained_pages import RetainedSet, leaves
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import Predicate, parse_statement
 from lethe.log.entries import Leaf, parse_leaf
-from models import LogEntry, Model, ModelVersion, Subject
+from models import LogEntry, Model, ModelVersion, Record, Subject
 from tests.installation import Installation
+from tests.lethe.certificates.tree_oracle import oracle_root
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.changed_rows import uncompared
 from workers.arrays import Rows
 from workers.families.ridge import (
-    rows as ridge_rows,
-)
-from workers.families.ridge import (
     update as ridge_update,
 )
 from workers.families.ridge.blocks import RowBlock, decode_block, encode_block
-from workers.families.ridge.rows import grown_digest, rows_digest
+from workers.families.ridge.rows import owners, stored_digests
+from workers.jobs import retained_set
 from workers.jobs.logged_model import RENAMED
+from workers.jobs.retained_set import STORED
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Patch = pytest.MonkeyPatch
+ANY = bytes(32)
 
 
 def blocks(session: Session, at: Installation) -> dict[int, RowBlock]:
@@ -89,24 +91,33 @@ def another_entry_named(at: Installation) -> None:
         session.commit()
 
 
-def forged_rows(at: Installation) -> str:
-    """What the log would have said of the first version, had it been made of what lies here."""
+def forge(at: Installation) -> RetainedSet:
+    """Store what the leaves would be, had the first version been made of what lies here."""
     with Session(at.services.engine) as session:
         model = session.exec(select(Model)).one()
         assert model.id is not None
-        stored = blocks(session, at).items()
-        digests = ridge_rows.stored_digests(session, model.id, stored)
-        return grown_digest(rows_digest(()), rows_digest(one.digest for one in digests))
+        known = {one.record: one for one in session.exec(select(Record))}
+        owned = owners(session, blocks(session, at))
+        for subject, block in blocks(session, at).items():
+            for one in stored_digests(block, owned[subject]):
+                known[one.record].content = one.digest
+                session.add(known[one.record])
+        session.flush()
+        forged = RetainedSet.of(leaves(session, model.id))
+        session.commit()
+    return forged
 
 
 def a_second_entry_of_the_same_head(at: Installation) -> None:
     contents_swapped(at)
-    said = {**logged(at)[0].digests, "rows": forged_rows(at)}
+    forged = forge(at)
+    said = {**logged(at)[0].digests, "retained": forged.root.hex()}
     index = at.services.ledger.transact(
         lambda tx: record_model_event(tx, MODEL, "model.version", said)
     )
     with Session(at.services.engine) as session:
-        session.exec(select(ModelVersion)).one().log_index = index
+        version = session.exec(select(ModelVersion)).one()
+        version.log_index, version.retained_root = index, forged.root
         session.commit()
 
 
@@ -148,9 +159,9 @@ def logged(at: Installation) -> list[Leaf]:
 @pytest.mark.parametrize(
     ("tamper", "said"),
     [
-        (contents_swapped, "FAIL also after a refit: 6 rows-before"),
-        (one_unit, "FAIL also after a refit: 5 posterior, 6 rows-before"),
-        (owner_renamed, "FAIL also after a refit: 6 rows-before"),
+        (contents_swapped, "FAIL also after a refit: 6 rows-before, 7 rows-after"),
+        (one_unit, "FAIL also after a refit: 5 posterior, 6 rows-before, 7 rows-after"),
+        (owner_renamed, "FAIL also after a refit: 6 rows-before, 7 rows-after"),
     ],
 )
 def test_rows_that_changed_in_storage_are_certified_for_nobody(
@@ -177,54 +188,62 @@ def test_a_version_that_points_at_another_entry_is_refused_and_refuted(
     assert outcome(ready, "r1", "r6") == ("needs-decision", why)
 
 
-def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch) -> None:
-    """It builds on the rows as they lie there now, not on the digest of the version before."""
-
+def test_digests_that_were_changed_with_the_rows_are_not_built_on(ready: Installation) -> None:
+    """Neither by an erasure nor by a contribution: the log has the root of the others."""
     contents_swapped(ready)
+    forge(ready)
+    contribute(ready, 1)
+    assert len(logged(ready)) == 1
+    assert outcome(ready, "r1", "r6") == ("needs-decision", STORED)
+    assert len(logged(ready)) == 1
+
+
+def test_a_contribution_launders_nothing(ready: Installation, monkeypatch: Patch) -> None:
+    """A provider builds on the rows as they lie there now, not on the root of the log."""
+    contents_swapped(ready)
+    forged = forge(ready)
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_rows, "published", lambda *_: forged_rows(ready))
+        patch.setattr(retained_set, "check_set", lambda *_: None)
+        patch.setattr(retained_set, "folded_root", lambda known: (ANY, len(known)))
+        with Session(ready.services.engine) as session:
+            version = session.exec(select(ModelVersion)).one()
+            kept, version.retained_root = bytes(version.retained_root), ANY
+            session.commit()
         contribute(ready, 1)
+    with Session(ready.services.engine) as session:
+        first, _ = session.exec(select(ModelVersion).order_by(col(ModelVersion.number))).all()
+        first.retained_root = kept
+        session.commit()
+    assert forged.root != kept
+    assert len(logged(ready)) == 2
     assert outcome(ready, "r1")[1].endswith(": 6 rows-before")
 
 
 def test_forged_digests_of_those_that_went(ready: Installation, monkeypatch: Patch) -> None:
-    honest = ridge_update._divided
+    honest = ridge_update._leaving
 
-    def divided(*given: Any) -> Any:
-        stays, goes = honest(*given)
-        return stays, [goes[0]._replace(digest=bytes(32)), *goes[1:]]
+    def leaving(*given: Any) -> Any:
+        first, *others = honest(*given)
+        return [first._replace(digest=bytes(32)), *others]
 
-    monkeypatch.setattr(ridge_update, "_divided", divided)
+    monkeypatch.setattr(ridge_update, "_leaving", leaving)
     assert outcome(ready, "r1", "r6")[1].endswith(": 6 rows-before")
 
 
-def test_a_version_with_the_digest_of_other_rows_is_refitted(
+def test_a_version_with_the_root_of_another_set_is_refitted(
     ready: Installation, monkeypatch: Patch
 ) -> None:
-    honest = ridge_update._divided
+    honest = RetainedSet.left
 
-    def divided(*given: Any) -> Any:
-        _, goes = honest(*given)
-        return {"rows": "ab" * 32}, goes
+    def left(tree: Any) -> RetainedSet:
+        return replace(honest(tree), root=bytes.fromhex("ab" * 32))
 
-    monkeypatch.setattr(ridge_update, "_divided", divided)
-    predicate = certified(ready, "r1", "r6")
-    assert predicate.method.id == "ridge-exact-refit"
-    assert "ab" * 32 in [leaf.digests["rows"] for leaf in logged(ready)]
-    assert [check.name for check in predicate.checks[5:]] == ["rows-before", "rows-after"]
-
-
-def test_versions_from_before_there_were_digests_are_undecided(
-    installation: Installation, monkeypatch: Patch
-) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(ridge_update, "_grown", lambda *_: {})
-        installation.ready()
-    contribute(installation, 1)
-    assert "rows" not in logged(installation)[1].digests
-    state, reason = outcome(installation, "r1")
-    assert state == "needs-decision"
-    assert reason.startswith("verification INCONCLUSIVE also after a refit: 6 rows-before")
+        patch.setattr(RetainedSet, "left", left)
+        predicate = certified(ready, "r1", "r6")
+    assert predicate.method.id == "ridge-exact-refit"
+    assert "ab" * 32 in [leaf.digests["retained"] for leaf in logged(ready)]
+    assert [check.name for check in predicate.checks[5:]] == ["rows-before", "rows-after"]
 
 
 def test_the_certificate_and_the_log_name_the_same_rows(ready: Installation) -> None:
@@ -234,23 +253,24 @@ def test_the_certificate_and_the_log_name_the_same_rows(ready: Installation) -> 
     contribute(ready, 3)
     second = certified(ready, "r300", "r2", "r200")
     said = [leaf.digests for leaf in logged(ready)]
-    known = rows_digest(())
     for number, digests in enumerate(said, 1):
-        if "added" in digests:  # everybody can see it follow from the one before
-            assert digests["rows"] == grown_digest(known, digests["added"])
-        else:
-            assert number in (4, 6)
-        known = digests["rows"]
+        assert ("added" in digests) == (number not in (4, 6))
+        assert "rows" not in digests
     for predicate, number in ((first, 4), (second, 6)):
         before, after = predicate.checks[5:]
-        assert before.value == f"sha256 {said[number - 2]['rows']}"
-        assert after.value == f"sha256 {said[number - 1]['rows']}"
+        assert before.value == f"sha256 {said[number - 2]['retained']}"
+        assert after.value == f"sha256 {said[number - 1]['retained']}"
+        assert predicate.retained_set.after.root.hex() == said[number - 1]["retained"]
     with Session(ready.services.engine) as session:
         model = session.exec(select(Model)).one()
         assert model.id is not None
-        stored = list(
-            ridge_rows.stored_digests(session, model.id, blocks(session, ready).items())
-        )
-    assert said[-1]["rows"] == rows_digest(one.digest for one in stored)
-    assert {one.learned for one in stored} == {1, 2, 3, 5}
+        owned, learned = owners(session, blocks(session, ready)), set[int]()
+        known = {one.record: one for one in session.exec(select(Record))}
+        for subject, block in blocks(session, ready).items():
+            for one in stored_digests(block, owned[subject]):
+                assert known[one.record].content == one.digest
+                learned.add(one.learned)
+        anew = oracle_root({one.commitment: one.content for one in known.values()})
+    assert said[-1]["retained"] == anew.hex()
+    assert learned == {1, 2, 3, 5}
     ready.check()

@@ -19,10 +19,16 @@ from workers.jobs.retained_set import STORED
 
 
 @pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pages(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide sets of forty as others of 40,000, and read only what changes."""
     monkeypatch.setattr(retained_pages, "CAP", 3)
     monkeypatch.setattr(retained_set, "SHARE", 0)
+    with Session(ready.services.engine) as session:  # which may have been made before
+        model = session.exec(select(Model)).one()
+        assert model.id is not None
+        anew = RetainedSet.of(leaves(session, model.id))
+        retained_pages.write(session, model.id, anew)
+        session.commit()
 
 
 def stored(at: Installation) -> dict[bytes, bytes]:
@@ -91,11 +97,11 @@ def test_what_is_read_at_once_and_in_parts_comes_to_the_same(
 
 @contextmanager
 def commitments_read(at: Installation) -> Iterator[list[str]]:
-    """Note the statements that read commitments of records."""
+    """Note the statements that read leaves of the tree."""
     found: list[str] = []
 
     def note(_c: object, _cursor: object, statement: str, *_: object) -> None:
-        if "SELECT records.commitment" in statement:
+        if "ORDER BY records.commitment" in statement:
             found.append(statement)
 
     event.listen(at.services.engine, "before_cursor_execute", note)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from tests.lethe.certificates.tree_oracle import oracle_root
 from workers.arrays import Rows
 from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge.blocks import RowBlock
 from workers.judge.base import Judgement
+from workers.judge.merkle import Tree
+from workers.judge.retention import Trees
 from workers.judge.ridge.claim import BlockClaim, RowsClaim
 from workers.judge.ridge.row_digests import check_rows, stored
 
@@ -50,15 +51,12 @@ ROWS, SALTS = whole()
 DIGESTS = [by_hand(row, ROWS, SALTS) for row in range(6)]
 
 
-def rows_of(*places: int, rows: Rows = ROWS) -> str:
-    digests = sorted(by_hand(place, rows, SALTS) for place in places)
-    return sha(b"lethe/rows/v1\0", *digests).hex()
+LEAVES = [sha(b"commitment", bytes([row])) for row in range(6)]
 
 
-def grown(before: str, *places: int) -> str:
-    return sha(
-        b"lethe/grown/v1\0", bytes.fromhex(before), bytes.fromhex(rows_of(*places))
-    ).hex()
+def root_of(*places: int, rows: Rows = ROWS) -> str:
+    """The root of the retained set of these records, in hex."""
+    return oracle_root({LEAVES[row]: by_hand(row, rows, SALTS) for row in places}).hex()
 
 
 def blocks(stays: list[int], rows: Rows = ROWS) -> tuple[list[BlockClaim], list[Rows]]:
@@ -66,7 +64,8 @@ def blocks(stays: list[int], rows: Rows = ROWS) -> tuple[list[BlockClaim], list[
     for owner in (ANNA, BERT):
         own = [row for row in stays if OWNER[row] == owner]
         names, learned = [f"r{row}" for row in own], np.array([LEARNED[row] for row in own])
-        claims.append(BlockClaim(*owner, names, SALTS[own], learned))
+        places = [LEAVES[row] for row in own]
+        claims.append(BlockClaim(*owner, names, SALTS[own], learned, places))
         parts.append(Rows(rows.codes[own], rows.labels[own]))
     return claims, parts
 
@@ -76,17 +75,17 @@ def claim(
 ) -> tuple[RowsClaim, list[Rows]]:
     """An erasure of `gone` from version 3; since 0, 1 or 2: which one an erasure had made."""
     stays = [row for row in range(6) if row not in gone]
-    before = [rows_of(*(row for row in range(6) if LEARNED[row] <= since))]
-    for number in range(since + 1, 4):
-        came = [row for row in range(6) if LEARNED[row] == number]
-        before.append(grown(before[-1], *came))
+    before = [
+        root_of(*(row for row in range(6) if LEARNED[row] <= number))
+        for number in range(since, 4)
+    ]
     claims, parts = blocks(stays, rows)
-    went = [(DIGESTS[row].hex(), LEARNED[row]) for row in gone]
-    return RowsClaim(claims, went, since, before, rows_of(*stays)), parts
+    went = [(LEAVES[row], DIGESTS[row], LEARNED[row]) for row in gone]
+    return RowsClaim(claims, went, since, before, root_of(*stays)), parts
 
 
 def judge(told: RowsClaim, rows: list[Rows]) -> list[Judgement]:
-    return check_rows(told, rows)
+    return check_rows(told, rows, Trees())
 
 
 def names_of(found: list[Judgement]) -> list[str]:
@@ -95,7 +94,7 @@ def names_of(found: list[Judgement]) -> list[str]:
 
 @pytest.mark.parametrize("since", [0, 1, 2])
 @pytest.mark.parametrize("gone", [(1,), (0, 3, 5), (0, 1, 2, 3, 4, 5)])
-def test_true_claims_pass_with_the_digests_that_are_in_the_log(
+def test_true_claims_pass_with_the_roots_that_are_in_the_log(
     since: int, gone: tuple[int, ...]
 ) -> None:
     told, rows = claim(gone, since)
@@ -115,32 +114,33 @@ def test_the_service_publishes_what_the_verifier_and_these_tests_compute() -> No
     # As a view of other memory, too: digests are of values, not of how they lie.
     turned = replace(block, rows=Rows(np.asfortranarray(rows.codes), rows.labels))
     assert ridge_rows.row_digests(turned, ANNA) == [DIGESTS[row] for row in own]
-    assert ridge_rows.rows_digest(DIGESTS[row] for row in (4, 0, 1)) == rows_of(0, 1, 4)
-    before = rows_of(0, 1)
-    assert ridge_rows.grown_digest(before, rows_of(4)) == grown(before, 4)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(-1, 3)), max_size=6))
-@settings(max_examples=40, deadline=None)
-def test_rows_are_told_apart_by_the_version_they_came_with(
-    drawn: list[tuple[bool, int]],
-) -> None:
-    """Whatever the order of versions in a block: each row counts with its own."""
-    halves = [
-        [i for i, (first, _) in enumerate(drawn) if first is side] for side in (True, False)
+    found = ridge_rows.stored_digests(block, ANNA)
+    assert [tuple(one) for one in found] == [
+        (f"r{row}", LEARNED[row], DIGESTS[row]) for row in own
     ]
-    told, parts, expected = [], [], dict[int, list[bytes]]()
-    for own in halves:
-        names, learned = [f"r{i}" for i in own], np.array([drawn[i][1] for i in own], np.int64)
-        told.append(BlockClaim(*ANNA, names, SALTS[own], learned))
-        parts.append(Rows(ROWS.codes[own], ROWS.labels[own]))
-        for i in own:
-            fields = (sha(f"r{i}".encode()), bytes(SALTS[i].tolist()))
-            content = struct.pack("<q", ROWS.labels[i]), struct.pack(f"<{D}h", *ROWS.codes[i])
-            owner = sha(ANNA[0].encode()), sha(ANNA[1].encode())
-            digest = sha(b"lethe/row/v1\0", *owner, *fields, *content)
-            expected.setdefault(drawn[i][1], []).append(digest)
-    assert stored(told, parts) == {version: sorted(own) for version, own in expected.items()}
+
+
+def test_rows_that_the_checks_of_one_claim_share_are_hashed_into_one_tree() -> None:
+    told, rows = claim()
+    trees, made = Trees(), []
+    honest = Tree.__init__
+
+    def counted(self: Tree, *given: Any) -> None:
+        made.append(given)
+        honest(self, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tree, "__init__", counted)
+        assert names_of(check_rows(told, rows, trees)) == []
+        assert names_of(check_rows(told, rows, trees)) == []
+    assert len(made) == 1
+
+
+def test_a_stored_row_is_known_by_its_record_and_version() -> None:
+    told, rows = claim()
+    assert sorted(stored(told.blocks, rows)) == sorted(
+        (LEAVES[row], DIGESTS[row], LEARNED[row]) for row in (0, 2, 3, 4, 5)
+    )
 
 
 def changed(row: int, column: int, by: int) -> Rows:
@@ -175,8 +175,8 @@ SPOILT_ROWS: dict[str, Callable[[], Rows]] = {
 def test_stored_rows_with_another_content(name: str, since: int) -> None:
     told, rows = claim(since=since, rows=SPOILT_ROWS[name]())
     assert names_of(judge(told, rows)) == ["rows-before", "rows-after"]
-    # Nor does it help to publish the digest of what is stored.
-    agreed = rows_of(0, 2, 3, 4, 5, rows=SPOILT_ROWS[name]())
+    # Nor does it help to publish the root of what is stored.
+    agreed = root_of(0, 2, 3, 4, 5, rows=SPOILT_ROWS[name]())
     found = judge(replace(told, after=agreed), rows)
     assert names_of(found) == ["rows-before"]
     assert not found[0].undecided
@@ -189,50 +189,62 @@ def block_changed(**changes: Any) -> Callable[[RowsClaim], RowsClaim]:
     return change
 
 
+OTHER = sha(b"another"), sha(b"content"), 1
+BOTH = ["rows-before", "rows-after"]
 FORGED: dict[str, tuple[Callable[[RowsClaim], RowsClaim], list[str]]] = {
-    "nothing went": (lambda told: replace(told, gone=[]), ["rows-before"]),
-    "another went": (
-        lambda told: replace(told, gone=[(sha(b"another").hex(), 1)]),
-        ["rows-before"],
+    "nothing went": (lambda told: replace(told, gone=[]), BOTH[:1]),
+    "another went": (lambda told: replace(told, gone=[OTHER]), BOTH[:1]),
+    "one more went": (lambda told: replace(told, gone=[*told.gone, OTHER]), BOTH[:1]),
+    "it went twice": (lambda told: replace(told, gone=[*told.gone] * 2), BOTH),
+    "one that stays went": (
+        lambda told: replace(told, gone=[*told.gone, (LEAVES[0], DIGESTS[0], 1)]),
+        BOTH,
     ),
-    "one more went": (
-        lambda told: replace(told, gone=[*told.gone, (sha(b"another").hex(), 1)]),
-        ["rows-before"],
+    "it had another content": (
+        lambda told: replace(told, gone=[(LEAVES[1], DIGESTS[2], 1)]),
+        BOTH[:1],
     ),
-    "it went twice": (lambda told: replace(told, gone=[*told.gone] * 2), ["rows-before"]),
+    "it had another commitment": (
+        lambda told: replace(told, gone=[(OTHER[0], DIGESTS[1], 1)]),
+        BOTH[:1],
+    ),
     "it came later": (
-        lambda told: replace(told, gone=[(told.gone[0][0], 3)]),
-        ["rows-before"],
+        lambda told: replace(told, gone=[(LEAVES[1], DIGESTS[1], 3)]),
+        BOTH[:1],
     ),
     "it came after all": (
-        lambda told: replace(told, gone=[*told.gone, (sha(b"another").hex(), 9)]),
-        ["rows-before"],
+        lambda told: replace(told, gone=[(LEAVES[1], DIGESTS[1], 9)]),
+        BOTH[:1],
     ),
-    "the digest of before": (
-        lambda told: replace(told, before=[*told.before[:-1], rows_of(0)]),
-        ["rows-before"],
+    "nobody knows when it came": (
+        lambda told: replace(told, gone=[(LEAVES[1], DIGESTS[1], -1)]),
+        BOTH[:1],
     ),
-    "a digest between": (
-        lambda told: replace(told, before=[rows_of(0), *told.before[1:]]),
-        ["rows-before"],
+    "the root of before": (
+        lambda told: replace(told, before=[*told.before[:-1], root_of(0)]),
+        BOTH[:1],
+    ),
+    "a root between": (
+        lambda told: replace(told, before=[root_of(0), *told.before[1:]]),
+        BOTH[:1],
     ),
     "a version is left out": (
         lambda told: replace(told, before=told.before[1:]),
-        ["rows-before"],
+        BOTH[:1],
     ),
-    "before is no digest": (
+    "before is no root": (
         lambda told: replace(told, before=[*told.before[:-1], "x"]),
-        ["rows-before"],
+        BOTH[:1],
     ),
-    "the digest of after": (lambda told: replace(told, after=rows_of(0)), ["rows-after"]),
-    "another client": (block_changed(client="south"), ["rows-before", "rows-after"]),
-    "another subject": (block_changed(subject="bert"), ["rows-before", "rows-after"]),
-    "another id": (block_changed(records=["r0", "r9"]), ["rows-before", "rows-after"]),
-    "ids change places": (block_changed(records=["r4", "r0"]), ["rows-before", "rows-after"]),
-    "other salts": (
-        block_changed(salts=np.zeros((2, 32), np.uint8)),
-        ["rows-before", "rows-after"],
-    ),
+    "the root of after": (lambda told: replace(told, after=root_of(0)), BOTH[1:]),
+    "another client": (block_changed(client="south"), BOTH),
+    "another subject": (block_changed(subject="bert"), BOTH),
+    "another id": (block_changed(records=["r0", "r9"]), BOTH),
+    "ids change places": (block_changed(records=["r4", "r0"]), BOTH),
+    "another commitment": (block_changed(commitments=[LEAVES[0], OTHER[0]]), BOTH),
+    "commitments change places": (block_changed(commitments=[LEAVES[4], LEAVES[0]]), BOTH),
+    "one commitment of two rows": (block_changed(commitments=[LEAVES[0]] * 2), BOTH),
+    "other salts": (block_changed(salts=np.zeros((2, 32), np.uint8)), BOTH),
 }
 
 
@@ -249,12 +261,15 @@ def test_a_contribution_launders_nothing() -> None:
     """The content moves before version 3, whose digest is the one of what is stored then."""
     altered = moved(0, 2)
     told, rows = claim(gone=(0,), since=2, rows=altered)
-    forged = rows_of(0, 1, 2, 3, rows=altered)  # row 0 itself is as it was
-    told = replace(told, before=[told.before[0], grown(forged, 4, 5)])
-    told = replace(told, after=rows_of(1, 2, 3, 4, 5, rows=altered))
+    forged = {LEAVES[row]: by_hand(row, altered, SALTS) for row in range(6)}
+    forged[LEAVES[0]] = DIGESTS[0]  # row 0 itself is as it was
+    told = replace(told, before=[told.before[0], oracle_root(forged).hex()])
+    told = replace(told, after=root_of(1, 2, 3, 4, 5, rows=altered))
     assert names_of(judge(told, rows)) == ["rows-before"]
     # Nothing but the version before the contribution tells.
-    assert not names_of(judge(replace(told, before=[forged, *told.before[1:]]), rows))
+    earlier = {leaf: forged[leaf] for leaf in LEAVES[:4]}
+    told = replace(told, before=[oracle_root(earlier).hex(), *told.before[1:]])
+    assert not names_of(judge(told, rows))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +281,7 @@ def test_a_contribution_launders_nothing() -> None:
         lambda told: replace(told, before=[]),
     ],
 )
-def test_a_version_without_a_digest_is_undecided(
+def test_a_version_without_a_root_is_undecided(
     spoil: Callable[[RowsClaim], RowsClaim],
 ) -> None:
     told, rows = claim(since=1)
@@ -281,6 +296,8 @@ ODD: list[Callable[[RowsClaim], RowsClaim]] = [
     lambda told: replace(told, blocks=told.blocks[:1]),
     block_changed(records=["r0"]),
     block_changed(records=["r0", "r4", "r5"]),
+    block_changed(commitments=LEAVES[:1]),
+    block_changed(commitments=[LEAVES[0], b""]),
     block_changed(salts=np.zeros((2, 31), np.uint8)),
     block_changed(salts=np.zeros((1, 32), np.uint8)),
     block_changed(learned=np.zeros(1, np.int64)),

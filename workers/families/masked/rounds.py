@@ -16,7 +16,7 @@ from app.service.queue import PARKED
 from app.steps import reached
 from lethe import canonical
 from lethe.certificates.retained import record_commitment
-from lethe.certificates.retained_tree import bare
+from lethe.certificates.retained_tree import NO_CONTENT
 from models import Round
 from workers.errors import RefusedError
 from workers.families.masked.case import (
@@ -61,11 +61,13 @@ def run(job: JobContext) -> None:
     whole = apply_sum(case, found)
     outcome = registry.get(case.method).refit(case.config, [whole])
     salts = {record: secrets.token_bytes(32) for record in found.adds}
-    fresh = {record: record_commitment(salt, record) for record, salt in salts.items()}
+    fresh = {
+        record: (record_commitment(salt, record), NO_CONTENT) for record, salt in salts.items()
+    }
     changes = len(fresh) + len(found.releases)
     with services.reading() as session:
         tree = open_tree(services.ledger, session, job.model, case.before, changes)
-        chain = Chain.of(released, tree, added=bare(fresh.values()))
+        chain = Chain.of(released, tree, added=list(fresh.values()))
     update = Update(_made(case, found, outcome), rest={}, round_id=case.row.id)
     reached("execute.computed")
 

@@ -20,6 +20,7 @@ from workers.jobs.case import (
     Verdict,
     purge_claim,
     retained_commitments,
+    retained_contents,
     retained_set_claim,
 )
 from workers.jobs.lease import JobContext
@@ -78,9 +79,11 @@ def prepare(
     if summed is not None:
         ids = summed.records
     retained = retained_commitments(session, model, ids)
+    contents = retained_contents(session, model)
     own, *others = (
         RemovalClaim(
-            retained_set_claim(one, retained), purge_claim(services, session, one, ids)
+            retained_set_claim(one, retained, contents),
+            purge_claim(services, session, one, ids),
         )
         for one in cases
     )

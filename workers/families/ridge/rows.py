@@ -1,31 +1,31 @@
-"""Salted digests of a ridge head's rows, which each version commits to in the log.
+"""Salted digests of a ridge head's rows: the contents of the leaves of its retained set.
 
-    row     SHA256(ROW | H(client) | H(subject) | H(record) | salt | label | codes)
-    rows    SHA256(ROWS | the digests of rows, sorted)
-    grown   SHA256(GROWN | rows of the version before | rows of the contribution)
+    SHA256(ROW | H(client) | H(subject) | H(record) | salt | label | codes)
 
-H is SHA-256 of UTF-8, a label int64 and codes int16, little-endian. A contribution makes a
-`grown` version, so that learning a row reads no other one; an erasure or a refit begins again
-with the `rows` that are stored. The salts lie sealed with the rows and are destroyed with
-them: no evidence file has them, and without them a digest confirms nobody's guess of a row.
+H is SHA-256 of UTF-8, a label int64 and codes int16, little-endian. The root of each version's
+retained set, which the log has, so commits to its rows. The salts lie sealed with the rows and
+are destroyed with them: no evidence file has them, and without them a digest confirms nobody's
+guess of a row.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
-from models import Model, ModelVersion, Subject
+from lethe.certificates.retained_tree import EMPTY_ROOT
+from models import Model, ModelVersion, Record, Subject
+from models.session import chunks
 from workers.families.ridge.blocks import RidgeBlock, RowBlock
 from workers.jobs.case import ExecutedJob
 from workers.jobs.logged_model import logged_leaf, versions_of
 from workers.jobs.update import Owner
 from workers.judge.ridge.claim import BlockClaim, RowsClaim
 
-ROW, ROWS, GROWN = b"lethe/row/v1\0", b"lethe/rows/v1\0", b"lethe/grown/v1\0"
+ROW = b"lethe/row/v1\0"
 
 
 class RowDigest(NamedTuple):
@@ -55,85 +55,72 @@ def row_digests(block: RowBlock, owner: Owner) -> list[bytes]:
     return found
 
 
-def rows_digest(digests: Iterable[bytes]) -> str:
-    """Return the hex digest of a set of rows by theirs."""
-    return hashlib.sha256(ROWS + b"".join(sorted(digests))).hexdigest()
+def stored_digests(block: RowBlock, owner: Owner) -> list[RowDigest]:
+    """Return the digest of each row of a block, with its record and version."""
+    digests = row_digests(block, owner)
+    return list(map(RowDigest, block.records, block.learned.tolist(), digests))
 
 
-def grown_digest(before: str, added: str) -> str:
-    """Return the hex digest of the rows of a version with those of a contribution."""
-    return hashlib.sha256(GROWN + bytes.fromhex(before) + bytes.fromhex(added)).hexdigest()
-
-
-def stored_digests(
-    session: Session, model_id: int, blocks: Iterable[tuple[int, RidgeBlock]]
-) -> Iterator[RowDigest]:
-    """Yield the digest of each row of a model's blocks, each given with its subject's id."""
-    known = owners(session, model_id)
-    for subject, block in blocks:
-        if isinstance(block, RowBlock):
-            digests = row_digests(block, known[subject])
-            for found in zip(block.records, block.learned.tolist(), digests, strict=True):
-                yield RowDigest(*found)
-
-
-def owners(session: Session, model_id: int) -> dict[int, Owner]:
-    """Return (client, subject) of each subject that a model holds records of, by its id."""
-    query = select(Subject).where(Subject.model_id == model_id)
-    return {
-        one.id or 0: (one.client, one.subject)
-        for one in session.exec(query)
-        if one.client is not None and one.subject is not None
-    }
-
-
-def published(ledger: Ledger, model: Model, version: ModelVersion) -> str | None:
-    """Return the digest of a version's rows as the log has it, None if it has none.
-
-    Raises NotLoggedError where the table says otherwise of the version than the log.
-    """
-    return logged_leaf(ledger, model, version).digests.get("rows")
+def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
+    """Return (client, subject) of subjects who have records, by their ids."""
+    found: dict[int, Owner] = {}
+    for chunk in chunks(sorted(subjects)):
+        for one in session.exec(select(Subject).where(col(Subject.id).in_(chunk))):
+            if one.client is not None and one.subject is not None:
+                found[one.id or 0] = (one.client, one.subject)
+    return found
 
 
 def claim_of(
     ledger: Ledger,
     session: Session,
     case: ExecutedJob,
-    stored: Iterable[tuple[int, RidgeBlock]],
+    stored: Sequence[tuple[int, RidgeBlock]],
 ) -> RowsClaim | None:
     """Return the claim that an update's rows are those of the log, None if none are here.
 
     stored: the model's blocks, each with the id of its subject.
     """
     model, plan = case.model, case.plan
-    assert model.id is not None
     if model.config["data"] != "rows":
         return None
-    known = owners(session, model.id)
+    blocks = {subject: block for subject, block in stored if isinstance(block, RowBlock)}
+    known = owners(session, blocks)
+    query = select(Record.record, Record.commitment).where(Record.model_id == model.id)
+    leaves = {record: bytes(commitment) for record, commitment in session.exec(query)}
+    learned = dict(zip(plan.rows_gone, plan.rows_learned, strict=True))
     since, before = _before(ledger, model, case.before)
     return RowsClaim(
         blocks=[
-            BlockClaim(*known[subject], block.records, block.salts, block.learned)
-            for subject, block in stored
-            if isinstance(block, RowBlock)
+            BlockClaim(
+                *known[subject],
+                block.records,
+                block.salts,
+                block.learned,
+                [leaves.get(record, b"") for record in block.records],
+            )
+            for subject, block in blocks.items()
         ],
-        gone=list(zip(plan.rows_gone, plan.rows_learned, strict=True)),
+        gone=[
+            (commitment, content, learned.get(content.hex(), -1))
+            for commitment, content in plan.gone()
+        ],
         since=since,
         before=before,
-        after=published(ledger, model, case.after),
+        after=logged_leaf(ledger, model, case.after).digests.get("retained"),
     )
 
 
 def _before(ledger: Ledger, model: Model, last: ModelVersion) -> tuple[int, list[str | None]]:
-    """Return the number of the last version that no contribution made, and what the log says.
+    """Return the number of the last version that no contribution made, and roots in the log.
 
-    That is of the rows of this version and of all up to `last`. Version 0 has no rows.
+    They are of the retained sets of this version and of all up to `last`. Version 0 has none.
     """
     found: list[str | None] = []
     logged = versions_of(ledger, model)
     for number in range(last.number, 0, -1):
         digests = logged[number - 1][1].digests
-        found.append(digests.get("rows"))
+        found.append(digests.get("retained"))
         if "added" not in digests:
             return number, found[::-1]
-    return 0, [rows_digest(()), *found[::-1]]
+    return 0, [EMPTY_ROOT.hex(), *found[::-1]]

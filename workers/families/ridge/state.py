@@ -1,7 +1,5 @@
 """A ridge head's configuration, its state as artifacts, and its sealed statistics before."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from sqlmodel import Session
@@ -63,9 +61,7 @@ def parameters(config: RidgeConfig) -> dict[str, str]:
     }
 
 
-def encode(
-    state: RidgeState, config: RidgeConfig, contents: Mapping[str, str] = MappingProxyType({})
-) -> Encoded:
+def encode(state: RidgeState, config: RidgeConfig) -> Encoded:
     """Return a state's artifacts: pure functions of the retained rows and configuration."""
     return Encoded(
         head=encode_head(state.head, config),
@@ -73,7 +69,6 @@ def encode(
         statistics=statistics_digest(
             state.statistics, config.exponents, config.bits, config.penalty
         ),
-        contents=contents,
     )
 
 

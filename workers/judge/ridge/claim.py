@@ -17,7 +17,8 @@ Mode = Literal["full", "freivalds"]
 class BlockClaim:
     """Whose a block of rows is, and what its digests need: one place for each of its rows.
 
-    records: ids. salts (m, 32) uint8. learned (m,) int64: numbers of versions.
+    records: ids. salts (m, 32) uint8. learned (m,) int64: numbers of versions. commitments:
+    of the records, 32 bytes each, as the retained set has them.
     """
 
     client: str
@@ -25,20 +26,21 @@ class BlockClaim:
     records: Sequence[str]
     salts: NDArray[np.uint8]
     learned: NDArray[np.int64]
+    commitments: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class RowsClaim:
-    """The stored blocks, in the order of the claim's rows, and the digests in the log.
+    """The stored blocks, in the order of the claim's rows, and the retained roots in the log.
 
-    gone: hex digest, and number of the version that it came with, of each row that the update
-    removed. since: number of the last version that an erasure or a refit made, 0 if none did;
-    before: the hex digests of the rows of that version and of all after it, up to the one
-    before the update. after: of the one published. None: the log has none.
+    gone: commitment, content, and number of the version that it came with, of each row that
+    the update removed. since: number of the last version that an erasure or a refit made, 0 if
+    none did; before: the roots, in hex, of the retained sets of that version and of all after
+    it, up to the one before the update. after: of the one published. None: the log has none.
     """
 
     blocks: Sequence[BlockClaim]
-    gone: Sequence[tuple[str, int]]
+    gone: Sequence[tuple[bytes, bytes, int]]
     since: int
     before: Sequence[str | None]
     after: str | None

@@ -1,20 +1,25 @@
 """Where the files of this room register the checks that follow statistics and head."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workers.judge.base import Judgement
 from workers.judge.checks import CheckRoom
+from workers.judge.retention import Trees
 from workers.judge.ridge.claim import ExactClaim
 from workers.judge.ridge.statistics import Recomputed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judging:
-    """A claim, and the statistics that check 1 vouches for, None where it vouches for none."""
+    """A claim, and the statistics that check 1 vouches for, None where it vouches for none.
+
+    trees: of the retained sets, shared by the checks that need them.
+    """
 
     claim: ExactClaim
     statistics: Recomputed | None
+    trees: Trees = field(default_factory=Trees)
 
     @property
     def rows(self) -> int:

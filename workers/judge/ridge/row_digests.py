@@ -1,21 +1,20 @@
 """Checks of contents: none moved from a row that went to one that stays.
 
-The retained set commits to ids, so whoever stores an erased row under the id of somebody
-else, and drops that person's, agrees with all other checks. The log has a digest of all rows
-of each version. It is recomputed, from the rows that check 1 sums, for the version published
-(`rows-after`) and, with the digests of those that went, for the version before
-(`rows-before`): were one byte of a stored row another then, its digest would be neither
-among those that stay nor among those that went.
+Whoever stores an erased row under the id of somebody else, and drops that person's, agrees
+with all checks of ids and sums. The leaf of a record in the retained set has the salted digest
+of its row, so the root of each version, which the log has, commits to ids and contents
+together. The digests are recomputed from the rows that check 1 sums, and lead to the root of
+the version published (`rows-after`) and, with the leaves that went, to the root of the version
+before (`rows-before`): were one byte of a stored row another then, the root would differ.
 
-Contributions are not judged one by one. So every version since the last erasure or refit is
-recomputed, each as the rows of the one before and what came with it.
+Contributions are not judged one by one. So the root of every version since the last erasure or
+refit is recomputed, each from the rows that had come by then.
 """
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,28 +23,41 @@ from workers.arrays import Rows
 from workers.judge.base import Judgement
 from workers.judge.checks import guarded, judged
 from workers.judge.digests import check_digests
+from workers.judge.retention import Trees
 from workers.judge.ridge.claim import BlockClaim, RowsClaim
 from workers.judge.ridge.room import FURTHER, Judging
 
 BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]
-UNPUBLISHED = "a version was published without a digest of its rows"
+UNPUBLISHED = "a version was published without the root of its retained set"
 CHUNK = 512  # rows written out at a time: less than a megabyte, which stays in cache
-Contents = Mapping[int, list[bytes]]  # rows' digests by the version that they came with
+
+
+class Contents(NamedTuple):
+    """What stored and removed rows come to.
+
+    learned: the version that each leaf came with, by its commitment. without: gives the root
+    of all leaves without some.
+    """
+
+    learned: dict[bytes, int]
+    without: Callable[[Collection[bytes]], bytes]
 
 
 @FURTHER.check("rows-before")
 def check_contents(judging: Judging) -> list[Judgement]:
     """Judge `rows-before` and `rows-after` where the rows are here."""
     claim = judging.claim
-    return [] if claim.contents is None else check_rows(claim.contents, claim.rows)
+    if claim.contents is None:
+        return []
+    return check_rows(claim.contents, claim.rows, judging.trees)
 
 
-def check_rows(claim: RowsClaim, rows: Sequence[Rows]) -> list[Judgement]:
+def check_rows(claim: RowsClaim, rows: Sequence[Rows], trees: Trees) -> list[Judgement]:
     """Judge both; rows: the retained rows, block by block."""
 
     @cache  # both read all rows
     def found() -> Contents:
-        return stored(claim.blocks, rows)
+        return _contents(claim, rows, trees)
 
     return [
         guarded(BEFORE, lambda: _check_before(claim, found())),
@@ -53,25 +65,33 @@ def check_rows(claim: RowsClaim, rows: Sequence[Rows]) -> list[Judgement]:
     ]
 
 
-def stored(blocks: Sequence[BlockClaim], rows: Sequence[Rows]) -> Contents:
-    """Return what the stored rows come to, sorted. Raises ValueError for one without a record.
+def _contents(claim: RowsClaim, rows: Sequence[Rows], trees: Trees) -> Contents:
+    """Return what the rows come to. Raises ValueError for a row that is not one record's."""
+    leaves = stored(claim.blocks, rows) + list(claim.gone)
+    contents = {commitment: content for commitment, content, _ in leaves}
+    if len(contents) != len(leaves) or any(len(leaf) != 32 for leaf in contents):
+        raise ValueError("a row without a record of its own")
+    learned = {commitment: version for commitment, _, version in leaves}
+    return Contents(learned, trees.of(sorted(contents), contents))
 
-    Sorted once: both digests are of sorted lists, and to merge sorted ones costs little.
+
+def stored(
+    blocks: Sequence[BlockClaim], rows: Sequence[Rows]
+) -> list[tuple[bytes, bytes, int]]:
+    """Return commitment, digest and version of each stored row.
+
+    Raises ValueError for one without a record, a salt or a version.
     """
-    found: dict[int, list[bytes]] = defaultdict(list)
+    found: list[tuple[bytes, bytes, int]] = []
     for block, part in zip(blocks, rows, strict=True):
         count = len(part)
         if block.salts.shape != (count, 32) or block.learned.shape != (count,):
             raise ValueError("a row without a salt or a version")
-        if len(block.records) != count:
+        if not len(block.records) == len(block.commitments) == count:
             raise ValueError("a row without a record")
-        digests, versions = _digests(block, part), block.learned.tolist()
-        # A block's rows lie in the order in which they came: a few runs of one version each.
-        turns = np.flatnonzero(np.diff(block.learned)) + 1
-        for start, end in pairwise(sorted({0, *turns.tolist(), count})):
-            found[versions[start]] += digests[start:end]
-    for own in found.values():
-        own.sort()
+        found += zip(
+            block.commitments, _digests(block, part), block.learned.tolist(), strict=True
+        )
     return found
 
 
@@ -96,41 +116,27 @@ def _digests(block: BlockClaim, rows: Rows) -> list[bytes]:
     return found
 
 
-def digest_of(digests: Sequence[bytes]) -> str:
-    """Return the hex digest of a set of rows by theirs, in any order."""
-    return hashlib.sha256(b"lethe/rows/v1\0" + b"".join(sorted(digests))).hexdigest()
-
-
-def grown(before: str, added: str) -> str:
-    """Return the hex digest of the rows of a version with those of a contribution."""
-    parts = b"lethe/grown/v1\0", bytes.fromhex(before), bytes.fromhex(added)
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
 def _check_before(claim: RowsClaim, found: Contents) -> Judgement:
-    came: dict[int, list[bytes]] = defaultdict(list)
-    gone = [(learned, [bytes.fromhex(digest)]) for digest, learned in claim.gone]
-    for learned, digests in [*found.items(), *gone]:
-        # What the last erasure left is one set, whenever it came.
-        came[max(learned, claim.since)] += digests
-    known = [digest for digest in claim.before if digest is not None]
+    known = [root for root in claim.before if root is not None]
     if not known or len(known) < len(claim.before):
         return judged(BEFORE, UNPUBLISHED, passed=False, undecided=True)
-    digest = digest_of(came.pop(claim.since, []))
-    links = [check_digests(BEFORE, known[0], digest)]
-    for version, published in enumerate(known[1:], claim.since + 1):
-        digest = grown(digest, digest_of(came.pop(version, [])))
-        links.append(check_digests(BEFORE, published, digest))
-    if came:
+    last = claim.since + len(known) - 1
+    if any(not 0 <= version <= last for version in found.learned.values()):
         value = "a row came with a version that is not among those before"
         return judged(BEFORE, value, passed=False)
+    links = []
+    for version, published in enumerate(known, claim.since):
+        # What the last erasure left is one set, whenever its rows came.
+        later = [leaf for leaf, came in found.learned.items() if came > version]
+        links.append(check_digests(BEFORE, published, found.without(later).hex()))
     return next((one for one in links if not one.check.passed), links[-1])
 
 
 def _check_after(claim: RowsClaim, found: Contents) -> Judgement:
     if claim.after is None:
         return judged(AFTER, UNPUBLISHED, passed=False, undecided=True)
-    return check_digests(AFTER, claim.after, digest_of([*chain(*found.values())]))
+    root = found.without([commitment for commitment, _, _ in claim.gone])
+    return check_digests(AFTER, claim.after, root.hex())
 
 
 def _hash(text: str) -> bytes:

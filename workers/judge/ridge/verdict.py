@@ -11,7 +11,7 @@ from functools import partial
 from lethe.catalogue import VERIFIERS, CheckSpec
 from workers.judge.base import Judgement, Report
 from workers.judge.checks import guarded, guarded_all, report_of
-from workers.judge.retention import PURGE, RETAINED_SET, Trees, check_purge, check_retained_set
+from workers.judge.retention import PURGE, RETAINED_SET, check_purge, check_retained_set
 from workers.judge.ridge import (
     freivalds,
     head,
@@ -61,13 +61,13 @@ class RidgeVerifier:
             # Where check 1 could not decide on statistics, nothing here refutes the head.
             return judgement if found else replace(judgement, undecided=first.undecided)
 
-        trees = Trees()
-
         def own(removal: RemovalClaim) -> list[Judgement]:
             return [
                 guarded(
                     RETAINED_SET,
-                    lambda: check_retained_set(removal.retained_set, judging.rows, trees),
+                    lambda: check_retained_set(
+                        removal.retained_set, judging.rows, judging.trees
+                    ),
                 ),
                 guarded(PURGE, lambda: check_purge(removal.purge)),
             ]
