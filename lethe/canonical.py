@@ -47,7 +47,34 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def encode(value: Any) -> bytes:
     """Return the RFC 8785 form of a JSON value. Floats are allowed but discouraged."""
+    if _is_plain(value):
+        try:
+            return _PLAIN.encode(value).encode()
+        except UnicodeEncodeError:  # a lone surrogate: the library says so in its way
+            pass
     return rfc8785.dumps(value)
+
+
+# Where there is no float and no name beyond ASCII, whose order would be that of UTF-16, the
+# standard library's C encoder writes the same bytes, many times faster.
+_PLAIN = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False
+)
+_MOST = 2**53 - 1  # RFC 8785 appendix B: larger integers are not interoperable
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return bool(-_MOST <= value <= _MOST)
+    if kind is dict:
+        return all(
+            type(name) is str and name.isascii() and _is_plain(item)
+            for name, item in value.items()
+        )
+    return kind is list and all(map(_is_plain, value))
 
 
 def decode(data: bytes) -> Any:

@@ -39,7 +39,8 @@ def record_request_event(
     """
     key = bytes(request.event_key)
     index = append_request_event(tx, request.ref, key, event, payload)
-    tx.session.flush()  # the request first: the event's row refers to it
+    if request in tx.session.new:
+        tx.session.flush()  # the request first: the event's row refers to it
     tx.session.add(
         RequestEvent(
             log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload

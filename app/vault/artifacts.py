@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
-from lethe.files import PARTIAL, sync_directory, write_durably
+from lethe.files import PARTIAL, sync_directory, write_all_durably
 from models import Artifact
 from models.clock import clock
 from models.session import CHUNK, chunks, reading, unsynced
@@ -55,20 +55,30 @@ class ArtifactStore:
 
     def put(self, session: Session, kind: str, data: bytes) -> Artifact:
         """Store `data`; it is there once the caller's transaction commits."""
+        return self.put_all(session, kind, [data])[0]
+
+    def put_all(self, session: Session, kind: str, contents: Sequence[bytes]) -> list[Artifact]:
+        """Store each content as `put` does, in their order; the disk is waited for once."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        artifact_id, key = str(uuid.uuid4()), new_key()
-        digest = hashlib.sha256(data).hexdigest()
-        write_durably(self._path(artifact_id), seal(key, data, _content(artifact_id, kind)))
-        artifact = Artifact(
-            id=artifact_id,
-            kind=kind,
-            digest=digest,
-            size=len(data),
-            wrapped_key=self._master.seal(key, _key_of(artifact_id, digest)),
-        )
-        session.add(artifact)
-        session.flush()  # rows that refer to it may follow
-        return artifact
+        files, artifacts = dict[str, bytes](), list[Artifact]()
+        for data in contents:
+            artifact_id, key = str(uuid.uuid4()), new_key()
+            digest = hashlib.sha256(data).hexdigest()
+            files[artifact_id] = seal(key, data, _content(artifact_id, kind))
+            wrapped = self._master.seal(key, _key_of(artifact_id, digest))
+            artifacts.append(
+                Artifact(
+                    id=artifact_id,
+                    kind=kind,
+                    digest=digest,
+                    size=len(data),
+                    wrapped_key=wrapped,
+                )
+            )
+        write_all_durably(self._directory, files)
+        session.add_all(artifacts)
+        session.flush()  # rows that refer to them may follow
+        return artifacts
 
     def get(self, session: Session, artifact_id: str) -> bytes:
         """Return an artifact's content.

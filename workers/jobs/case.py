@@ -18,7 +18,17 @@ from app.vault.errors import ShreddedError
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from lethe.certificates.retained_tree import NO_CONTENT, Leaf
-from models import ErasureRequest, FeatureBlock, Job, Model, ModelVersion, Record, Subject
+from models import (
+    Artifact,
+    ErasureRequest,
+    FeatureBlock,
+    Job,
+    Model,
+    ModelVersion,
+    Record,
+    Subject,
+)
+from models.session import read_by_id
 from workers.jobs import draft, versions
 from workers.jobs.draft import Draft, OtherDraftError
 from workers.jobs.lease import queued_behind
@@ -97,7 +107,10 @@ def load_others(
 
     It ends at one that cannot be loaded: at its turn it is said why.
     """
-    for job in queued_behind(session, first.job_id, "verify"):
+    behind = queued_behind(session, first.job_id, "verify")
+    read_by_id(session, ErasureRequest, [job.request_id or "" for job in behind])
+    read_by_id(session, Artifact, [job.draft_id or "" for job in behind])
+    for job in behind:
         try:
             case = load(services, session, job)
         except OtherDraftError:

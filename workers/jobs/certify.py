@@ -1,6 +1,7 @@
 """Certify: compare the judgement with the log, then sign, log and store the certificate."""
 
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,8 @@ from lethe.certificates.statement import (
     VersionPart,
     build_statement,
 )
-from models import Certificate, ErasureRequest, Job, Model
+from models import Artifact, Certificate, ErasureRequest, Job, Model, Verification
+from models.session import read_by_id
 from models.types import utcnow
 from workers.errors import RefusedError
 from workers.families import base as family
@@ -76,9 +78,11 @@ def run(services: Services, job_id: str) -> None:
         try:
             with services.reading() as session:
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+                others = queued_behind(session, lease.job_id, "certify")
+                _read_all(session, [row, *others])
                 signed = [sign(session, row)]
                 with suppress(RefusedError):
-                    for other in queued_behind(session, lease.job_id, "certify"):
+                    for other in others:
                         signed.append(sign(session, other))
         except RefusedError as refusal:
             endings.give_up(services, lease, f"not certified: {refusal}")
@@ -86,11 +90,12 @@ def run(services: Services, job_id: str) -> None:
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
+            _read_all(tx.session, [one.judgement for one in signed])
             for one in signed:
                 _issue(services, tx, one, keyid)
             tx.session.flush()
-            others = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
-            advance(tx, lease, "done", others)
+            moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
+            advance(tx, lease, "done", moved)
             release_before(
                 services, tx, tx.session.exec(select(Job).where(Job.id == lease.job_id)).one()
             )
@@ -99,6 +104,16 @@ def run(services: Services, job_id: str) -> None:
         reached("certify.committed")
         nudge_next(services, lease.model_id)
         clean(services)
+
+
+def _read_all(session: Session, jobs: Sequence[Job | Passed]) -> None:
+    """Read what is stored of several jobs at once, and not of one after the other."""
+    ids = [job.request_id for job in jobs if job.request_id is not None]
+    verdicts = read_by_id(session, Verification, ids)
+    files = [job.draft_id for job in jobs if job.draft_id is not None]
+    files += [verdict.evidence_id for verdict in verdicts]
+    read_by_id(session, ErasureRequest, ids)
+    read_by_id(session, Artifact, files)
 
 
 def _issue(services: Services, tx: Transaction, signed: Signed, keyid: str) -> None:

@@ -56,15 +56,15 @@ class Draft:
 
     ref: of the request that was executed, as the log has it.
     One update may serve several requests, each with its own draft. `removal` is this
-    request's link: the sets before and after its own records went. `earlier` and `later`
-    are the leaves (base64) that the requests before and after it removed, which lead
+    request's link: the sets before and after its own records went. `earlier` and `later` are
+    the leaves (base64 of all) that the requests before and after it removed, which lead
     from the version `before_number` to the link and from the link to the version `number`.
     """
 
     ref: str
     removal: dict[str, Any]
-    earlier: list[str]
-    later: list[str]
+    earlier: str
+    later: str
     before_number: int
     number: int
     head_before: str
@@ -78,8 +78,8 @@ class Draft:
     artifacts: list[ShreddedArtifact]
     blocks: list[RewrittenBlock]
     feature_rows: int
-    # Of a masked round: leaves (base64) that it added before its first link.
-    added: list[str] = field(default_factory=list)
+    # Of a masked round: leaves (base64 of all) that it added before its first link.
+    added: str = ""
     round_id: str | None = None
     # Salted digests (hex) of all rows that the update removed, and, of a ridge head, the
     # numbers of the versions that they came with.
@@ -106,9 +106,10 @@ class Draft:
         )
 
 
-def store(services: Services, session: Session, draft: Draft) -> Artifact:
-    """Seal a draft; `request.executed` names its digest, in the same transaction."""
-    return services.artifacts.put(session, "draft", canonical.encode(asdict(draft)))
+def store(services: Services, session: Session, drafts: Sequence[Draft]) -> list[Artifact]:
+    """Seal drafts; `request.executed` names the digest of each, in the same transaction."""
+    contents = [canonical.encode(asdict(one)) for one in drafts]
+    return services.artifacts.put_all(session, DRAFT, contents)
 
 
 def load(services: Services, session: Session, job: Job) -> Draft:
@@ -143,14 +144,16 @@ def _executed(services: Services, session: Session, request: ErasureRequest) -> 
     return last[0].get(DRAFT) if last else None
 
 
-def write_leaves(leaves: Sequence[Leaf]) -> list[str]:
-    """Return leaves of the retained set as a draft holds them."""
-    return [format_base64(commitment + content) for commitment, content in leaves]
+def write_leaves(leaves: Sequence[Leaf]) -> str:
+    """Return leaves of the retained set as a draft holds them: one text, quick to read."""
+    return format_base64(b"".join(commitment + content for commitment, content in leaves))
 
 
-def read_leaves(texts: Sequence[str]) -> list[Leaf]:
+def read_leaves(text: str) -> list[Leaf]:
     """Return the leaves that `write_leaves` wrote."""
-    return [(data[:32], data[32:]) for data in map(parse_base64, texts)]
+    data = parse_base64(text)
+    starts = range(0, len(data), 64)
+    return [(data[start : start + 32], data[start + 32 : start + 64]) for start in starts]
 
 
 def sha256_hex(data: bytes) -> str:

@@ -4,10 +4,10 @@ Each effect commits together with `WHERE lease_token = mine`. A worker that was 
 and comes back finds its token outdated and its transaction rolled back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import tuple_, update
+from sqlalchemy import bindparam, tuple_, update
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
@@ -105,17 +105,28 @@ def advance(
 
 
 def follow(
-    tx: Transaction, job_id: str, token: int, since: str, stage: str, **values: object
+    tx: Transaction,
+    drafts: Mapping[tuple[str, int], str],
+    since: str,
+    stage: str,
+    **values: object,
 ) -> None:
-    """Move another job, executed together with the leased one, from a stage to the next.
+    """Move other jobs, executed together with the leased one, from a stage to the next.
 
-    `token` is the one that it was taken under: no worker holds it while it is parked, or the
-    leased job is before it in the queue, so the lease protects both.
+    drafts: the draft of each, by its id and token. The token is the one that it was taken
+    under: no worker holds it while it is parked, or the leased job is before it in the queue,
+    so the lease protects all.
 
     Raises:
-        LeaseLostError: Something has happened to it since; the transaction must roll back.
+        LeaseLostError: Something has happened to one since; the transaction must roll back.
     """
-    _move(tx, [(job_id, token)], since, {"stage": stage, **values})
+    if not drafts:
+        return
+    tx.session.connection().execute(
+        update(Job).where(col(Job.id) == bindparam("job")).values(draft_id=bindparam("draft")),
+        [{"job": job_id, "draft": draft_id} for (job_id, _), draft_id in drafts.items()],
+    )
+    _move(tx, [*drafts], since, {"stage": stage, **values})
 
 
 def _move(

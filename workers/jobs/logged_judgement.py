@@ -72,6 +72,11 @@ class Passed:
     received: Leaf
     events: Sequence[Event]
 
+    @property
+    def request_id(self) -> str:
+        """The request's id."""
+        return self.request.id
+
 
 def passed(services: Services, session: Session, job: Job) -> Passed:
     """Return the judgement of a job's request, once the log agrees with all of it.

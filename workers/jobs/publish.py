@@ -104,7 +104,7 @@ def publish(
     parameters = {**result.parameters, "batch": str(len(members))}
     if update.dropped:
         parameters["dropped"] = str(len(update.dropped))
-    drafts = []
+    plans = []
     for member, link in zip(members, chain.links, strict=True):
         plan = Draft(
             ref=session.get_one(ErasureRequest, member.request_id).ref,
@@ -129,7 +129,8 @@ def publish(
             rows_gone=list(update.rows_gone),
             rows_learned=list(update.rows_learned),
         )
-        drafts.append(draft.store(services, session, plan))
+        plans.append(plan)
+    drafts = draft.store(services, session, plans)
     reached("execute.written")
     for member, stored in zip(members, drafts, strict=True):
         request = session.get_one(ErasureRequest, member.request_id)
@@ -140,10 +141,12 @@ def publish(
         record_request_event(tx, request, "request.executed", executed(result, stored.digest))
     ids = [stored.id for stored in drafts]
     session.flush()
-    for member, draft_id in zip(members, ids, strict=True):
-        if member.job_id != lease.job_id:
-            values = {"draft_id": draft_id, "before_id": before_id}
-            follow(tx, member.job_id, member.token, stage or lease.stage, "verify", **values)
+    moved = {
+        (member.job_id, member.token): draft_id
+        for member, draft_id in zip(members, ids, strict=True)
+        if member.job_id != lease.job_id
+    }
+    follow(tx, moved, stage or lease.stage, "verify", before_id=before_id)
     return Published(version, ids, before_id)
 
 
@@ -179,7 +182,7 @@ def replace_refuted(
     model = session.get_one(Model, job.lease.model_id)
     version = versions.publish(services, tx, model, job.lease, result.encoded, retained)
     shredded = versions.withdraw_earlier(services, tx, model, version)
-    drafts = []
+    plans = []
     for one in refuted:
         kept = {name: one.plan.parameters[name] for name in KEPT if name in one.plan.parameters}
         plan = replace(
@@ -197,12 +200,13 @@ def replace_refuted(
             bounds=dict(result.bounds),
             artifacts=[*one.plan.artifacts, *shredded],
         )
+        plans.append(plan)
+    drafts = draft.store(services, session, plans)
+    for one, stored in zip(refuted, drafts, strict=True):
         assert one.row.draft_id is not None
         services.artifacts.shred(session, one.row.draft_id)
-        stored = draft.store(services, session, plan)
         one.row.draft_id, one.row.attempt = stored.id, job.lease.attempt
         session.get_one(ErasureRequest, one.row.request_id).state = "verifying"
-        drafts.append(stored)
     return drafts
 
 

@@ -17,7 +17,8 @@ from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.evidence import SCORES, Report, build_evidence, parse_evidence
 from lethe.certificates.statement import VerifierPart
-from models import ErasureRequest, Job, Model, Verification
+from models import Artifact, ErasureRequest, Job, Model, Verification
+from models.session import read_by_id
 from workers.families import base as family
 from workers.families.base import Family
 from workers.jobs import checkpoints, endings, repair, versions
@@ -104,8 +105,17 @@ def _record_all(
     following: NextAttempt | None,
 ) -> None:
     """Record the verdicts on the leased job and those behind it, and move them on."""
-    for one in passed:
-        _record(job.services, tx, one)
+    session = tx.session
+    recorded = [*passed] if refuted is None else [*passed, refuted]
+    ids = [one.case.request.id for one in recorded]
+    requests = {one.id: one for one in read_by_id(session, ErasureRequest, ids)}
+    earlier = {one.request_id: one for one in read_by_id(session, Verification, ids)}
+    contents = [one.evidence for one in recorded]
+    files = job.services.artifacts.put_all(session, "evidence", contents)
+    found = None
+    for one, file in zip(recorded, files, strict=True):
+        request = requests[one.case.request.id]
+        found = _record(job.services, tx, one, request, file, earlier.get(request.id))
     tx.session.flush()
     checkpoints.let_go(job, tx)
     if passed:
@@ -116,8 +126,7 @@ def _record_all(
         moved = [(one.case.job_id, one.case.token) for one in others]
         advance(tx, job.lease, "certify", moved)
     if refuted is not None:
-        found = _record(job.services, tx, refuted)
-        tx.session.flush()
+        assert found is not None
         repair.escalate(_of(job, refuted), tx, found, following)
 
 
@@ -134,13 +143,18 @@ def _of(job: JobContext, judged: Judged) -> JobContext:
     return replace(job, lease=lease)
 
 
-def _record(services: Services, tx: Transaction, judged: Judged) -> Verification:
-    """Store and log a verdict with its evidence."""
+def _record(
+    services: Services,
+    tx: Transaction,
+    judged: Judged,
+    request: ErasureRequest,
+    artifact: Artifact,
+    refuted: Verification | None,
+) -> Verification:
+    """Store and log a verdict. artifact: its evidence; refuted: the verdict before, if any."""
     session, report, case = tx.session, judged.verdict.report, judged.case
-    request = session.get_one(ErasureRequest, case.request.id)
     version_id = case.after.id
     assert version_id is not None
-    artifact = services.artifacts.put(session, "evidence", judged.evidence)
     found = Verification(
         request_id=request.id,
         version_id=version_id,
@@ -149,10 +163,11 @@ def _record(services: Services, tx: Transaction, judged: Judged) -> Verification
         evidence_id=artifact.id,
         verified_at=tx.now,
     )
-    refuted = session.get(Verification, request.id)
-    if refuted is not None:  # of the attempt before
+    if refuted is None:
+        session.add(found)
+    else:  # of the attempt before
         versions.shred(services, session, refuted.evidence_id)
-    found = session.merge(found)
+        found = session.merge(found)
     payload = {
         "result": report.result,
         "evidence": artifact.digest,

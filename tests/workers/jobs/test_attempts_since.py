@@ -135,7 +135,7 @@ def planned(
     with Session(ready.services.engine) as session:
         job = job_of(session, request)
         plan = change(draft.load(ready.services, session, job))
-        stored = draft.store(ready.services, session, plan)
+        (stored,) = draft.store(ready.services, session, [plan])
         job.draft_id, digest = stored.id, stored.digest
         session.commit()
     if patch is not None:
