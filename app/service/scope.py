@@ -261,6 +261,7 @@ def forget_set(
         found = [record for record in session.exec(claimed) if record.record in named]
     else:
         free = update(Record).where(*_owned(model_id, scope), col(Record.claimed_by).is_(None))
+        session.flush()  # or what is expired below would lose changes that are not written
         session.connection().execute(free.values(claimed_by=request_id))
         session.expire_all()
         found = list(session.exec(select(Record).where(*_owned(model_id, scope))))

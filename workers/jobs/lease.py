@@ -132,6 +132,7 @@ def follow(
 def _move(
     tx: Transaction, moved: Sequence[tuple[str, int]], since: str, values: dict[str, object]
 ) -> None:
+    tx.session.flush()  # or what is expired below would lose changes that are not written
     result = tx.session.connection().execute(
         update(Job)
         .where(
