@@ -37,9 +37,9 @@ WORKER_LOG_STEPS = [
     *("ledger.appended@1", "ledger.appended@3", "checkpoint.guarded@2", "checkpoint.guarded@4"),
     *(f"ledger.committed@{nth}" for nth in (1, 2, 3, 4)),
 ]
-# With three requests in one update: while it is executed, and while the second is judged.
+# With three requests in one update, which is judged and certified at once.
 BATCH_STEPS = ["execute.computed", "execute.written", "execute.applied"]
-BATCH_STEPS += ["verify.judged@2", "certify.committed@2", "ledger.committed@3"]
+BATCH_STEPS += ["verify.judged", "certify.committed", "ledger.committed@3"]
 # Who learns erases nothing, and so journals nothing.
 LEARN_STEPS = [
     name for name in WORKER_STEPS if name.startswith("execute.") and name != "execute.journaled"
