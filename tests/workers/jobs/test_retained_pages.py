@@ -51,6 +51,10 @@ def check(at: Installation) -> None:
     assert not fsck(at.services.ledger).findings
 
 
+# What is planted does not depend on the kind of database.
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
 def contribute(at: Installation, seed: int, count: int) -> None:
     client = Caller(at.caller.http, at.caller.token, keyid=f"client{seed}")
     client.register_key(role="client")
@@ -131,12 +135,6 @@ PLANTED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.fixture
-def database_url(sqlite_url: str) -> str:
-    """One kind of database, changed behind the service's back."""
-    return sqlite_url
-
-
 def plant(at: Installation, change: Callable[[bytes], bytes]) -> None:
     """Change the page above the part that r1 is in."""
     with Session(at.services.engine) as session:
@@ -152,6 +150,7 @@ def plant(at: Installation, change: Callable[[bytes], bytes]) -> None:
         session.commit()
 
 
+@on_sqlite
 @pytest.mark.parametrize("name", PLANTED)
 def test_nothing_is_published_on_a_planted_page(ready: Installation, name: str) -> None:
     plant(ready, PLANTED[name])
@@ -165,6 +164,7 @@ def test_nothing_is_published_on_a_planted_page(ready: Installation, name: str) 
     assert stored(ready) == kept
 
 
+@on_sqlite
 def test_a_contribution_to_a_planted_set_is_refused(ready: Installation) -> None:
     plant(ready, PLANTED["another hash"])
     contribute(ready, 1, 200)  # to every part
@@ -174,6 +174,7 @@ def test_a_contribution_to_a_planted_set_is_refused(ready: Installation) -> None
         assert len(session.exec(select(ModelVersion)).all()) == 1
 
 
+@on_sqlite
 def test_a_record_that_was_changed_is_refused_with_its_part(ready: Installation) -> None:
     with Session(ready.services.engine) as session:
         records = session.exec(select(Record).order_by(col(Record.commitment))).all()
@@ -185,6 +186,7 @@ def test_a_record_that_was_changed_is_refused_with_its_part(ready: Installation)
     assert erase(ready, "r1") == ("needs-decision", STORED)
 
 
+@on_sqlite
 def test_a_missing_page_is_named_and_costs_time_only(ready: Installation) -> None:
     """What is read in its place, the records, is compared with the same root."""
     with Session(ready.services.engine) as session:
@@ -196,6 +198,7 @@ def test_a_missing_page_is_named_and_costs_time_only(ready: Installation) -> Non
     check(ready)
 
 
+@on_sqlite
 def test_a_part_under_another_byte_is_named_and_changes_no_root(ready: Installation) -> None:
     """The root does not cover where a part lies in its page: it is compared once it is read."""
     with Session(ready.services.engine) as session:
@@ -214,6 +217,7 @@ def test_a_part_under_another_byte_is_named_and_changes_no_root(ready: Installat
     assert (anew.root, anew.count) == (version.retained_root, version.retained_count)
 
 
+@on_sqlite
 def test_a_page_too_many_is_named(ready: Installation) -> None:
     with Session(ready.services.engine) as session:
         model = session.exec(select(Model)).one()
@@ -223,6 +227,7 @@ def test_a_page_too_many_is_named(ready: Installation) -> None:
     assert {finding.check for finding in fsck(ready.services.ledger).findings} == {"pages"}
 
 
+@on_sqlite
 def test_a_request_is_executed_once_the_pages_are_restored(ready: Installation) -> None:
     plant(ready, PLANTED["another hash"])
     request = ready.caller.erase_records("r1").json()["id"]
