@@ -15,6 +15,7 @@ from app.schemas.models import ProgressView
 from app.settings import MOST_COALESCED, Settings
 from models import ErasureRequest, Job, Model
 from models.clock import clock
+from models.session import read_by_id
 
 # A parked job waits for an answer from outside. It blocks no other job and gets no nudges.
 PARKED = "awaiting"
@@ -95,7 +96,9 @@ def _run(session: Session, head: Job) -> tuple[list[tuple[Job, ErasureRequest]],
     first = session.get_one(ErasureRequest, head.request_id)
     run = [(head, first)]
     behind = _open(head.model_id).where(col(Job.seq) > head.seq).order_by(col(Job.seq))
-    for job in session.exec(behind.limit(MOST_COALESCED)).all():
+    jobs = session.exec(behind.limit(MOST_COALESCED)).all()
+    read_by_id(session, ErasureRequest, [job.request_id for job in jobs if job.request_id])
+    for job in jobs:
         request = session.get(ErasureRequest, job.request_id) if _waits(job) else None
         if request is None or request.method != first.method or len(run) == MOST_COALESCED:
             return run, True

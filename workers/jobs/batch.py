@@ -57,14 +57,15 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
     session, lease = tx.session, leased.lease
     head = held_job(tx, lease)
     assert head.request_id is not None
-    whole = dropped_subjects(session, head.request_id)
+    asks = family.of(leased.model).asks(leased.model)
+    # Only where a client is asked for what goes can an operator decide that a block does.
+    whole = dropped_subjects(session, head.request_id) if asks else set()
     if whole:
         # What a person decided to remove as a whole, others may have asked for in part: they
         # are executed with it, each with its own certificate, or nobody is yet.
         run = [head, *_companions(session, head, whole)]
     else:
         run = [head] if alone else waiting_run(session, head)
-    asks = family.of(leased.model).asks(leased.model)
     members: list[BatchMember] = []
     for job in run:
         member = _member(session, lease.model_id, job, members)
@@ -77,7 +78,7 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
         if members and not whole and _size([*members, member]) > MOST_RECORDS:
             break
         request = session.get_one(ErasureRequest, member.request_id)
-        if dropped_subjects(session, request.id) - whole:
+        if asks and dropped_subjects(session, request.id) - whole:
             break  # it is executed with its own companions, at its turn
         if job.id != head.id:
             member = replace(member, token=_begin(tx, job, request))

@@ -75,8 +75,10 @@ Judge = Callable[[], Verdict]
 Judges = Callable[[], Sequence[Verdict]]
 
 
-def load(services: Services, session: Session, job: Job) -> ExecutedJob:
-    """Load which versions an executed job is about.
+def load(
+    services: Services, session: Session, job: Job, first: ExecutedJob | None = None
+) -> ExecutedJob:
+    """Load which versions an executed job is about. first: one that may be of the same.
 
     Raises:
         OtherDraftError: The log has another execution of its request, or none, or a judgement
@@ -87,6 +89,12 @@ def load(services: Services, session: Session, job: Job) -> ExecutedJob:
     plan = draft.load(services, session, job)
     if is_judged([leaf.event or "" for _, leaf in leaves]):
         raise OtherDraftError("the log has a judgement of this execution already")
+    numbers = plan.before_number, plan.number
+    if first is not None and (first.before.number, first.after.number) == numbers:
+        before, after = first.before, first.after
+    else:
+        # The version of the update that removed the records, or of a refit that replaced it.
+        before, after = (versions.numbered(session, job.model_id, one) for one in numbers)
     return ExecutedJob(
         job_id=job.id,
         token=job.lease_token,
@@ -94,9 +102,8 @@ def load(services: Services, session: Session, job: Job) -> ExecutedJob:
         request=request,
         plan=plan,
         model=session.get_one(Model, job.model_id),
-        before=versions.numbered(session, job.model_id, plan.before_number),
-        # The version of the update that removed the records, or of a refit that replaced it.
-        after=versions.numbered(session, job.model_id, plan.number),
+        before=before,
+        after=after,
     )
 
 
@@ -112,7 +119,7 @@ def load_others(
     read_by_id(session, Artifact, [job.draft_id or "" for job in behind])
     for job in behind:
         try:
-            case = load(services, session, job)
+            case = load(services, session, job, first)
         except OtherDraftError:
             return
         if case.after.id != first.after.id:

@@ -8,7 +8,7 @@ digest: a job that a table points at the draft of another request finds no draft
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sqlmodel import Session
@@ -108,8 +108,14 @@ class Draft:
 
 def store(services: Services, session: Session, drafts: Sequence[Draft]) -> list[Artifact]:
     """Seal drafts; `request.executed` names the digest of each, in the same transaction."""
-    contents = [canonical.encode(asdict(one)) for one in drafts]
+    contents = [canonical.encode(_document(one)) for one in drafts]
     return services.artifacts.put_all(session, DRAFT, contents)
+
+
+def _document(draft: Draft) -> dict[str, Any]:
+    # `asdict` would copy the proofs, node by node.
+    named = {one.name: getattr(draft, one.name) for one in fields(draft)}
+    return named | {name: [*map(asdict, named[name])] for name in ("artifacts", "blocks")}
 
 
 def load(services: Services, session: Session, job: Job) -> Draft:
@@ -124,12 +130,12 @@ def load(services: Services, session: Session, job: Job) -> Draft:
     request = session.get_one(ErasureRequest, job.request_id)
     if sha256_hex(data) != _executed(services, session, request):
         raise OtherDraftError("the draft is not the one that the log has as executed")
-    fields = canonical.decode(data)
-    if fields["ref"] != request.ref:
+    known = canonical.decode(data)
+    if known["ref"] != request.ref:
         raise OtherDraftError("the draft is of another request")
-    fields["artifacts"] = [ShreddedArtifact(**item) for item in fields["artifacts"]]
-    fields["blocks"] = [RewrittenBlock(**item) for item in fields["blocks"]]
-    return Draft(**fields)
+    known["artifacts"] = [ShreddedArtifact(**item) for item in known["artifacts"]]
+    known["blocks"] = [RewrittenBlock(**item) for item in known["blocks"]]
+    return Draft(**known)
 
 
 def _executed(services: Services, session: Session, request: ErasureRequest) -> str | None:
