@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.service import certification, flames, log, report, startup, submissions
+from benchmarks.service import certification, flames, log, report, sizes, startup, submissions
 
 
 def main() -> None:
@@ -49,12 +49,14 @@ def main() -> None:
 def measure(*, quick: bool) -> dict[str, Any]:
     """Return everything measured in one run, by name."""
     requests, rounds = (200, 2) if quick else (600, 5)
-    waiting = (300, 15.0) if quick else (1000, 60.0)
+    waiting = (600, 20.0) if quick else (1000, 60.0)
+    rows = [sizes.SMALL, sizes.LARGE, *([] if quick else [500_000])]
     found: dict[str, Any] = {"quick": quick, "machine": report.machine()}
     with tempfile.TemporaryDirectory() as folder:
         found |= startup.measure(Path(folder), 3 if quick else 10)
         found |= submissions.measure(Path(folder), requests, rounds)
         found |= certification.measure(Path(folder), *waiting)
+        found |= sizes.measure(Path(folder), rows)
         found |= log.measure(Path(folder) / "log", 1_000_000 if quick else 10_000_000)
     return found
 

@@ -1,14 +1,14 @@
 """Certificates a second with requests waiting: alone, and while submissions arrive.
 
-The submissions come at half the rate of accepted ones that was measured just before, in the
-same run, and name records of another model: what is compared is who waits for whom.
+Two backlogs of one size are worked off, from the first certificate to the last. During the
+second one submissions come at half the rate of accepted ones that was measured just before.
+They name records of another model: what is compared is who waits for whom.
 """
 
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
 
 from sqlalchemy import create_engine, func, select
 from sqlalchemy.engine import Engine
@@ -20,17 +20,16 @@ from models import Certificate
 from tests.servers import postgres_server, redis_server
 
 CONNECTIONS = 8
-PARTS = 3  # of each measurement: what they differ by is its noise
 BACKLOG, ARRIVING = "backlog", "arriving"
 
 
 def measure(
     folder: Path, waiting: int, seconds: float, rows: int = 2700
-) -> dict[str, float | list[float]]:
+) -> dict[str, float]:
     """Return rates on PostgreSQL and Redis with one API process and one worker.
 
-    waiting: requests of one record each for one model of `rows` rows. seconds: of each of the
-    two measurements.
+    waiting: requests of one record each for one model of `rows` rows. seconds: after which a
+    measurement ends though requests wait.
     """
     with postgres_server(durable=True) as server, redis_server() as broker:
         url = created_database(server, "lethe_certification")
@@ -40,42 +39,49 @@ def measure(
         with installation.serving(workers=1) as (port,):
             records = iter(installation.register(port, BACKLOG, rows))
             others = iter(installation.register(port, ARRIVING, 20_000))
-        with installation.serving() as ports:
-            _submit(installation, ports, BACKLOG, records, waiting)
-            peak = _submit(installation, ports, ARRIVING, others, 200)
         engine = create_engine(url)
         try:
+            with installation.serving() as ports:
+                _submit(installation, ports, BACKLOG, records, waiting)
+            with installation.serving(workers=1):
+                alone = _rate(engine, waiting, seconds)
+            with installation.serving() as ports:
+                _submit(installation, ports, BACKLOG, records, waiting)
+                peak = _submit(installation, ports, ARRIVING, others, 200)
             with installation.serving(workers=1) as ports:
-                while not count_certified(engine):  # the worker starts
-                    time.sleep(0.1)
-                alone = _rates(engine, seconds)
                 arriving = threading.Thread(
                     target=_submit,
-                    args=(installation, ports, ARRIVING, others, int(peak * seconds / 2)),
+                    args=(installation, ports, ARRIVING, others, int(peak * seconds / 4)),
                     kwargs={"rate": peak / 2},
                 )
                 arriving.start()
-                loaded = _rates(engine, seconds)
+                loaded = _rate(engine, waiting, seconds)
                 arriving.join()
         finally:
             engine.dispose()
-    rounds = [under / without for under, without in zip(loaded, alone, strict=True) if without]
     return {
-        "certified_per_second_backlog": mean(alone),
-        "certified_per_second_under_load": mean(loaded),
-        "certified_share_under_load": mean(loaded) / mean(alone) if any(alone) else 0.0,
-        "certified_share_under_load_rounds": rounds,
+        "certified_per_second_backlog": alone,
+        "certified_per_second_under_load": loaded,
+        "certified_share_under_load": loaded / alone if alone else 0.0,
     }
 
 
-def _rates(engine: Engine, seconds: float) -> list[float]:
-    """Return the certificates issued a second, in each of PARTS equal parts of the time."""
-    rates = []
-    for _ in range(PARTS):
-        start, before = time.perf_counter(), count_certified(engine)
-        time.sleep(seconds / PARTS)
-        rates.append((count_certified(engine) - before) / (time.perf_counter() - start))
-    return rates
+def _rate(engine: Engine, waiting: int, seconds: float) -> float:
+    """Return the certificates issued a second, from the first new ones on.
+
+    Those come in groups: the time ends with the last group within `seconds`, or with the last
+    of those that waited.
+    """
+    known = first = last = count_certified(engine)
+    begun = ended = time.perf_counter()
+    while last - known < waiting and (first == known or time.perf_counter() - begun < seconds):
+        time.sleep(0.02)
+        if (now := count_certified(engine)) == last:
+            continue
+        last, ended = now, time.perf_counter()
+        if first == known:
+            first, begun = now, ended
+    return (last - first) / (ended - begun) if last > first else 0.0
 
 
 def count_certified(engine: Engine) -> int:

@@ -1,0 +1,48 @@
+"""One erasure from models of different sizes: the whole of it, and what execution alone takes.
+
+Times are the log's own, between the events of one request: `request.received` to
+`request.certified`, and `request.executing` to `request.executed`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+
+from benchmarks.service.installation import Installation
+from lethe.client import Client
+
+COLUMNS = 64
+REPEATED = 5  # erasures of each model, one after the other
+SMALL, LARGE = 1_000, 100_000
+
+
+def measure(folder: Path, sizes: Sequence[int]) -> dict[str, float | list[float]]:
+    """Return seconds for models of so many rows on SQLite, SMALL and LARGE among them."""
+    installation = Installation(folder / "sizes", {})
+    whole: dict[int, float] = {}
+    execute: dict[int, list[float]] = {}
+    with installation.serving(workers=1) as (port,):
+        for rows in sizes:
+            records = installation.register(port, f"rows-{rows}", rows, COLUMNS)
+            with installation.client(port) as client:
+                timed = [_erase(client, f"rows-{rows}", one) for one in records[:REPEATED]]
+            whole[rows] = median(seconds for seconds, _ in timed)
+            execute[rows] = [seconds for _, seconds in timed]
+    pairs = zip(execute[LARGE], execute[SMALL], strict=True)
+    return {
+        **{f"erasure_seconds_{rows // 1000}k": seconds for rows, seconds in whole.items()},
+        "execute_growth_100k_over_1k": median(execute[LARGE]) / median(execute[SMALL]),
+        "execute_growth_100k_over_1k_rounds": [large / small for large, small in pairs],
+    }
+
+
+def _erase(client: Client, ref: str, record: str) -> tuple[float, float]:
+    """Return the seconds from submission to certificate, and of execution."""
+    accepted = client.submit_erasure(ref, records=[record])
+    history = client.wait(accepted.id, timeout=600).history
+    at = {one.event: datetime.fromisoformat(str(one.at)) for one in history}
+    return (
+        (at["request.certified"] - at["request.received"]).total_seconds(),
+        (at["request.executed"] - at["request.executing"]).total_seconds(),
+    )
