@@ -23,9 +23,7 @@ CONNECTIONS = 8
 BACKLOG, ARRIVING = "backlog", "arriving"
 
 
-def measure(
-    folder: Path, waiting: int, seconds: float, rows: int = 2700
-) -> dict[str, float]:
+def measure(folder: Path, waiting: int, seconds: float, rows: int = 2700) -> dict[str, float]:
     """Return rates on PostgreSQL and Redis with one API process and one worker.
 
     waiting: requests of one record each for one model of `rows` rows. seconds: after which a

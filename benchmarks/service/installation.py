@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from sqlmodel import Session, select
 
 from lethe import canonical
 from lethe.client import Client
 from lethe.signing.http import MAX_WINDOW, new_nonce, sign_request
 from lethe.signing.keys import PrivateKey, generate_key
+from models import RequestEvent
+from models.session import make_engine
 from workers.data.extractors.described import Described
 from workers.data.federation import Federation, record_ids
 from workers.registration.ridge import prepare
@@ -103,6 +106,18 @@ class Installation:
             while client.model(ref)["state"] == "registered":
                 time.sleep(0.05)
         return made.records
+
+    def event_times(self, request_id: str) -> dict[str, datetime]:
+        """Return when each event of a request was logged, to the microsecond, by its name."""
+        url = self.environment.get("LETHE_DATABASE_URL", "")
+        engine = make_engine(url or f"sqlite:///{self.folder / 'data' / 'lethe.db'}")
+        try:
+            with Session(engine) as session:
+                query = select(RequestEvent.event, RequestEvent.at)
+                found = session.exec(query.where(RequestEvent.request_id == request_id))
+                return dict(found.all())
+        finally:
+            engine.dispose()
 
     def submission(self, ref: str, record: str) -> bytes:
         """Return the bytes of a signed erasure request of one record; good for ten minutes."""

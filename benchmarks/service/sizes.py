@@ -5,7 +5,6 @@ Times are the log's own, between the events of one request: `request.received` t
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from statistics import median
 
@@ -19,14 +18,18 @@ SMALL, LARGE = 1_000, 100_000
 
 def measure(folder: Path, sizes: Sequence[int]) -> dict[str, float | list[float]]:
     """Return seconds for models of so many rows on SQLite, SMALL and LARGE among them."""
-    installation = Installation(folder / "sizes", {})
+    # The client signs for the address that it calls.
+    installation = Installation(folder / "sizes", {"LETHE_PUBLIC_URL": ""})
     whole: dict[int, float] = {}
     execute: dict[int, list[float]] = {}
     with installation.serving(workers=1) as (port,):
         for rows in sizes:
             records = installation.register(port, f"rows-{rows}", rows, COLUMNS)
             with installation.client(port) as client:
-                timed = [_erase(client, f"rows-{rows}", one) for one in records[:REPEATED]]
+                timed = [
+                    _erase(installation, client, f"rows-{rows}", record)
+                    for record in records[:REPEATED]
+                ]
             whole[rows] = median(seconds for seconds, _ in timed)
             execute[rows] = [seconds for _, seconds in timed]
     pairs = zip(execute[LARGE], execute[SMALL], strict=True)
@@ -37,11 +40,13 @@ def measure(folder: Path, sizes: Sequence[int]) -> dict[str, float | list[float]
     }
 
 
-def _erase(client: Client, ref: str, record: str) -> tuple[float, float]:
+def _erase(
+    installation: Installation, client: Client, ref: str, record: str
+) -> tuple[float, float]:
     """Return the seconds from submission to certificate, and of execution."""
     accepted = client.submit_erasure(ref, records=[record])
-    history = client.wait(accepted.id, timeout=600).history
-    at = {one.event: datetime.fromisoformat(str(one.at)) for one in history}
+    client.wait(accepted.id, timeout=600)
+    at = installation.event_times(accepted.id)
     return (
         (at["request.certified"] - at["request.received"]).total_seconds(),
         (at["request.executed"] - at["request.executing"]).total_seconds(),
