@@ -18,6 +18,7 @@ from app.vault.errors import ShreddedError
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from lethe.certificates.retained_tree import NO_CONTENT, Leaf
+from lethe.errors import LetheError
 from models import (
     Artifact,
     ErasureRequest,
@@ -120,7 +121,7 @@ def load_others(
     for job in behind:
         try:
             case = load(services, session, job, first)
-        except OtherDraftError:
+        except (OtherDraftError, LetheError, OSError):
             return
         if case.after.id != first.after.id:
             return

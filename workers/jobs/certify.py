@@ -28,6 +28,7 @@ from lethe.certificates.statement import (
     VersionPart,
     build_statement,
 )
+from lethe.errors import LetheError
 from models import Artifact, Certificate, ErasureRequest, Job, Model, Verification
 from models.session import read_by_id
 from models.types import utcnow
@@ -60,8 +61,9 @@ def run(services: Services, job_id: str) -> None:
     The envelope, its leaf, the certificate row and the closing event commit together; the
     row's primary key is the request, so there is one certificate however often this runs.
     Where tables and log contradict each other nothing is signed: the model is taken out of
-    service, and the request waits for an operator with the reason. Of those behind it, it is
-    only the first that must not be signed that waits, for its own turn.
+    service, and the request waits for an operator with the reason. Of those behind it, the
+    first that cannot be signed waits for its own turn. A second try goes alone: what is wrong
+    with one must not keep the others.
     """
     with leased(services, job_id, "certify") as lease:
         if lease is None:
@@ -78,10 +80,11 @@ def run(services: Services, job_id: str) -> None:
         try:
             with services.reading() as session:
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
-                others = queued_behind(session, lease.job_id, "certify")
+                behind = queued_behind(session, lease.job_id, "certify")
+                others = behind if lease.tries == 1 else []
                 _read_all(session, [row, *others])
                 signed = [sign(session, row)]
-                with suppress(RefusedError):
+                with suppress(RefusedError, LetheError, OSError):
                     for other in others:
                         signed.append(sign(session, other))
         except RefusedError as refusal:

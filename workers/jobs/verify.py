@@ -46,6 +46,7 @@ def run(services: Services, job_id: str) -> None:
     The jobs behind it that the same update executed are judged with it, where the family can.
     Those that pass before the first that does not go on with it. Of that one the verdict is
     recorded too: it is not to be judged until it passes. Those after it get another version.
+    A second try goes alone: what is wrong with one must not keep the others.
     """
     with leased(services, job_id, "verify") as lease:
         if lease is None:
@@ -55,8 +56,8 @@ def run(services: Services, job_id: str) -> None:
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
                 case = load(services, session, row)
                 kind = family.of(case.model)
-                others = load_others(services, session, case) if kind.judges_together else ()
-                cases = [case, *others]
+                together = kind.judges_together and lease.tries == 1
+                cases = [case, *(load_others(services, session, case) if together else ())]
         except OtherDraftError as refusal:
             endings.give_up(services, lease, f"not verified: {refusal}")
             return

@@ -267,6 +267,53 @@ def test_a_worker_that_lost_one_of_its_jobs_records_none(
     assert states(ready, *requests) == ["certified"] * 2
 
 
+@pytest.mark.parametrize(("stage", "kind"), [("verify", "draft"), ("certify", "evidence")])
+def test_a_file_that_one_lost_keeps_no_other(
+    ready: Installation, stage: str, kind: str
+) -> None:
+    requests = [submit(ready, record) for record in ("r1", "r2", "r3")]
+    head = jobs(ready)[1].id
+    execute.run(ready.services, head)
+    if stage == "certify":
+        verify.run(ready.services, head)
+    with Session(ready.services.engine) as session:
+        query = select(Artifact).where(Artifact.kind == kind)
+        second = session.exec(query.order_by(col(Artifact.created_at))).all()[1]
+        path = ready.settings.data_dir / "artifacts" / second.id
+    data = path.read_bytes()
+    path.unlink()
+    ready.drain()
+    assert states(ready, *requests)[0] == "certified"
+    assert states(ready, *requests)[1:] == ["verifying"] * 2
+    path.write_bytes(data)
+    ready.recover()
+    ready.drain()
+    assert states(ready, *requests) == ["certified"] * 3
+
+
+def test_a_second_try_goes_alone(ready: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [submit(ready, record) for record in ("r1", "r2")]
+    head = jobs(ready)[1].id
+    execute.run(ready.services, head)
+    honest = verify._evidence
+
+    def evidence(kind: Any, of: case.ExecutedJob, verdict: Any) -> bytes:
+        if of.job_id != head:
+            raise RuntimeError
+        return honest(kind, of, verdict)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verify, "_evidence", evidence)
+        verify.run(ready.services, head)
+        assert states(ready, *requests) == ["verifying"] * 2
+        ready.recover()
+        ready.drain()
+        assert states(ready, requests[0]) == ["certified"]
+    ready.recover()
+    ready.drain()
+    assert states(ready, *requests) == ["certified"] * 2
+
+
 def test_what_must_not_be_signed_holds_up_no_certificate_before_it(ready: Installation) -> None:
     requests = [submit(ready, record) for record in ("r1", "r2", "r3")]
     head = jobs(ready)[1].id
