@@ -21,7 +21,7 @@ demo-federated: $(STAMPS)/federated ## each unlearning method of networks beside
 test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-# `make test`, measured: slower, so not what a newcomer runs. tests/measuring.py says how.
+# `make test`, measured: half as long again, so not what a newcomer runs.
 coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproject.toml
 	@mkdir -p build/coverage && rm -f build/coverage/*
 	$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(ARGS)

@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
-import coverage
 import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.engine import URL, Engine
@@ -32,7 +31,6 @@ from models.sealed import seal_columns
 from models.session import make_engine
 from tests import sizes
 from tests.beginnings import BEGUN, Originals, beginning
-from tests.measuring import Measuring
 from tests.servers import in_memory, postgres_server, redis_server
 from tests.statements import share_statements
 from tests.workers.secure_sum.client.federation import Masked
@@ -58,12 +56,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     place = collection_path.relative_to(config.rootpath).as_posix()
     return True if place in sizes.FULL else None
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Measure selectively where this process is measured (`make coverage`)."""
-    if (measurement := coverage.Coverage.current()) is not None:
-        config.pluginmanager.register(Measuring(measurement))
 
 
 def pytest_collection_finish() -> None:
