@@ -83,7 +83,7 @@ def outlast(installed: Installation, disk: FullDisk) -> None:
 def test_a_full_disk_while_an_artifact_is_written_is_waited_out(
     installed: Installation, disk: FullDisk, kind: str
 ) -> None:
-    disk.fill(ArtifactStore, "put", lambda store, session, stored, data: stored == kind)
+    disk.fill(ArtifactStore, "put_all", lambda store, session, stored, data: stored == kind)
     assert installed.caller.erase_records("r1", "r2").status_code == 202
     outlast(installed, disk)
     files = {path.name for path in (installed.settings.data_dir / "artifacts").iterdir()}
