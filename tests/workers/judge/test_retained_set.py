@@ -1,7 +1,7 @@
 """The retained set: chains of updates, and every claim judged as the plain definition says."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -91,19 +91,27 @@ def test_the_link_itself_is_judged_as_ever() -> None:
 def plainly(claim: RetainedSetClaim, rows: int) -> str | None:
     """Every rule in its order, one at a time, with sets made anew and trees by definition."""
     before, after, erased = set(claim.before), set(claim.after), set(claim.erased)
-    for name, leaves in (("before", claim.before), ("after", claim.after)):
-        if any(not isinstance(one, bytes) or len(one) != 32 for one in leaves):
-            return f"a commitment in {name} is not 32 bytes"
-        if list(leaves) != sorted(set(leaves)):
-            return f"{name} is not sorted without duplicates"
+
+    def malformed(name: str, leaves: Sequence[bytes]) -> list[tuple[bool, str]]:
+        odd = any(not isinstance(one, bytes) or len(one) != 32 for one in leaves)
+        unsorted = list(leaves) != sorted(set(leaves))
+        return [
+            (odd, f"a commitment in {name} is not 32 bytes"),
+            (unsorted, f"{name} is not sorted without duplicates"),
+        ]
+
     rules = [
+        *malformed("before", claim.before),
         (not erased, "no erased record is named"),
         (len(erased) < len(claim.erased), "an erased record is named twice"),
         (bool(erased - before), "an erased record was not in before"),
+        *malformed("after", claim.after),
         (bool(erased & after), "an erased record is still in after"),
         (before - erased != after, "before without the erased records is not after"),
         (len(before) != claim.before_count, "a published count is wrong"),
         (len(after) != claim.after_count, "a published count is wrong"),
+    ]
+    roots = [
         (mth(sorted(before)) != claim.before_root, "the published root of before is wrong"),
         (mth(sorted(after)) != claim.after_root, "the published root of after is wrong"),
     ]
@@ -121,12 +129,15 @@ def plainly(claim: RetainedSetClaim, rows: int) -> str | None:
             (len({*others}) < len(others), "a record is erased twice in one update"),
             (bool(earlier & before), "erased earlier in the update is still in before"),
             (bool(later - after), "erased later in the update is not in after"),
+        ]
+        # Only of lists that are well formed are there trees.
+        roots += [
             ((len(first), len(last)) != sizes, "before and after the update is wrong"),
             (mth(sorted(first)) != update.before_root, "does not begin at the version before"),
             (mth(sorted(last)) != update.after_root, "does not end at the version after"),
         ]
-    rules.append((rows != len(last), f"{rows} rows are stored for {len(last)} retained"))
-    return next((reason for broken, reason in rules if broken), None)
+    ends = [(rows != len(last), f"{rows} rows are stored for {len(last)} retained")]
+    return next((reason for broken, reason in [*rules, *roots, *ends] if broken), None)
 
 
 def true_claim(draw: st.DrawFn) -> tuple[RetainedSetClaim, int]:
