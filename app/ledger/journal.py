@@ -32,20 +32,15 @@ def record_request_event(
 ) -> int:
     """Append an event of `request` to the log, store its opening, return the log index.
 
-    `request` must be flushed, or added to the session, before.
+    `request` must be stored, or in the session: its event is stored just before the commit.
 
     Raises:
         EntryError: `payload` is not JSON.
     """
     key = bytes(request.event_key)
     index = append_request_event(tx, request.ref, key, event, payload)
-    if request in tx.session.new:
-        tx.session.flush()  # the request first: the event's row refers to it
-    tx.session.add(
-        RequestEvent(
-            log_index=index, request_id=request.id, event=event, at=tx.now, payload=payload
-        )
-    )
+    opened = {"log_index": index, "request_id": request.id, "event": event}
+    tx.insert(RequestEvent, {**opened, "at": tx.now, "payload": payload})
     return index
 
 

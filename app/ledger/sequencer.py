@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session
+from sqlmodel import Session, SQLModel
 
 from app.counters import LOCK_WAIT
 from app.ledger import storage
@@ -96,6 +96,7 @@ class Transaction:
         self._tail, self._key = tail, key
         self._entries: list[EntryRow] = []
         self._writes: list[Statement] = []
+        self._rows: dict[tuple[type[SQLModel], tuple[str, ...]], list[dict[str, Any]]] = {}
 
     @property
     def next_index(self) -> int:
@@ -123,8 +124,20 @@ class Transaction:
         """
         self._writes += statements
 
+    def insert(self, model: type[SQLModel], row: dict[str, Any]) -> None:
+        """Have a row inserted just before the commit, with all others that have its columns.
+
+        What it refers to must be in the session by then; the session does not know the row.
+        """
+        self._rows.setdefault((model, tuple(row)), []).append(row)
+
     def flush(self) -> None:
-        """Run what `write` was given."""
+        """Run what `write` and `insert` were given."""
+        if self._rows:
+            self.session.flush()  # what the rows refer to
+            dialect = self.session.get_bind().dialect
+            rows, self._rows = self._rows, {}
+            self.write(*(bulk.insert(dialect, kind, own) for (kind, _), own in rows.items()))
         if self._writes:
             writes, self._writes = self._writes, []
             bulk.run(self.session.connection(), *writes)
@@ -142,6 +155,7 @@ class Transaction:
         except BaseException:
             del self._entries[mark:]
             self._writes.clear()
+            self._rows.clear()
             raise
 
     def write_entries(self) -> Appended | None:
