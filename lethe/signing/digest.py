@@ -1,5 +1,6 @@
 """Content-Digest (RFC 9530): what ties the body to a signature that covers only headers."""
 
+import base64
 import hashlib
 import hmac
 
@@ -25,6 +26,8 @@ def check_content_digest(value: str, body: bytes) -> None:
     Raises:
         DigestMismatchError: The field is malformed, vouches for nothing, or does not match.
     """
+    if value == f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:":
+        return  # as our clients spell it: no need to parse what can only be this
     supported = 0
     for name, digest in _parse(value).items():
         if name not in HASHES:

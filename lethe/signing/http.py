@@ -41,6 +41,7 @@ from lethe.signing.fields import (
     parse_fields,
 )
 from lethe.signing.keys import Algorithm, PrivateKey, PublicKey, algorithm_of
+from lethe.signing.plain import parse_plain
 
 LABEL = "lethe"
 CLOCK_SKEW = timedelta(seconds=5)
@@ -200,7 +201,8 @@ def verify_head(
     """
     assert now.tzinfo is not None
     lines = field_lines(headers)
-    fields = parse_fields(lines)
+    plain = parse_plain(lines)
+    fields = parse_fields(lines) if plain is None else plain.fields
     _check_coverage(fields, lines, has_body)
     _check_window(fields, now)
     resolved = resolve(fields.keyid)
@@ -210,7 +212,10 @@ def verify_head(
     assert algorithm == algorithm_of(key)
     if fields.alg not in (None, algorithm):  # RFC 9421 section 3.2, step 6.5
         raise SignatureInvalidError(f"the key signs with {algorithm}, the signature does not")
-    _check_signature(_Message(method, target_uri, headers), fields.keyid, key, algorithm)
+    base = None if plain is None else plain.base(method, target_uri, lines)
+    if plain is None or base is None or not _verifies(key, algorithm, plain.signature, base):
+        message = _Message(method, target_uri, headers)
+        _check_signature(message, fields.keyid, key, algorithm)
     return SignedBy(
         keyid=fields.keyid,
         nonce=fields.nonce,
@@ -259,6 +264,14 @@ def _check_window(fields: SignatureFields, now: datetime) -> None:
         raise SignatureNotYetValidError("created lies in the future: set the sender's clock")
     if now.timestamp() > fields.expires + skew:
         raise SignatureExpiredError("expires lies in the past: sign again and send at once")
+
+
+def _verifies(key: PublicKey, algorithm: Algorithm, signature: bytes, base: bytes) -> bool:
+    try:
+        ALGORITHMS[algorithm](public_key=key).verify(signature=signature, message=base)
+    except (BadSignature, HTTPMessageSignaturesException):
+        return False
+    return True
 
 
 class _Verifier(HTTPMessageVerifier):
