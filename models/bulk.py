@@ -130,6 +130,9 @@ def _run_on_postgresql(driver: Any, statements: Sequence[Statement]) -> list[lis
     else:
         with driver.pipeline():
             cursors = [driver.execute(one.text, one.values[0] or None) for one in statements]
+        # The pipeline ends with a flush, at which the server stops its idle timer: who froze
+        # now would keep the log's lock for good. The answer to a query starts it again.
+        driver.execute("")
     return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
 
 
