@@ -4,18 +4,21 @@ For transactions that hold the log's lock, which all others wait for. SQLAlchemy
 cost more to build and to read than the database takes to run them, and each is a round trip.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Dialect, Table
+from sqlalchemy import Connection, Dialect, LargeBinary, Table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 from sqlmodel import SQLModel
 
 ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation `given`
+BLOCK = 5000  # rows in one statement of `insert_blocks`
+CACHE_KIB, USUAL_CACHE_KIB = 65_536, 2000  # of SQLite's pages; the latter is its own default
 _Key = tuple[str, tuple[tuple[str, TypeEngine[Any]], ...]]
 
 
@@ -65,6 +68,29 @@ def insert(
     return over(dialect, text, kinds, [tuple(row.values()) for row in rows])
 
 
+def insert_blocks(
+    connection: Connection,
+    model: type[SQLModel],
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+) -> None:
+    """Insert any number of rows, a block of them in memory at a time; columns as `insert`.
+
+    Raises DBAPIError.
+    """
+    text, kinds = _insertion(_table(model), tuple(names))
+    if small := connection.dialect.name == "sqlite":
+        # Pages of an index that random values go to would be written each time one is evicted.
+        connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KIB}")
+    try:
+        given = iter(rows)
+        while block := list(islice(given, BLOCK)):
+            run(connection, over(connection.dialect, text, kinds, block))
+    finally:
+        if small:
+            connection.exec_driver_sql(f"PRAGMA cache_size=-{USUAL_CACHE_KIB}")
+
+
 def types(model: type[SQLModel], **columns: str) -> dict[str, TypeEngine[Any]]:
     """Return the types of a model's columns, by the names that they have in `given`."""
     return {name: _table(model).c[column].type for name, column in columns.items()}
@@ -93,10 +119,7 @@ def run(connection: Connection, *statements: Statement) -> list[list[tuple[Any, 
     driver: Any = connection.connection.driver_connection
     try:
         if connection.dialect.name == "sqlite":
-            found = [
-                [row for given in one.values for row in driver.execute(one.text, given)]
-                for one in statements
-            ]
+            found = [_run_on_sqlite(driver, one) for one in statements]
         else:
             found = _run_on_postgresql(driver, statements)
     except connection.dialect.loaded_dbapi.Error as error:
@@ -122,6 +145,13 @@ def script(connection: Connection, text: str) -> list[tuple[Any, ...]]:
     except connection.dialect.loaded_dbapi.Error as error:
         raise _wrapped(connection, error) from error
     return found
+
+
+def _run_on_sqlite(driver: Any, one: Statement) -> list[tuple[Any, ...]]:
+    if len(one.values) > 1 and " RETURNING " not in one.text and one.text.startswith("INSERT"):
+        driver.executemany(one.text, one.values)
+        return []
+    return [row for given in one.values for row in driver.execute(one.text, given)]
 
 
 def _run_on_postgresql(driver: Any, statements: Sequence[Statement]) -> list[list[Any]]:
@@ -164,7 +194,11 @@ def _compiled(
     if (found := of_dialect.get(key)) is None:
         relation = _relation(dialect, types)
         processors = [
-            kind.dialect_impl(dialect).bind_processor(dialect) for kind in types.values()
+            # Both drivers take bytes as they are; SQLAlchemy would wrap each in a memoryview.
+            None
+            if type(kind) is LargeBinary
+            else kind.dialect_impl(dialect).bind_processor(dialect)
+            for kind in types.values()
         ]
         found = of_dialect[key] = text.replace(ROWS, relation), processors
     return found

@@ -1,9 +1,11 @@
 """The retained set: one row for each record in training, with its salted commitment."""
 
-from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from models.sealed import SealedName
+
+CLAIMED = "claimed_by IS NOT NULL"
 
 
 class Record(SQLModel, table=True):
@@ -14,10 +16,17 @@ class Record(SQLModel, table=True):
         UniqueConstraint("model_id", "record"),
         # The leaves of a part of the retained set's tree are read by their prefix.
         Index("ix_records_model_id_commitment", "model_id", "commitment"),
+        # Of claimed records alone: few are, and half a million rows come at once unclaimed.
+        Index(
+            "ix_records_claimed_by",
+            "claimed_by",
+            sqlite_where=text(CLAIMED),
+            postgresql_where=text(CLAIMED),
+        ),
     )
 
     id: int | None = Field(default=None, primary_key=True)
-    model_id: int = Field(foreign_key="models.id", index=True)
+    model_id: int = Field(foreign_key="models.id")  # both indices above begin with it
     subject_id: int = Field(foreign_key="subjects.id", index=True)
     record: str = Field(sa_type=SealedName("records.record"))
     salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
@@ -27,5 +36,5 @@ class Record(SQLModel, table=True):
     content: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     # The open request that will erase it: two requests never claim the same record.
     claimed_by: str | None = Field(
-        default=None, foreign_key="erasure_requests.id", max_length=36, index=True
+        default=None, foreign_key="erasure_requests.id", max_length=36
     )

@@ -23,7 +23,7 @@ INDEXED = {
     "subjects": ("client_tag", "model_id", "subject_tag"),
     "feature_blocks": ("model_id",),
     "jobs": ("done_at", "model_id"),
-    "records": ("claimed_by", "model_id", "subject_id"),
+    "records": ("subject_id",),
     "request_events": ("request_id",),
     "tombstones": ("request_id", "subject_id"),
     "releases": ("model_id", "request_id", "state", "subject_id"),
@@ -346,6 +346,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("model_id", "record", name=op.f("uq_records_model_id_record")),
     )
     op.create_index("ix_records_model_id_commitment", "records", ["model_id", "commitment"])
+    claimed = sa.text("claimed_by IS NOT NULL")
+    op.create_index(
+        "ix_records_claimed_by",
+        "records",
+        ["claimed_by"],
+        sqlite_where=claimed,
+        postgresql_where=claimed,
+    )
     op.create_table(
         "retained_pages",
         sa.Column("model_id", sa.Integer(), nullable=False),

@@ -1,12 +1,15 @@
 """Statements written by hand: as many rows as were meant, and errors as from SQLAlchemy."""
 
 import time
+from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
+from sqlmodel import col
 
-from models import bulk
+from models import UsedNonce, bulk
 from models.bulk import Statement
 from models.session import make_engine
 
@@ -35,3 +38,19 @@ def test_a_writer_that_stands_still_after_a_pipeline_is_ended(postgres_url: str)
             bulk.run(connection, Statement("SELECT 3"))
         connection.invalidate()
     engine.dispose()
+
+
+def test_rows_are_inserted_in_blocks_and_all_of_them_or_none(engine: Engine) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [("key", f"nonce-{number}", at) for number in range(2 * bulk.BLOCK + 1)]
+    names = ("keyid", "nonce", "expires_at")
+    with engine.begin() as connection:
+        bulk.insert_blocks(connection, UsedNonce, names, iter(rows))
+    fresh = [("other", nonce, at) for _, nonce, _ in rows]
+    with pytest.raises(DBAPIError), engine.begin() as connection:
+        bulk.insert_blocks(connection, UsedNonce, names, [*fresh, rows[0]])
+    with engine.connect() as connection:
+        held = select(col(UsedNonce.keyid), func.count()).group_by(col(UsedNonce.keyid))
+        assert connection.execute(held).all() == [("key", len(rows))]
+        if engine.dialect.name == "sqlite":
+            assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -2000

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from itertools import count
 
 from sqlmodel import Session, col, select
 
@@ -11,7 +12,7 @@ from app.service.context import Services
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
-from lethe.certificates.retained import record_commitment
+from lethe.certificates.retained import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import NO_CONTENT
 from models import Contribution, Model, Record, Tombstone
 from models.session import chunks
@@ -65,7 +66,11 @@ def run(job: JobContext) -> None:
             for record in block.records
         }
         _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
-    salts = {record: secrets.token_bytes(32) for record in upload.records}
+    drawn = secrets.token_bytes(SALT_SIZE * len(upload.records))
+    salts = {
+        record: drawn[place : place + SALT_SIZE]
+        for place, record in zip(count(0, SALT_SIZE), upload.records, strict=False)
+    }
     result = kind.learn(job, before, upload, salts)
     fresh = {
         record: (record_commitment(salt, record), result.contents.get(record, NO_CONTENT))
@@ -137,6 +142,10 @@ def _refuse_known(
 
     Both were checked when the rows arrived, but jobs before this one have run since.
     """
+    held = select(Record.id).where(Record.model_id == model_id).limit(1)
+    buried = select(Tombstone.tag).where(Tombstone.model_id == model_id).limit(1)
+    if session.exec(held).first() is None and session.exec(buried).first() is None:
+        return  # a first contribution: there is nothing to look each of its records up in
     for chunk in chunks(list(clients)):
         known = select(Record.id).where(
             Record.model_id == model_id, col(Record.record).in_(chunk)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, update
 from sqlmodel import Session, col, exists, select
 
 from app import retained_pages
@@ -12,7 +12,7 @@ from app.retained_pages import RetainedSet
 from app.service.context import Services
 from lethe.certificates.retained_tree import Leaf as RetainedLeaf
 from lethe.certificates.retained_tree import retained_root
-from models import Artifact, Model, ModelVersion, Record, Subject
+from models import Artifact, Model, ModelVersion, Record, Subject, bulk
 from models.session import chunks
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import Lease
@@ -60,20 +60,16 @@ def add_records(
 
     owned: each record with the id of its subject. fresh: their leaves.
     """
-    added = [
-        {
-            "model_id": model_id,
-            "subject_id": subject,
-            "record": record,
-            "salt": salts[record],
-            "commitment": fresh[record][0],
-            "content": fresh[record][1],
-        }
-        for record, subject in owned
-    ]
     session.flush()
-    if added:
-        session.connection().execute(insert(Record), added)
+    bulk.insert_blocks(
+        session.connection(),
+        Record,
+        ("model_id", "subject_id", "record", "salt", "commitment", "content"),
+        (
+            (model_id, subject, record, salts[record], *fresh[record])
+            for record, subject in owned
+        ),
+    )
 
 
 def remove_records(session: Session, model_id: int, records: list[str]) -> int:
@@ -124,7 +120,7 @@ def publish(
             "statistics": encoded.statistics,
             # Of salted commitments and salted digests: says nothing of a person.
             "retained": retained.root.hex(),
-            **({"added": retained_root(added).hex()} if added else {}),
+            **({"added": _root_of(added, retained).hex()} if added else {}),
             **({"start": encoded.start} if encoded.start is not None else {}),
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },
@@ -149,6 +145,11 @@ def publish(
     model.state = "ready"
     session.flush()
     return version
+
+
+def _root_of(added: Sequence[RetainedLeaf], retained: RetainedSet) -> bytes:
+    """Return the root of a contribution's leaves, which of a first one is that of the set."""
+    return retained.root if len(added) == retained.count else retained_root(added)
 
 
 def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> None:
