@@ -28,6 +28,7 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm.util import identity_key
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session, SQLModel, select
 
@@ -253,14 +254,19 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + CHUNK]
 
 
-def read_by_id(session: Session, kind: type[Row], ids: Sequence[str]) -> list[Row]:
+def read_by_id(
+    session: Session, kind: type[Row], ids: Sequence[str] | Sequence[int]
+) -> list[Row]:
     """Return the rows with these primary keys, in no order, by few queries.
 
-    The session keeps them: `session.get` of each needs no query, until they are expired.
+    The session keeps them: `session.get` of each needs no query, until they are expired. What
+    it holds already is not read again.
     """
     key = inspect(kind).primary_key[0]
-    found = [
-        row for chunk in chunks(ids) for row in session.exec(select(kind).where(key.in_(chunk)))
-    ]
+    held = {one: session.identity_map.get(identity_key(kind, one)) for one in {*ids}}
+    found = [row for row in held.values() if row is not None and not inspect(row).expired]
+    known = {one for one, row in held.items() if row is not None and not inspect(row).expired}
+    for chunk in chunks([one for one in held if one not in known]):
+        found += session.exec(select(kind).where(key.in_(chunk)))
     session.info.setdefault("read", []).append(found)  # it forgets what nobody holds
     return found

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
 from app.ledger.journal import opening
 from lethe.log.entries import CommitmentError, EntryError, Leaf, check_commitment
 from models import ErasureRequest, RequestEvent
+from models.session import read_by_id
 
 RECEIVED, EXECUTED, VERIFIED = "request.received", "request.executed", "request.verified"
 ESCALATED, DECIDED, CERTIFIED = "request.escalated", "request.decided", "request.certified"
@@ -39,10 +40,8 @@ def opened(
         CommitmentError: What is stored does not open all of them.
         EntryError: The stored key or event is not of the shape that a leaf commits to.
     """
-    query = select(RequestEvent).where(
-        col(RequestEvent.log_index).in_([index for index, _ in leaves])
-    )
-    stored = {event.log_index: event for event in session.exec(query)}
+    indexes = [index for index, _ in leaves]
+    stored = {event.log_index: event for event in read_by_id(session, RequestEvent, indexes)}
     found = []
     for index, leaf in leaves:
         event = stored.get(index)

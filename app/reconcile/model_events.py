@@ -10,7 +10,7 @@ digests of pages of a model's entries (`app.reconcile.paged`), and of requests t
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from sqlmodel import Session
@@ -138,12 +138,20 @@ def request_events(ledger: Ledger, ref: str) -> list[tuple[int, Leaf]]:
     Raises:
         ForkedError, LogDamagedError, GuardError: As `model_events`.
     """
+    return requests_events(ledger, [ref])[ref]
+
+
+def requests_events(ledger: Ledger, refs: Sequence[str]) -> dict[str, list[tuple[int, Leaf]]]:
+    """Return what `request_events` returns of each of some requests, by its ref."""
     with _first:
         read = _known.setdefault(ledger, _Read())
     with read.lock:
         _read_on(ledger, read)
-        found = list(read.open.get(ref.encode(), ()))
-    return [(index, parse_leaf(data)) for index, data in found]
+        found = {ref: list(read.open.get(ref.encode(), ())) for ref in refs}
+    return {
+        ref: [(index, parse_leaf(data)) for index, data in entries]
+        for ref, entries in found.items()
+    }
 
 
 def signed_leaves(ledger: Ledger, kept: Callable[[bytes], bool]) -> list[tuple[int, bytes]]:

@@ -33,6 +33,7 @@ from models import (
     RequesterKey,
     Subject,
 )
+from models.session import chunks
 
 PAGE = 100
 
@@ -160,14 +161,15 @@ def drop(services: Services, release_id: str, operator: str) -> ReleaseSummary:
     return shown
 
 
-def close_releases(services: Services, tx: Transaction, request_id: str) -> None:
-    """Close the releases of a request that needs no answers any more, and shred these."""
-    open_ones = select(Release).where(
-        Release.request_id == request_id, col(Release.state) != "done"
-    )
-    for release in tx.session.exec(open_ones).all():
-        shred_answer(services, tx.session, release)
-        release.state = "done"
+def close_releases(services: Services, tx: Transaction, *requests: str) -> None:
+    """Close the releases of requests that need no answers any more, and shred these."""
+    for chunk in chunks(requests):
+        open_ones = select(Release).where(
+            col(Release.request_id).in_(chunk), col(Release.state) != "done"
+        )
+        for release in tx.session.exec(open_ones).all():
+            shred_answer(services, tx.session, release)
+            release.state = "done"
     tx.session.flush()
 
 

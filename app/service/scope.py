@@ -1,9 +1,10 @@
 """Resolves a scope to records, and checks who may erase them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, func, insert, update
+from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
 from app.problems import (
@@ -236,13 +237,38 @@ def _missing(
     return [record for record in named if record not in found]
 
 
+class Claimed(NamedTuple):
+    """A record that a request erases. salt: of its commitment; subject_id: whose block."""
+
+    record: str
+    salt: bytes
+    subject_id: int
+
+
+_CLAIMED = columns(col(Record.record), col(Record.salt), col(Record.subject_id))
+
+
+def claimed_by(
+    session: Session, model_id: int, requests: Sequence[str]
+) -> dict[str, list[Claimed]]:
+    """Return the records that each of some requests claimed, by few queries."""
+    found: dict[str, list[Claimed]] = {request: [] for request in requests}
+    query = _CLAIMED.add_columns(col(Record.claimed_by)).where(col(Record.model_id) == model_id)
+    for chunk in chunks(requests):
+        claims = query.where(col(Record.claimed_by).in_(chunk)).order_by(col(Record.id))
+        for record, salt, subject, request in session.connection().execute(claims):
+            found[request].append(Claimed(record, bytes(salt), subject))
+    return found
+
+
 def forget_set(
     session: Session,
     model_id: int,
     scope: Scope,
     request_id: str,
     taken: Collection[str] = (),
-) -> list[Record]:
+    claims: Mapping[str, Sequence[Claimed]] | None = None,
+) -> list[Claimed]:
     """Return the records that a request erases, now that its turn has come.
 
     A scope of named records means those that it claimed: a record that was erased with another
@@ -250,21 +276,22 @@ def forget_set(
     that it holds now, whoever claimed it: records that were contributed, or released by a
     withdrawn request, between submission and execution are erased with the rest. It is the
     scope as it was accepted, narrowed to what the key was entitled to. `taken` are records that
-    others erase in the same update. No claim of another moves: whether this request is executed
-    at all is not known yet.
+    others erase in the same update. claims: what `claimed_by` found of this request and others.
+    No claim of another moves: whether this request is executed at all is not known yet.
     """
     if scope.records is not None:
         named = set(scope.records)
-        claimed = select(Record).where(
-            Record.model_id == model_id, Record.claimed_by == request_id
-        )
-        found = [record for record in session.exec(claimed) if record.record in named]
+        claimed = claims or claimed_by(session, model_id, [request_id])
+        found = [record for record in claimed[request_id] if record.record in named]
     else:
         free = update(Record).where(*_owned(model_id, scope), col(Record.claimed_by).is_(None))
-        session.flush()  # or what is expired below would lose changes that are not written
+        session.flush()
         session.connection().execute(free.values(claimed_by=request_id))
-        session.expire_all()
-        found = list(session.exec(select(Record).where(*_owned(model_id, scope))))
+        owned = _CLAIMED.where(*_owned(model_id, scope)).order_by(col(Record.id))
+        found = [
+            Claimed(record, bytes(salt), subject)
+            for record, salt, subject in session.connection().execute(owned)
+        ]
     return [record for record in found if record.record not in taken]
 
 

@@ -29,7 +29,7 @@ from app.vault.seal import context, new_key, open_sealed, seal
 from lethe.files import PARTIAL, sync_directory, write_all_durably
 from models import Artifact
 from models.clock import clock
-from models.session import CHUNK, chunks, reading, unsynced
+from models.session import CHUNK, chunks, read_by_id, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
 BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
@@ -112,15 +112,23 @@ class ArtifactStore:
         Raises:
             NotStoredError: There is no such artifact.
         """
-        artifact = _find(session, artifact_id)
-        if artifact.wrapped_key is not None:
+        return self.shred_all(session, [artifact_id])[0]
+
+    def shred_all(self, session: Session, artifact_ids: Sequence[str]) -> list[str]:
+        """Shred each as `shred` does; return their digests, in their order. Raises as that."""
+        read_by_id(session, Artifact, artifact_ids)
+        artifacts = [_find(session, one) for one in artifact_ids]
+        live = [one for one in artifacts if one.wrapped_key is not None]
+        now = clock(session) if live else None
+        for artifact in live:
+            if artifact.wrapped_key is None:  # it was named twice
+                continue
             if self._journal is not None:
                 self._journal.shredded(session, artifact)
             artifact.wrapped_key = None
-            artifact.shredded_at = clock(session)
-            session.add(artifact)
-            session.flush()
-        return artifact.digest
+            artifact.shredded_at = now
+        session.flush()
+        return [artifact.digest for artifact in artifacts]
 
     def unlink_shredded(self, engine: Engine) -> int:
         """Remove the files of artifacts whose shredding is committed; return how many rows.

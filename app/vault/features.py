@@ -4,7 +4,7 @@ To erase one row is to write the others again under a new key and to destroy the
 copy of the old ciphertext, in a backup or on a discarded disk, opens for nobody any more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import select as columns
 from sqlmodel import Session, col
@@ -14,6 +14,7 @@ from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
 from app.vault.seal import context, new_key, open_sealed, seal
 from models import FeatureBlock, Subject
+from models.session import read_by_id
 from models.types import utcnow
 
 FETCH = 100  # blocks in memory at once when a whole model is read
@@ -55,7 +56,6 @@ class FeatureVault:
         subject.shredded_at = None
         session.add(subject)
         session.add(block)
-        session.flush()
 
     def rewrite(
         self, session: Session, subject: Subject, payload: bytes | None, rows: int
@@ -77,7 +77,6 @@ class FeatureVault:
         subject.shredded_at = utcnow()
         session.add(subject)
         session.delete(block)
-        session.flush()
 
     def load(self, session: Session, subject_id: int) -> bytes:
         """Return a subject's payload.
@@ -98,6 +97,12 @@ class FeatureVault:
         return open_sealed(
             key, block.ciphertext, _content(block.model_id, subject_id, generation)
         )
+
+    def load_each(self, session: Session, subject_ids: Sequence[int]) -> dict[int, bytes]:
+        """Return what `load` returns of each subject, by its id. Raises as that does."""
+        read_by_id(session, Subject, subject_ids)
+        read_by_id(session, FeatureBlock, subject_ids)
+        return {subject: self.load(session, subject) for subject in subject_ids}
 
     def load_many(self, session: Session, model_id: int) -> Iterator[tuple[int, bytes]]:
         """Yield (subject id, payload) of all that is stored for a model, by subject id.

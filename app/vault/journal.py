@@ -17,7 +17,7 @@ executed, or its records as added back (`app.reconcile.journal`).
 import fcntl
 import hmac
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +34,7 @@ from lethe.errors import LetheError
 from lethe.files import write_durably
 from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, Subject
+from models.session import chunks
 
 FILE = "erased.journal"
 FIRST = "0" * 64  # what the first line names as the line before it
@@ -243,16 +244,15 @@ class ErasureJournal:
 
     def _gone(self, session: Session, noted: _Noted, erasing: bool) -> Iterable[bytes]:
         """Yield the tags of keys that are destroyed: a savepoint may have taken one back."""
-        for artifact_id, (kind, tag) in noted.artifacts.items():
-            wrapped = session.scalar(
-                select(col(Artifact.wrapped_key)).where(col(Artifact.id) == artifact_id)
-            )
-            if wrapped is None and (erasing or kind in OF_ERASURES):
-                yield tag
-        for subject_id, tag in noted.subjects.items() if erasing else ():
-            wrapped = session.scalar(
-                select(col(Subject.wrapped_key)).where(col(Subject.id) == subject_id)
-            )
+        wanted = {one: kind for one, (kind, _) in noted.artifacts.items()}
+        if not erasing:
+            wanted = {one: kind for one, kind in wanted.items() if kind in OF_ERASURES}
+        for artifact_id, wrapped in _wrapped(session, Artifact, list(wanted)):
+            if wrapped is None:
+                yield noted.artifacts[artifact_id][1]
+        subjects = list(noted.subjects) if erasing else []
+        for subject_id, wrapped in _wrapped(session, Subject, subjects):
+            tag = noted.subjects[subject_id]
             if wrapped is None or self.key_tag(wrapped) != tag:
                 yield tag
 
@@ -272,6 +272,21 @@ class ErasureJournal:
             found.add(line)
             before = sha256(encoded).hexdigest()
         return found
+
+
+def _wrapped(
+    session: Session, kind: type[Artifact] | type[Subject], ids: Sequence[Any]
+) -> Iterator[tuple[Any, bytes | None]]:
+    """Yield the id and the wrapped key of each of some rows, as they are stored now.
+
+    A row that is not there any more has no key either.
+    """
+    session.flush()
+    for chunk in chunks(ids):
+        query = select(col(kind.id), col(kind.wrapped_key)).where(col(kind.id).in_(chunk))
+        stored = {one: wrapped for one, wrapped in session.connection().execute(query)}
+        for one in chunk:
+            yield one, stored.get(one)
 
 
 def _forget(session: Session, previous: SessionTransaction) -> None:

@@ -5,6 +5,7 @@ certificate of each is as strong as if it had been alone, and their sets form a 
 the version before to the version after.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from sqlmodel import Session, col, select
@@ -13,11 +14,12 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
-from app.service.scope import forget_set
+from app.service.scope import Claimed, claimed_by, forget_set
 from models import ErasureRequest, Job, Record
+from models.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs.chain import BatchMember
+from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.lease import JobContext, held_job
 from workers.jobs.releases import ask, dropped_subjects, park
 
@@ -66,24 +68,29 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
         run = [head, *_companions(session, head, whole)]
     else:
         run = [head] if alone else waiting_run(session, head)
+    requests = {job.id: job.request_id for job in run if job.request_id is not None}
+    claims = claimed_by(session, lease.model_id, list(requests.values()))
+    read_by_id(session, ErasureRequest, list(requests.values()))
     members: list[BatchMember] = []
+    taken: set[str] = set()
     for job in run:
-        member = _member(session, lease.model_id, job, members)
+        member = _member(session, lease.model_id, job, claims, taken)
         if member is None:
             if job.id == head.id:
                 break
             # Its turn is next, and it is refused: it has nothing to wait for.
             _begin(tx, job, session.get_one(ErasureRequest, job.request_id))
             continue
-        if members and not whole and _size([*members, member]) > MOST_RECORDS:
+        if members and not whole and len(taken) + len(member.salts) > MOST_RECORDS:
             break
         request = session.get_one(ErasureRequest, member.request_id)
         if asks and dropped_subjects(session, request.id) - whole:
             break  # it is executed with its own companions, at its turn
         if job.id != head.id:
             member = replace(member, token=_begin(tx, job, request))
-        owned, removed = member.owned(), _owned(members)
-        if asks and ask(tx, request, owned, removed=removed, whole=whole):
+        if asks and ask(
+            tx, request, member.owned(), removed=owned_by_subject(members), whole=whole
+        ):
             park(tx, job, request, "the statistics of the records, from their clients")
             if job.id == head.id:
                 return None
@@ -92,24 +99,30 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
                 return None
             continue
         members.append(member)
+        taken.update(member.salts)
+    session.flush()
     return members
 
 
 def _member(
-    session: Session, model_id: int, job: Job, members: list[BatchMember]
+    session: Session,
+    model_id: int,
+    job: Job,
+    claims: Mapping[str, Sequence[Claimed]],
+    taken: Collection[str],
 ) -> BatchMember | None:
-    """Return a request with what it erases beside the members so far, None for nothing."""
+    """Return a request with what it erases beside what is `taken`, None for nothing."""
     request = session.get_one(ErasureRequest, job.request_id)
     scope = Scope.model_validate(request.scope)
-    taken = {record for member in members for record in member.salts}
-    found = forget_set(session, model_id, scope, request.id, taken)
+    found = forget_set(session, model_id, scope, request.id, taken, claims)
     if not found:
         return None
     return BatchMember(
         job.id,
         job.lease_token,
         request.id,
-        {record.record: bytes(record.salt) for record in found},
+        request.ref,
+        {record.record: record.salt for record in found},
         {record.record: record.subject_id for record in found},
         0 if scope.records is None else len(scope.records) - len(found),
     )
@@ -140,17 +153,4 @@ def _begin(tx: Transaction, job: Job, request: ErasureRequest) -> int:
         if request.state == "received":
             record_request_event(tx, request, "request.executing", {})
         request.state = "executing"
-    tx.session.flush()
     return job.lease_token
-
-
-def _owned(members: list[BatchMember]) -> dict[int, set[str]]:
-    owned: dict[int, set[str]] = {}
-    for member in members:
-        for subject, ids in member.owned().items():
-            owned.setdefault(subject, set()).update(ids)
-    return owned
-
-
-def _size(members: list[BatchMember]) -> int:
-    return sum(len(member.salts) for member in members)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from sqlmodel import Session, select
 
 from app.reconcile.judgement import is_judged
-from app.reconcile.model_events import request_events
+from app.reconcile.model_events import request_events, requests_events
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.service.scope import owners
@@ -19,6 +19,7 @@ from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
 from lethe.certificates.retained_tree import NO_CONTENT, Leaf
 from lethe.errors import LetheError
+from lethe.log.entries import Leaf as LogLeaf
 from models import (
     Artifact,
     ErasureRequest,
@@ -27,6 +28,7 @@ from models import (
     Model,
     ModelVersion,
     Record,
+    RequestEvent,
     Subject,
 )
 from models.session import read_by_id
@@ -77,17 +79,25 @@ Judges = Callable[[], Sequence[Verdict]]
 
 
 def load(
-    services: Services, session: Session, job: Job, first: ExecutedJob | None = None
+    services: Services,
+    session: Session,
+    job: Job,
+    first: ExecutedJob | None = None,
+    leaves: Sequence[tuple[int, LogLeaf]] | None = None,
 ) -> ExecutedJob:
     """Load which versions an executed job is about. first: one that may be of the same.
+
+    leaves: the log's entries of its request, where the caller has read them.
 
     Raises:
         OtherDraftError: The log has another execution of its request, or none, or a judgement
             of this one already: chance passes what it refuted, if it is asked often enough.
     """
     request = session.get_one(ErasureRequest, job.request_id)
-    leaves = request_events(services.ledger, request.ref)
-    plan = draft.load(services, session, job)
+    if leaves is None:
+        leaves = request_events(services.ledger, request.ref)
+    events = draft.open_events(session, request, leaves)
+    plan = draft.load_executed(services, session, job, events)
     if is_judged([leaf.event or "" for _, leaf in leaves]):
         raise OtherDraftError("the log has a judgement of this execution already")
     numbers = plan.before_number, plan.number
@@ -116,16 +126,34 @@ def load_others(
     It ends at one that cannot be loaded: at its turn it is said why.
     """
     behind = queued_behind(session, first.job_id, "verify")
-    read_by_id(session, ErasureRequest, [job.request_id or "" for job in behind])
-    read_by_id(session, Artifact, [job.draft_id or "" for job in behind])
+    leaves = read_stored(services, session, behind)
     for job in behind:
         try:
-            case = load(services, session, job, first)
+            case = load(services, session, job, first, leaves.get(job.id))
         except (OtherDraftError, LetheError, OSError):
             return
         if case.after.id != first.after.id:
             return
         yield case
+
+
+def read_stored(
+    services: Services, session: Session, jobs: Sequence[Job]
+) -> dict[str, list[tuple[int, LogLeaf]]]:
+    """Read what is stored of executed jobs by few queries: the session keeps it.
+
+    Returns the log's entries of the request of each, by its job's id.
+    """
+    ids = [job.request_id for job in jobs if job.request_id is not None]
+    requests = {one.id: one for one in read_by_id(session, ErasureRequest, ids)}
+    read_by_id(session, Artifact, [job.draft_id for job in jobs if job.draft_id is not None])
+    leaves = requests_events(services.ledger, [one.ref for one in requests.values()])
+    read_by_id(session, RequestEvent, [index for own in leaves.values() for index, _ in own])
+    return {
+        job.id: leaves[requests[job.request_id].ref]
+        for job in jobs
+        if job.request_id in requests
+    }
 
 
 def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> list[bytes]:
@@ -187,16 +215,26 @@ def _with_content(leaves: Iterable[Leaf]) -> dict[bytes, bytes]:
     return {commitment: content for commitment, content in leaves if content != NO_CONTENT}
 
 
-def purge_claim(
-    services: Services, session: Session, case: ExecutedJob, ids: list[str]
-) -> PurgeClaim:
-    """Return the claim that what held the records is gone; `ids` are what is left."""
-    plan = case.plan
-    return PurgeClaim(
-        probes=[*_probe(services, session, plan), *_probe_owner(session, case)],
-        erased_rows=[str(item["record"]) for item in plan.removal["records"]],
-        retained_rows=ids,
-    )
+def purge_claims(
+    services: Services, session: Session, cases: Sequence[ExecutedJob], ids: list[str]
+) -> list[PurgeClaim]:
+    """Return each case's claim that what held its records is gone; `ids` are what is left."""
+    artifacts = {one.id for case in cases for one in case.plan.artifacts}
+    subjects = list({one.subject_id for case in cases for one in case.plan.blocks})
+    read_by_id(session, Artifact, list(artifacts))
+    read_by_id(session, Subject, subjects)
+    blocks = {one.subject_id: one for one in read_by_id(session, FeatureBlock, subjects)}
+    return [
+        PurgeClaim(
+            probes=[
+                *_probe(services, session, case.plan, blocks),
+                *_probe_owner(session, case),
+            ],
+            erased_rows=[str(item["record"]) for item in case.plan.removal["records"]],
+            retained_rows=ids,
+        )
+        for case in cases
+    ]
 
 
 def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
@@ -211,7 +249,9 @@ def _probe_owner(session: Session, case: ExecutedJob) -> list[Probe]:
     return probes
 
 
-def _probe(services: Services, session: Session, plan: Draft) -> list[Probe]:
+def _probe(
+    services: Services, session: Session, plan: Draft, blocks: Mapping[int, FeatureBlock]
+) -> list[Probe]:
     probes = []
     for artifact in plan.artifacts:
         try:
@@ -223,7 +263,7 @@ def _probe(services: Services, session: Session, plan: Draft) -> list[Probe]:
     for old in plan.blocks:
         # Its key is gone if a later generation replaced it; its bytes, if they differ.
         subject = session.get_one(Subject, old.subject_id)
-        block = session.get(FeatureBlock, old.subject_id)
+        block = blocks.get(old.subject_id)
         replaced = subject.wrapped_key is None or subject.key_generation > old.generation
         same = block is not None and draft.sha256_hex(bytes(block.ciphertext)) == old.ciphertext
         probes.append(Probe("feature-block", old.ciphertext, same or not replaced))

@@ -29,7 +29,7 @@ from lethe.certificates.statement import (
     build_statement,
 )
 from lethe.errors import LetheError
-from models import Artifact, Certificate, ErasureRequest, Job, Model, Verification
+from models import Certificate, ErasureRequest, Job, Model
 from models.session import read_by_id
 from models.types import utcnow
 from workers.errors import RefusedError
@@ -39,7 +39,7 @@ from workers.jobs.checkpoints import release_before
 from workers.jobs.draft import Draft
 from workers.jobs.lease import advance, queued_behind
 from workers.jobs.leased import leased
-from workers.jobs.logged_judgement import Passed, passed
+from workers.jobs.logged_judgement import Passed, passed_all
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment
@@ -70,8 +70,8 @@ def run(services: Services, job_id: str) -> None:
             return
         key, keyid = load_issuer(services.settings)
 
-        def sign(session: Session, job: Job) -> Signed:
-            judgement, certificate_id = passed(services, session, job), str(uuid.uuid4())
+        def sign(session: Session, judgement: Passed) -> Signed:
+            certificate_id = str(uuid.uuid4())
             payload = _statement(services, session, judgement, certificate_id)
             envelope = sign_envelope(payload, key, keyid)
             leaf = hashedrekord_leaf(envelope, key.public_key())
@@ -82,21 +82,18 @@ def run(services: Services, job_id: str) -> None:
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
                 behind = queued_behind(session, lease.job_id, "certify")
                 others = behind if lease.tries == 1 else []
-                _read_all(session, [row, *others])
-                signed = [sign(session, row)]
+                judgements = passed_all(services, session, [row, *others])
+                signed = [sign(session, next(judgements))]
                 with suppress(RefusedError, LetheError, OSError):
-                    for other in others:
-                        signed.append(sign(session, other))
+                    for judgement in judgements:
+                        signed.append(sign(session, judgement))
         except RefusedError as refusal:
             endings.give_up(services, lease, f"not certified: {refusal}")
             return
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
-            _read_all(tx.session, [one.judgement for one in signed])
-            for one in signed:
-                _issue(services, tx, one, keyid)
-            tx.session.flush()
+            _issue(services, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
             advance(tx, lease, "done", moved)
             release_before(
@@ -109,38 +106,32 @@ def run(services: Services, job_id: str) -> None:
         clean(services)
 
 
-def _read_all(session: Session, jobs: Sequence[Job | Passed]) -> None:
-    """Read what is stored of several jobs at once, and not of one after the other."""
-    ids = [job.request_id for job in jobs if job.request_id is not None]
-    verdicts = read_by_id(session, Verification, ids)
-    files = [job.draft_id for job in jobs if job.draft_id is not None]
-    files += [verdict.evidence_id for verdict in verdicts]
-    read_by_id(session, ErasureRequest, ids)
-    read_by_id(session, Artifact, files)
-
-
-def _issue(services: Services, tx: Transaction, signed: Signed, keyid: str) -> None:
-    """Store and log a certificate, and destroy what was kept to make it."""
-    judgement = signed.judgement
-    request = tx.session.get_one(ErasureRequest, judgement.request.id)
-    result = judgement.evidence.report.result
-    index = tx.append(signed.leaf)
-    tx.session.add(
-        Certificate(
+def _issue(services: Services, tx: Transaction, signed: Sequence[Signed], keyid: str) -> None:
+    """Store and log certificates, and destroy what was kept to make them."""
+    ids = [one.judgement.request.id for one in signed]
+    requests = {one.id: one for one in read_by_id(tx.session, ErasureRequest, ids)}
+    for one in signed:
+        request, result = (
+            requests[one.judgement.request.id],
+            one.judgement.evidence.report.result,
+        )
+        index = tx.append(one.leaf)
+        issued = Certificate(
             request_id=request.id,
-            id=signed.id,
-            envelope=signed.envelope,
+            id=one.id,
+            envelope=one.envelope,
             issuer_keyid=keyid,
             result=result,
             log_index=index,
             issued_at=tx.now,
         )
-    )
-    request.state = "certified"
-    closing = {"certificate": index, "result": result}
-    record_request_event(tx, request, "request.certified", closing)
-    services.artifacts.shred(tx.session, judgement.draft_id)
-    family.of(judgement.model).certified(services, tx, request.id)
+        tx.insert(Certificate, issued.model_dump())
+        request.state = "certified"
+        closing = {"certificate": index, "result": result}
+        record_request_event(tx, request, "request.certified", closing)
+    services.artifacts.shred_all(tx.session, [one.judgement.draft_id for one in signed])
+    for one in signed:
+        family.of(one.judgement.model).certified(services, tx, one.judgement.request.id)
 
 
 def _statement(

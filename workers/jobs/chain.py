@@ -19,12 +19,14 @@ from workers.jobs.retained_set import stored_set
 class BatchMember:
     """One request of an update. `token` fences its job; `salts` are of its records.
 
-    erased_before: how many of the records that it names were erased with another request.
+    ref: what the log calls the request. erased_before: how many of the records that it names
+    were erased with another request.
     """
 
     job_id: str
     token: int
     request_id: str
+    ref: str
     salts: dict[str, bytes]
     subjects: dict[str, int]
     erased_before: int = 0

@@ -7,21 +7,22 @@ digest: a job that a table points at the draft of another request finds no draft
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sqlmodel import Session
 
-from app.reconcile.judgement import EXECUTED, opened
+from app.reconcile.judgement import EXECUTED, Event, opened
 from app.reconcile.model_events import request_events
 from app.service.context import Services
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal
-from lethe.certificates.retained_tree import Leaf
+from lethe.certificates.retained_tree import Leaf as RetainedLeaf
 from lethe.certificates.statement import Purged
-from lethe.log.entries import CommitmentError, EntryError
+from lethe.log.entries import CommitmentError, EntryError, Leaf
 from lethe.log.spelling import format_base64, parse_base64
 from models import Artifact, ErasureRequest, Job
 from workers.errors import RefusedError
@@ -91,7 +92,7 @@ class Draft:
         """The method with the settings that differ, as certificates and the log name it."""
         return self.parameters.get("attempt", self.method)
 
-    def gone(self) -> list[Leaf]:
+    def gone(self) -> list[RetainedLeaf]:
         """Return the leaves that the whole update removed, of this request and of others."""
         removal = shape.read(Removal, self.removal)
         own = [(record.commitment, record.path.content) for record in removal.records]
@@ -125,12 +126,32 @@ def load(services: Services, session: Session, job: Job) -> Draft:
         OtherDraftError: The job names another, or the log has no such execution.
         ShreddedError, SealError: As `ArtifactStore.get`.
     """
+    request = session.get_one(ErasureRequest, job.request_id)
+    leaves = request_events(services.ledger, request.ref)
+    return load_executed(services, session, job, open_events(session, request, leaves))
+
+
+def open_events(
+    session: Session, request: ErasureRequest, leaves: Sequence[tuple[int, Leaf]]
+) -> list[Event]:
+    """Return a request's events, opened. Raises OtherDraftError where they do not open."""
+    try:
+        return opened(session, request, leaves)
+    except (CommitmentError, EntryError) as error:
+        why = f"what the log says of the request cannot be read: {error.title}"
+        raise OtherDraftError(why) from None
+
+
+def load_executed(
+    services: Services, session: Session, job: Job, events: Sequence[Event]
+) -> Draft:
+    """Open the draft of the last execution among a request's `events`. Raises as `load`."""
     assert job.draft_id is not None
     data = services.artifacts.get(session, job.draft_id)
     request = session.get_one(ErasureRequest, job.request_id)
-    if sha256_hex(data) != _executed(services, session, request):
+    if sha256_hex(data) != _digest_of_executed(events):
         raise OtherDraftError("the draft is not the one that the log has as executed")
-    known = canonical.decode(data)
+    known = json.loads(data)  # whose bytes the log committed to
     if known["ref"] != request.ref:
         raise OtherDraftError("the draft is of another request")
     known["artifacts"] = [ShreddedArtifact(**item) for item in known["artifacts"]]
@@ -138,24 +159,18 @@ def load(services: Services, session: Session, job: Job) -> Draft:
     return Draft(**known)
 
 
-def _executed(services: Services, session: Session, request: ErasureRequest) -> str | None:
+def _digest_of_executed(events: Sequence[Event]) -> str | None:
     """Return the digest of the draft of a request's last execution, as the log has it."""
-    leaves = request_events(services.ledger, request.ref)
-    try:
-        events = opened(session, request, leaves)
-    except (CommitmentError, EntryError) as error:
-        why = f"what the log says of the request cannot be read: {error.title}"
-        raise OtherDraftError(why) from None
     last = [event.payload for event in events if event.event == EXECUTED][-1:]
     return last[0].get(DRAFT) if last else None
 
 
-def write_leaves(leaves: Sequence[Leaf]) -> str:
+def write_leaves(leaves: Sequence[RetainedLeaf]) -> str:
     """Return leaves of the retained set as a draft holds them: one text, quick to read."""
     return format_base64(b"".join(commitment + content for commitment, content in leaves))
 
 
-def read_leaves(text: str) -> list[Leaf]:
+def read_leaves(text: str) -> list[RetainedLeaf]:
     """Return the leaves that `write_leaves` wrote."""
     data = parse_base64(text)
     starts = range(0, len(data), 64)

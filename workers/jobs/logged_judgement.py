@@ -1,15 +1,16 @@
 """The judgement that a certificate repeats, read from the log; tables only locate it."""
 
 import hashlib
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
 
 from app.reconcile.escalation import escalation_problem
 from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
-from app.reconcile.model_events import request_events
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
@@ -22,6 +23,7 @@ from lethe.certificates.retained import Removal, record_commitment
 from lethe.errors import LetheError
 from lethe.log.entries import CommitmentError, EntryError, Leaf, parse_leaf
 from models import (
+    Artifact,
     ErasureRequest,
     Job,
     LogEntry,
@@ -30,12 +32,13 @@ from models import (
     Record,
     Verification,
 )
-from models.session import chunks
+from models.session import chunks, read_by_id
 from workers.errors import RefusedError
 from workers.jobs import (
     draft,
     versions,
 )
+from workers.jobs.case import read_stored
 from workers.jobs.draft import Draft
 from workers.jobs.logged_model import check_logged, registered, versions_of
 
@@ -78,47 +81,90 @@ class Passed:
         return self.request.id
 
 
-def passed(services: Services, session: Session, job: Job) -> Passed:
-    """Return the judgement of a job's request, once the log agrees with all of it.
+class LoggedVersions:
+    """The versions of one model in one snapshot, each compared with the log once."""
+
+    def __init__(self, services: Services, session: Session, model: Model) -> None:
+        self._services, self._session, self._model = services, session, model
+        self._rows: dict[int, ModelVersion] = {}
+
+    @cached_property
+    def indexes(self) -> list[int]:
+        """The log indexes of the versions, in their order."""
+        return [index for index, _ in versions_of(self._services.ledger, self._model)]
+
+    @cached_property
+    def _unchanged(self) -> bool:
+        return registered(self._services.ledger, self._model).unchanged
+
+    def checked(self, number: int) -> ModelVersion:
+        """Return the row of a version, as it was published.
+
+        Raises:
+            NotLoggedError: The log says otherwise of it.
+            NotJudgedError: The model is not as it was registered.
+        """
+        if number not in self._rows:
+            assert self._model.id is not None
+            row = versions.numbered(self._session, self._model.id, number)
+            check_logged(self._services.ledger, self._model, row)
+            self._rows[number] = row
+        if not self._unchanged:
+            raise NotJudgedError("the model is not as it was registered")
+        return self._rows[number]
+
+
+def passed_all(services: Services, session: Session, jobs: Sequence[Job]) -> Iterator[Passed]:
+    """Yield the judgement of each job's request, once the log agrees with all of it.
+
+    The jobs are of one model, and are read in one snapshot.
 
     Raises:
-        RefusedError: It does not. The message names what, and no person.
+        RefusedError: The log does not agree. The message names what, and no person.
         LetheError: The log itself cannot be read, or is not the one that was signed.
     """
-    try:
-        return _passed(services, session, job)
-    except UNREADABLE as error:
-        title = error.title if isinstance(error, LetheError) else type(error).__name__
-        raise NotJudgedError(
-            f"what is stored of the judgement cannot be read: {title}"
-        ) from None
+    leaves = read_stored(services, session, jobs)
+    ids = [job.request_id for job in jobs if job.request_id is not None]
+    judged = read_by_id(session, Verification, ids)
+    read_by_id(session, Artifact, [verification.evidence_id for verification in judged])
+    model = session.get_one(Model, jobs[0].model_id)
+    logged = LoggedVersions(services, session, model)
+    for job in jobs:
+        try:
+            yield _passed(services, session, job, model, leaves[job.id], logged)
+        except UNREADABLE as error:
+            title = error.title if isinstance(error, LetheError) else type(error).__name__
+            raise NotJudgedError(
+                f"what is stored of the judgement cannot be read: {title}"
+            ) from None
 
 
-def _passed(services: Services, session: Session, job: Job) -> Passed:
+def _passed(
+    services: Services,
+    session: Session,
+    job: Job,
+    model: Model,
+    leaves: Sequence[tuple[int, Leaf]],
+    logged: LoggedVersions,
+) -> Passed:
     request = session.get_one(ErasureRequest, job.request_id)
-    model = session.get_one(Model, job.model_id)
-    leaves = request_events(services.ledger, request.ref)
     events = opened(session, request, leaves)
     _check_received(request, model, events)
     verification = session.get(Verification, request.id)
     if verification is None or job.draft_id is None:
         raise NotJudgedError("nothing is stored of this request's judgement")
     file = services.artifacts.get(session, verification.evidence_id)
-    plan = draft.load(services, session, job)
+    plan = draft.load_executed(services, session, job, events)
     problem = contradiction(events, hashlib.sha256(file).hexdigest(), plan.claim)
     if problem is not None:
         raise NotJudgedError(problem)
     evidence = parse_evidence(file)
     _check_evidence(evidence, plan)
-    before = versions.numbered(session, job.model_id, plan.before_number)
-    after = versions.numbered(session, job.model_id, plan.number)
+    before, after = logged.checked(plan.before_number), logged.checked(plan.number)
     if verification.version_id != after.id:
         raise NotJudgedError("the version that was judged is not the one that was executed")
-    check_logged(services.ledger, model, before, after)
-    if not registered(services.ledger, model).unchanged:
-        raise NotJudgedError("the model is not as it was registered")
     _check_draft(plan, before, after)
-    _check_executed(services, model, after, events)
+    _check_executed(logged.indexes, after, events)
     _check_scope(services, session, model, events, evidence.removal)
     if (problem := escalation_problem(events, plan.method, plan.parameters)) is not None:
         raise NotJudgedError(problem)
@@ -211,16 +257,17 @@ def _came_back(services: Services, session: Session, model: Model, since: int) -
 
 
 def _check_executed(
-    services: Services, model: Model, after: ModelVersion, events: Sequence[Event]
+    published: Sequence[int], after: ModelVersion, events: Sequence[Event]
 ) -> None:
     """Check that the request was last executed in this very version, not one like it.
 
-    Both stand in one transaction, the version first. A refit may end with the same bits.
+    published: the log indexes of the model's versions. Both stand in one transaction, the
+    version first. A refit may end with the same bits.
     """
     executed = [event for event in events if event.event == EXECUTED]
-    known = versions_of(services.ledger, model)
     digests = {"head": after.head_digest, "statistics": after.statistics_digest}
     if not executed or {**executed[-1].payload, **digests} != executed[-1].payload:
         raise NotJudgedError("the log has another execution of this request")
-    if [index for index, _ in known if index < executed[-1].index][-1] != after.log_index:
+    earlier = bisect_left(published, executed[-1].index)
+    if published[earlier - 1 : earlier] != [after.log_index]:
         raise NotJudgedError("the request was executed in another version")

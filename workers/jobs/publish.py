@@ -25,6 +25,7 @@ from models import (
     ModelVersion,
     Subject,
 )
+from models.session import read_by_id
 from workers.jobs import checkpoints, draft, versions
 from workers.jobs.attempts import escalated, escalation_parameters, executed
 from workers.jobs.chain import BatchMember, Chain
@@ -81,6 +82,8 @@ def publish(
     services, lease = job.services, job.lease
     session, result = tx.session, update.result
     model = session.get_one(Model, lease.model_id)
+    read_by_id(session, Subject, list(update.rest))
+    read_by_id(session, FeatureBlock, list(update.rest))
     rewritten = {
         subject_id: _rewrite(services, tx, subject_id, rest)
         for subject_id, rest in update.rest.items()
@@ -107,7 +110,7 @@ def publish(
     plans = []
     for member, link in zip(members, chain.links, strict=True):
         plan = Draft(
-            ref=session.get_one(ErasureRequest, member.request_id).ref,
+            ref=member.ref,
             removal=link.removal,
             earlier=draft.write_leaves(link.earlier),
             later=draft.write_leaves(link.later),
@@ -132,14 +135,16 @@ def publish(
         plans.append(plan)
     drafts = draft.store(services, session, plans)
     reached("execute.written")
+    ids = [stored.id for stored in drafts]
+    of_members = [member.request_id for member in members]
+    requests = {one.id: one for one in read_by_id(session, ErasureRequest, of_members)}
     for member, stored in zip(members, drafts, strict=True):
-        request = session.get_one(ErasureRequest, member.request_id)
+        request = requests[member.request_id]
         request.state = "verifying"
         if result.escalated is not None:
             why = escalated("NONE", result.escalated, lease.attempt, result.method)
             record_request_event(tx, request, "request.escalated", why)
         record_request_event(tx, request, "request.executed", executed(result, stored.digest))
-    ids = [stored.id for stored in drafts]
     session.flush()
     moved = {
         (member.job_id, member.token): draft_id
@@ -223,10 +228,11 @@ def _bury(
     owners = {record: member.request_id for member in members for record in member.salts}
     owners |= {record: str(lease.request_id) for record in dropped}
     write_tombstones(session, lease.model_id, key, owners)
-    for request_id in {*owners.values()}:
-        tags = [record_tag(key, record) for record, by in owners.items() if by == request_id]
-        ref = session.get_one(ErasureRequest, request_id).ref
-        job.services.journal.erased(session, model.ref, tags, ref)
+    tags: dict[str, list[bytes]] = {}
+    for record, request_id in owners.items():
+        tags.setdefault(request_id, []).append(record_tag(key, record))
+    for member in members:
+        job.services.journal.erased(session, model.ref, tags[member.request_id], member.ref)
     leaving = sorted(owners)
     if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
         raise LeaseLostError(lease.job_id)

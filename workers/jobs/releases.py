@@ -105,8 +105,7 @@ def settle(
     """
     session = tx.session
     session.flush()
-    for request_id in requests:
-        close_releases(services, tx, request_id)
+    close_releases(services, tx, *requests)
     going = []
     others = select(Release).where(
         col(Release.subject_id).in_(subjects),

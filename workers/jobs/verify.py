@@ -15,7 +15,7 @@ from app.ledger.sequencer import Transaction
 from app.reconcile.escalation import CHECKS, checks_digest
 from app.service.context import Services
 from app.steps import reached
-from lethe.certificates.evidence import SCORES, Report, build_evidence, parse_evidence
+from lethe.certificates.evidence import SCORES, Report, build_evidence
 from lethe.certificates.statement import VerifierPart
 from models import Artifact, ErasureRequest, Job, Model, Verification
 from models.session import read_by_id
@@ -165,7 +165,7 @@ def _record(
         verified_at=tx.now,
     )
     if refuted is None:
-        session.add(found)
+        tx.insert(Verification, found.model_dump())
     else:  # of the attempt before
         versions.shred(services, session, refuted.evidence_id)
         found = session.merge(found)
@@ -174,7 +174,7 @@ def _record(
         "evidence": artifact.digest,
         "class": case.plan.claim,
         # The evidence is destroyed with its attempt; this outlives it.
-        CHECKS: checks_digest(parse_evidence(judged.evidence).report.checks),
+        CHECKS: checks_digest(report.checks),
     }
     if judged.verdict.scores is not None:
         # So do the scores: they are all that can say whether an attempt was refuted rightly.

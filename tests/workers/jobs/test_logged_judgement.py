@@ -40,7 +40,7 @@ from workers.jobs import (
 )
 from workers.jobs import draft as drafts
 from workers.jobs import logged_judgement as judging
-from workers.jobs.logged_judgement import passed
+from workers.jobs.logged_judgement import passed_all
 
 Patch = pytest.MonkeyPatch
 OTHER_DRAFT = "the draft is not the one that the log has as executed"
@@ -131,7 +131,7 @@ def told(
             session.flush()
         job = job_of(session, request)
         try:
-            found = passed(ready.services, session, job)
+            (found,) = passed_all(ready.services, session, [job])
         except RefusedError as refusal:
             return str(refusal)
         finally:
@@ -222,7 +222,7 @@ def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
 ) -> None:
     """An operator has it made anew: the refit's draft is certified, not the one before it."""
     with monkeypatch.context() as patch:
-        patch.setattr(certify, "passed", _refuse)
+        patch.setattr(certify, "passed_all", _refuse)
         request = judged(ready, "r1", "r6")
         with Session(ready.services.engine) as session:
             draft = job_of(session, request).draft_id
@@ -244,7 +244,7 @@ def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
 
     assert told(ready, request, "", earlier) == OTHER_DRAFT
     with monkeypatch.context() as patch:  # nor if the log had it
-        patch.setattr(drafts, "_executed", lambda *_: digest)
+        patch.setattr(drafts, "_digest_of_executed", lambda *_: digest)
         assert told(ready, request, "", earlier) == (
             "the request was executed in another version"
         )

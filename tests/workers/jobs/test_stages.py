@@ -211,7 +211,7 @@ def test_a_verifier_notices_rows_of_the_client_that_remain(
 ) -> None:
     honest = scope.forget_set
 
-    def leave_one(*arguments: Any) -> list[Record]:
+    def leave_one(*arguments: Any) -> list[scope.Claimed]:
         return [record for record in honest(*arguments) if record.record != "r1"]
 
     monkeypatch.setattr("workers.jobs.batch.forget_set", leave_one)

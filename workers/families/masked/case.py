@@ -118,7 +118,8 @@ def counted_round(session: Session, model_id: int) -> Round | None:
 
 def _released(session: Session, row: Round, request_id: str) -> BatchMember:
     job = session.exec(select(Job).where(Job.request_id == request_id)).one()
-    scope = Scope.model_validate(session.get_one(ErasureRequest, request_id).scope)
+    request = session.get_one(ErasureRequest, request_id)
+    scope = Scope.model_validate(request.scope)
     claimed: list[Record] = []
     for chunk in chunks(row.requests[request_id]):
         query = select(Record).where(
@@ -129,6 +130,7 @@ def _released(session: Session, row: Round, request_id: str) -> BatchMember:
         job.id,
         job.lease_token,
         request_id,
+        request.ref,
         {record.record: bytes(record.salt) for record in claimed},
         {record.record: record.subject_id for record in claimed},
         0 if scope.records is None else len(scope.records) - len(claimed),

@@ -33,7 +33,7 @@ from workers.jobs.case import (
     ExecutedJob,
     Judge,
     Verdict,
-    purge_claim,
+    purge_claims,
     retained_commitments,
     retained_set_claim,
 )
@@ -109,7 +109,7 @@ def _prepare(job: JobContext, session: Session, case: ExecutedJob, seed: bytes) 
         rows,
         file=services.artifacts.get(session, case.after.head_id),
         sets=retained_set_claim(case, retained_commitments(session, case.model, ids)),
-        purge=purge_claim(services, session, case, ids),
+        purge=purge_claims(services, session, [case], ids)[0],
         rows_after=rows_digest(digests.values()),
         rows_before=rows_digest([*digests.values(), *removed]),
         registered=registered(services.ledger, case.model),

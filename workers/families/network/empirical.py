@@ -31,7 +31,7 @@ from workers.jobs.case import (
     ExecutedJob,
     Judge,
     Verdict,
-    purge_claim,
+    purge_claims,
     retained_commitments,
     retained_set_claim,
 )
@@ -153,7 +153,7 @@ def _claim(
     pool = unseen.joined(held)
     claim = EmpiricalClaim(
         retained_set=retained_set_claim(case, retained_commitments(session, case.model, ids)),
-        purge=purge_claim(job.services, session, case, ids),
+        purge=purge_claims(job.services, session, [case], ids)[0],
         published_digest=case.after.head_digest,
         model=file,
         finite=True,  # or it would not have been scored

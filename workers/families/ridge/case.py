@@ -18,7 +18,7 @@ from workers.jobs.case import (
     ExecutedJob,
     Judges,
     Verdict,
-    purge_claim,
+    purge_claims,
     retained_commitments,
     retained_contents,
     retained_set_claim,
@@ -81,11 +81,8 @@ def prepare(
     retained = retained_commitments(session, model, ids)
     contents = retained_contents(session, model)
     own, *others = (
-        RemovalClaim(
-            retained_set_claim(one, retained, contents),
-            purge_claim(services, session, one, ids),
-        )
-        for one in cases
+        RemovalClaim(retained_set_claim(one, retained, contents), purge)
+        for one, purge in zip(cases, purge_claims(services, session, cases, ids), strict=True)
     )
     config = ridge_config(model)
     # The head that clients download, not the solver's; the witness only helps to judge it.

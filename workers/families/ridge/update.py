@@ -64,10 +64,8 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     with services.reading() as session:
         request = session.get_one(ErasureRequest, job.lease.request_id)
         state = ridge_state.load_state(services, session, before)
-        blocks = {
-            subject: decode_block(services.features.load(session, subject))
-            for subject in owned_by_subject(members)
-        }
+        payloads = services.features.load_each(session, list(owned_by_subject(members)))
+        blocks = {subject: decode_block(payload) for subject, payload in payloads.items()}
         released = answers(services, session, members, config.bits)
         leaving = _leaving(session, members, blocks)
     method = ridge_state.method_of(model, request.method)
