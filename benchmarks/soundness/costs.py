@@ -16,9 +16,15 @@ from workers.blas_threads import threads_for
 from workers.families.ridge import state as ridge_state
 from workers.families.ridge.blocks import RowBlock
 from workers.families.ridge.rows import row_digests
-from workers.judge.retention import Trees
-from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
-from workers.judge.ridge.row_digests import check_rows
+from workers.judge.ridge.chain import sets_of
+from workers.judge.ridge.claim import (
+    ClaimedStatistics,
+    ExactClaim,
+    Mode,
+    RemovalClaim,
+    RidgeClaim,
+)
+from workers.judge.ridge.row_digests import leaves_of
 from workers.judge.ridge.verdict import EXACT as VERIFIER
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest
@@ -100,9 +106,8 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
     earlier = METHOD.refit(config, [problem.rows]).state.statistics
     before_digest = statistics_digest(earlier, config.exponents, config.bits, config.penalty)
     left = Rows(problem.rows.codes[1:], problem.rows.labels[1:])
-    contents, leaves = judging.contents(problem.rows, (0,), left)
-    sets = judging.retained_set(size.n, (0,), contents=leaves)
-    gone = judging.purge(size.n, (0,))
+    told = judging.rows_claims(problem.rows, (0,), left)
+    removal = RemovalClaim(told.link, judging.purge(size.n, (0,)))
 
     def verdict(mode: Mode) -> None:
         ridge = RidgeClaim(
@@ -121,23 +126,25 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
             before=ClaimedStatistics(earlier.gram, earlier.moment, earlier.rows),
             before_digest=before_digest,
         )
-        claim = ExactClaim(ridge, [rest], sets, gone, contents=contents)
+        claim = ExactClaim(ridge, told.blocks, told.chain, [removal], contents=told.contents)
         if VERIFIER.verify(claim).result != "PASS":
             raise RuntimeError("the verifier refused a true claim")
 
     def publish() -> None:
         """Refit, and compute all that the log says of a version made by a refit."""
         made = METHOD.refit(config, [rest]).state
-        block = RowBlock(list(told.records), rest, told.salts, told.learned)
-        digests = row_digests(block, (told.client, told.subject))
+        salts = stored.salts, stored.id_salts
+        block = RowBlock(list(stored.records), rest, *salts, stored.learned)
+        digests = row_digests(block, (stored.client, stored.subject))
         ridge_state.encode(made, config)
-        RetainedSet.of(zip(told.commitments, digests, strict=True))
+        RetainedSet.of(zip(commitments, digests, strict=True))
 
-    [told] = contents.blocks
+    [stored] = told.blocks
+    commitments = [*map(bytes, leaves_of(told.blocks).commitments)]
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
-        "digests of rows": lambda: check_rows(contents, [rest], Trees()),
+        "digests of rows": lambda: sets_of(told.chain, leaves_of(told.blocks)),
         "published refit": publish,
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,

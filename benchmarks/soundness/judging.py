@@ -1,38 +1,43 @@
 """What each trial shares: commitments, digests, purge probes, and a verdict that is counted."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.soundness.providers import is_honest
 from benchmarks.soundness.rates import VERDICTS, Tally
+from lethe.certificates.retained import record_commitment
+from lethe.certificates.retained_tree import retained_root
 from workers.arrays import Rows
 from workers.families.ridge.blocks import SALT, RowBlock
 from workers.families.ridge.rows import row_digests
 from workers.judge.base import Probe, PurgeClaim, Report, RetainedSetClaim
-from workers.judge.merkle import EMPTY, NO_CONTENT, Tree
-from workers.judge.ridge.claim import BlockClaim, RowsClaim
+from workers.judge.merkle import EMPTY, merkle_root
+from workers.judge.ridge.claim import (
+    BlockClaim,
+    ChainClaim,
+    ContentsClaim,
+    LinkClaim,
+    RemovedLeaf,
+)
 
 OWNER = ("client", "subject")
 
 
 def commitment(row: int) -> bytes:
-    """Return the 32 bytes that stand for a record in the retained set."""
-    return hashlib.sha256(f"record {row}".encode()).digest()
+    """Return the commitment of a record in the retained set."""
+    return record_commitment(_salt(row), str(row))
 
 
 def retained_set(
-    rows: int,
-    erased: Collection[int],
-    missing: Collection[int] = (),
-    contents: Mapping[bytes, bytes] = MappingProxyType({}),
+    rows: int, erased: Collection[int], missing: Collection[int] = ()
 ) -> RetainedSetClaim:
     """Return the sets of an erasure of `erased` of records 0 … rows - 1.
 
     missing: records that the provider left out of the later set, too, with a root and a
-    count that fit. contents: of the leaves, where rows are stored.
+    count that fit.
     """
     gone = {*erased, *missing}
     before = sorted(commitment(row) for row in range(rows))
@@ -41,16 +46,11 @@ def retained_set(
         before,
         after,
         [commitment(row) for row in erased],
-        _root(before, contents),
+        merkle_root(before),
         len(before),
-        _root(after, contents),
+        merkle_root(after),
         len(after),
-        contents=contents,
     )
-
-
-def _root(leaves: Sequence[bytes], contents: Mapping[bytes, bytes]) -> bytes:
-    return Tree(leaves, [contents.get(leaf, NO_CONTENT) for leaf in leaves]).root
 
 
 def purge(rows: int, erased: Collection[int], missing: Collection[int] = ()) -> PurgeClaim:
@@ -63,36 +63,54 @@ def purge(rows: int, erased: Collection[int], missing: Collection[int] = ()) -> 
     )
 
 
-def contents(
-    rows: Rows, erased: Collection[int], stored: Rows, missing: Collection[int] = ()
-) -> tuple[RowsClaim, dict[bytes, bytes]]:
-    """Return the claim that `stored` is what an erasure left of one contribution's rows.
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsClaims:
+    """What is claimed of an erasure whose rows are stored."""
 
-    With it come the contents of all leaves as the version before has them. missing: as in
-    `retained_set`.
+    blocks: list[BlockClaim]
+    chain: ChainClaim
+    link: LinkClaim
+    contents: ContentsClaim
+
+
+def rows_claims(
+    rows: Rows, erased: Collection[int], stored: Rows, missing: Collection[int] = ()
+) -> RowsClaims:
+    """Return the claims that `stored` is what an erasure left of one contribution's rows.
+
+    missing: records that the provider left out of the later set, too, with roots and counts
+    that fit.
     """
     names = [str(row) for row in range(len(rows))]
-    salts = hashlib.shake_256(b"salts").digest(SALT * len(rows))
-    marks = (
-        np.frombuffer(salts, dtype=np.uint8).reshape(-1, SALT),
-        np.ones(len(rows), dtype=np.int64),
-    )
-    whole = row_digests(RowBlock(names, rows, *marks), OWNER)
-    leaves = {commitment(row): digest for row, digest in enumerate(whole)}
+    drawn = hashlib.shake_256(b"salts").digest(SALT * len(rows))
+    salts = np.frombuffer(drawn, dtype=np.uint8).reshape(-1, SALT)
+    ids = np.frombuffer(b"".join(map(_salt, range(len(rows)))), dtype=np.uint8)
+    id_salts, learned = ids.reshape(-1, SALT), np.ones(len(rows), dtype=np.int64)
+    whole = row_digests(RowBlock(names, rows, salts, id_salts, learned), OWNER)
+    leaves = [(commitment(row), digest) for row, digest in enumerate(whole)]
     gone = {*erased, *missing}
-    kept = np.array([row not in gone for row in range(len(rows))])
     stays = [row for row in range(len(rows)) if row not in gone]
-    left = RowBlock([names[row] for row in stays], stored, *(mark[kept] for mark in marks))
-    places = [commitment(row) for row in stays]
-    block = BlockClaim(*OWNER, left.records, left.salts, left.learned, places)
-    claim = RowsClaim(
-        [block],
-        [(commitment(row), whole[row], 1) for row in sorted(gone)],
-        since=0,
-        before=[EMPTY.hex(), _root(sorted(leaves), leaves).hex()],
-        after=_root(sorted(places), leaves).hex(),
+    before, after = retained_root(leaves), retained_root(leaves[row] for row in stays)
+    ends = before, len(rows), after, len(stays)
+    return RowsClaims(
+        [
+            BlockClaim(
+                *OWNER,
+                [names[row] for row in stays],
+                stored,
+                salts[stays],
+                id_salts[stays],
+                learned[stays],
+            )
+        ],
+        ChainClaim(*ends, [RemovedLeaf(*leaves[row], 1) for row in sorted(gone)]),
+        LinkClaim([(names[row], _salt(row), commitment(row)) for row in erased], [], [], *ends),
+        ContentsClaim(0, [EMPTY.hex(), before.hex()], after.hex()),
     )
-    return claim, leaves
+
+
+def _salt(row: int) -> bytes:
+    return hashlib.sha256(f"record {row}".encode()).digest()
 
 
 def tally(

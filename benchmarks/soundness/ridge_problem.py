@@ -6,7 +6,13 @@ import numpy as np
 
 from benchmarks.soundness import judging
 from workers.arrays import Rows
-from workers.judge.ridge.claim import ClaimedStatistics, ExactClaim, Mode, RidgeClaim
+from workers.judge.ridge.claim import (
+    ClaimedStatistics,
+    ExactClaim,
+    Mode,
+    RemovalClaim,
+    RidgeClaim,
+)
 from workers.methods.ridge.base import RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest
@@ -83,14 +89,9 @@ def claim(
         before_digest=statistics_digest(earlier, config.exponents, config.bits, config.penalty),
     )
     n, kept = len(problem.rows), problem.retained if stored is None else stored
-    contents, leaves = judging.contents(problem.rows, problem.erased, kept, missing)
-    return ExactClaim(
-        ridge,
-        [kept],
-        judging.retained_set(n, problem.erased, missing, leaves),
-        judging.purge(n, problem.erased, missing),
-        contents=contents,
-    )
+    claims = judging.rows_claims(problem.rows, problem.erased, kept, missing)
+    removal = RemovalClaim(claims.link, judging.purge(n, problem.erased, missing))
+    return ExactClaim(ridge, claims.blocks, claims.chain, [removal], contents=claims.contents)
 
 
 def only(rows: Rows, places: tuple[int, ...]) -> Rows:

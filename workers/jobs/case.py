@@ -3,9 +3,8 @@
 It never sees the method; what it must know of the destroyed comes from the sealed draft.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from sqlmodel import Session, select
 
@@ -17,7 +16,6 @@ from app.service.scope import owners
 from app.vault.errors import ShreddedError
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal, record_commitment
-from lethe.certificates.retained_tree import NO_CONTENT, Leaf
 from lethe.errors import LetheError
 from lethe.log.entries import Leaf as LogLeaf
 from models import (
@@ -71,7 +69,6 @@ class Verdict:
     repeated: bool = False
 
 
-NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
 # Runs without a session: a training that is repeated takes minutes.
 Judge = Callable[[], Verdict]
 # Of executed jobs of one version, in their order.
@@ -157,38 +154,23 @@ def read_stored(
 
 
 def retained_commitments(session: Session, model: Model, ids: Sequence[str]) -> list[bytes]:
-    """Return the sorted commitments of the records whose ids lie with the rows.
+    """Return the commitments of the records whose ids lie with the rows, in their order.
 
     A row without its record, or a record without its row, shows as a root that does not fit.
     """
     query = select(Record.record, Record.salt).where(Record.model_id == model.id)
     salts = {record: bytes(salt) for record, salt in session.exec(query)}
-    return sorted(
+    return [
         record_commitment(salts[record], record) if record in salts else b"" for record in ids
-    )
+    ]
 
 
-def retained_contents(session: Session, model: Model) -> dict[bytes, bytes]:
-    """Return the contents of a model's leaves that have one, by their commitments."""
-    query = select(Record.commitment, Record.content).where(Record.model_id == model.id)
-    leaves = (
-        (bytes(commitment), bytes(content)) for commitment, content in session.exec(query)
-    )
-    return _with_content(leaves)
-
-
-def retained_set_claim(
-    case: ExecutedJob, retained: Sequence[bytes], contents: Mapping[bytes, bytes] = NOTHING
-) -> RetainedSetClaim:
-    """Return the claim that exactly a request's records left, and these stayed.
-
-    contents: of the leaves of those that stayed.
-    """
+def retained_set_claim(case: ExecutedJob, retained: Sequence[bytes]) -> RetainedSetClaim:
+    """Return the claim that exactly a request's records left, and these stayed."""
     plan, before, after = case.plan, case.before, case.after
     removal = shape.read(Removal, plan.removal)
     erased = [record.commitment for record in removal.records]
-    earlier = [commitment for commitment, _ in draft.read_leaves(plan.earlier)]
-    later = [commitment for commitment, _ in draft.read_leaves(plan.later)]
+    earlier, later = plan.others()
     link = sorted([*retained, *later])
     return RetainedSetClaim(
         before=sorted([*link, *erased]),
@@ -207,18 +189,16 @@ def retained_set_claim(
             after_count=after.retained_count,
             added=[commitment for commitment, _ in draft.read_leaves(plan.added)],
         ),
-        contents={**contents, **_with_content(plan.gone())},
     )
 
 
-def _with_content(leaves: Iterable[Leaf]) -> dict[bytes, bytes]:
-    return {commitment: content for commitment, content in leaves if content != NO_CONTENT}
-
-
 def purge_claims(
-    services: Services, session: Session, cases: Sequence[ExecutedJob], ids: list[str]
+    services: Services, session: Session, cases: Sequence[ExecutedJob], ids: Sequence[str] = ()
 ) -> list[PurgeClaim]:
-    """Return each case's claim that what held its records is gone; `ids` are what is left."""
+    """Return each case's claim that what held its records is gone.
+
+    ids: of the rows that are left, where the judge does not read them itself.
+    """
     artifacts = {one.id for case in cases for one in case.plan.artifacts}
     subjects = list({one.subject_id for case in cases for one in case.plan.blocks})
     read_by_id(session, Artifact, list(artifacts))

@@ -98,6 +98,11 @@ class Draft:
         own = [(record.commitment, record.path.content) for record in removal.records]
         return [*read_leaves(self.earlier), *own, *read_leaves(self.later)]
 
+    def others(self) -> tuple[list[bytes], list[bytes]]:
+        """Return the commitments that the requests before and after this one removed."""
+        earlier, later = read_leaves(self.earlier), read_leaves(self.later)
+        return [commitment for commitment, _ in earlier], [one for one, _ in later]
+
     def purged(self) -> Purged:
         """Return the certificate's list; each artifact and each block had a key."""
         return Purged(

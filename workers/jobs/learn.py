@@ -1,8 +1,6 @@
 """Learn an upload: update the model, seal the rows by owner, shred the upload."""
 
-import secrets
 from collections.abc import Mapping
-from itertools import count
 
 from sqlmodel import Session, col, select
 
@@ -12,7 +10,7 @@ from app.service.context import Services
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
-from lethe.certificates.retained import SALT_SIZE, record_commitment
+from lethe.certificates.retained import record_commitment
 from lethe.certificates.retained_tree import NO_CONTENT
 from models import Contribution, Model, Record, Tombstone
 from models.session import chunks
@@ -66,11 +64,7 @@ def run(job: JobContext) -> None:
             for record in block.records
         }
         _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
-    drawn = secrets.token_bytes(SALT_SIZE * len(upload.records))
-    salts = {
-        record: drawn[place : place + SALT_SIZE]
-        for place, record in zip(count(0, SALT_SIZE), upload.records, strict=False)
-    }
+    salts = upload.salts()
     result = kind.learn(job, before, upload, salts)
     fresh = {
         record: (record_commitment(salt, record), result.contents.get(record, NO_CONTENT))

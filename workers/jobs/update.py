@@ -1,9 +1,12 @@
 """What a family returns to a job: a parsed upload, a version, an update."""
 
 import hashlib
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from lethe.certificates.retained import SALT_SIZE
 
 Owner = tuple[str, str]  # client, subject
 
@@ -29,6 +32,15 @@ class ParsedUpload:
     records: list[str]
     blocks: Mapping[Owner, StoredBlock]
     saturated: int
+
+    def salts(self) -> dict[str, bytes]:
+        """Return a salt of 32 bytes for the commitment of each record."""
+        drawn = secrets.token_bytes(SALT_SIZE * len(self.records))
+        places = range(0, len(drawn), SALT_SIZE)
+        return {
+            record: drawn[place : place + SALT_SIZE]
+            for place, record in zip(places, self.records, strict=True)
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ It reads published artifacts and retained rows, never a solver's memory. Whateve
 missing, malformed or odd in them fails the check that needed it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from lethe.certificates.statement import CheckPart
@@ -52,8 +52,8 @@ class RetainedSetClaim:
     """The published roots, and the full lists of 32-byte record commitments behind them.
 
     before and after are sorted as published; erased is in any order. Where `update` is
-    given, they are one link of its chain, and the versions' sets are its ends. contents: the
-    32-byte content of each leaf of any of these sets, by commitment, where it is not zeros.
+    given, they are one link of its chain, and the versions' sets are its ends. The leaves have
+    no content: of a ridge head's rows there is a `ChainClaim` instead.
     """
 
     before: Sequence[bytes]
@@ -64,7 +64,6 @@ class RetainedSetClaim:
     after_root: bytes
     after_count: int
     update: UpdateClaim | None = None
-    contents: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

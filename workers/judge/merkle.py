@@ -8,105 +8,200 @@ An inner node divides its commitments at the first bit in which they differ. Num
 big-endian. It shares no code with who publishes the roots.
 
 The sets that a claim is about differ in a few records. A subtree that none of them is in has
-the same hash in both, so only the nodes above a record that went are hashed again.
+the same hash in both, so only the nodes above a record that went are hashed again. Hashes of
+subtrees of up to SMALL leaves are not stored: besides the leaves, 64 bytes each, a tree takes
+about 15 bytes for each leaf.
 """
 
-import hashlib
 import struct
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
 
 import numpy as np
+from numpy.typing import NDArray
 
 TAG = b"lethe/retained-set/v2\0"
-EMPTY = hashlib.sha256(b"\x02" + TAG).digest()
+EMPTY = sha256(b"\x02" + TAG).digest()
 NO_CONTENT = bytes(32)
-Part = tuple[int, bytes] | None  # leaves and hash of a subtree, None of one without leaves
+LEAF, INNER = b"\x00" + TAG, b"\x01" + TAG
+SIZE = len(LEAF) + 64
+SMALL = 32  # to hash so many leaves again takes 0.1 ms
+CHUNK = 4096  # leaves written out at a time
+_NUMBERS = struct.Struct(">HQ")
+
+NONE: frozenset[int] = frozenset()
+Digests = NDArray[np.uint8]  # (n, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Subtree:
+    """A subtree with the leaves at the places from `low` to `high` - 1 but those in `gone`.
+
+    left and right: None of one with few leaves, which has no hashes below its own.
+    """
+
+    low: int
+    high: int
+    count: int
+    hash: bytes
+    gone: frozenset[int] = NONE
+    bit: int = 0
+    left: "Subtree | None" = None
+    right: "Subtree | None" = None
 
 
 class Tree:
-    """The tree over commitments of 32 bytes in ascending order, none twice."""
+    """The tree over commitments of 32 bytes in ascending order, none twice.
 
-    def __init__(self, leaves: Sequence[bytes], contents: Sequence[bytes]) -> None:
-        """Hash all leaves, each with its content, and all nodes, in O(n)."""
-        self.leaves, self.contents = leaves, contents
-        # A node's number is its place in these: first the leaves, then the inner nodes, each
-        # after its children. `_middle`: the place of the first leaf under the right child.
-        start = b"\x00" + TAG
-        self._hashes = [
-            hashlib.sha256(start + leaf + content).digest()
-            for leaf, content in zip(leaves, contents, strict=True)
-        ]
-        self._counts = [1] * len(leaves)
-        self._inner: list[tuple[int, int, int, int]] = []  # bit, left, right, middle
-        open_: list[tuple[int, int, int]] = []
-        node = 0
-        for place, bit in enumerate([*_divides(leaves), -1] if leaves else (), 1):
-            node = place - 1
-            while open_ and open_[-1][0] > bit:
-                node = self._join(*open_.pop(), node)
-            open_.append((bit, node, place))
-        self._top = node
+    whole: the subtree of all leaves, None without leaves.
+    """
 
-    def _join(self, bit: int, left: int, middle: int, right: int) -> int:
-        count = self._counts[left] + self._counts[right]
-        self._hashes.append(_inner(bit, count, self._hashes[left], self._hashes[right]))
-        self._counts.append(count)
-        self._inner.append((bit, left, right, middle))
-        return len(self._hashes) - 1
+    def __init__(self, leaves: Digests, contents: Digests) -> None:
+        """Hash all leaves (n, 32), each with its content (n, 32), and all nodes, in O(n).
 
-    @property
-    def root(self) -> bytes:
-        """The root, 32 bytes."""
-        return self._hashes[self._top] if self.leaves else EMPTY
+        Raises ValueError for other shapes, and for leaves that do not ascend.
+        """
+        if leaves.shape != contents.shape or leaves.shape[1:] != (32,):
+            raise ValueError("a leaf has 32 bytes, and a content of 32 bytes")
+        self._leaves, self._contents = np.ascontiguousarray(leaves), contents
+        self._bits = _divides(self._leaves)
+        self.whole = self._hashed()
 
-    def root_without(self, gone: Collection[bytes]) -> bytes:
-        """Return the root of the set without some of its leaves, in O(gone x log n).
+    def __len__(self) -> int:
+        return len(self._leaves)
+
+    def places(self, commitments: Collection[bytes]) -> list[int]:
+        """Return where these leaves are, ascending. Raises ValueError where one is not."""
+        wanted = sorted(set(commitments))
+        keys = self._leaves.view("S32").ravel()
+        found: list[int] = np.searchsorted(keys, np.array(wanted, dtype="S32")).tolist()
+        for one, place in zip(wanted, found, strict=True):
+            if place == len(self) or self._leaves[place].tobytes() != one:
+                raise ValueError("a leaf to leave out is not in the set")
+        return found
+
+    def without(self, subtree: Subtree | None, places: Sequence[int]) -> Subtree | None:
+        """Return what is left of a subtree without the leaves at some places, ascending.
+
+        It costs O(log n) for each of them. Raises ValueError where one was left out before.
+        """
+        if not places:
+            return subtree
+        if subtree is None:
+            raise ValueError("a leaf to leave out is not in the set")
+        if subtree.left is None or subtree.right is None:
+            return self._small_without(subtree, places)
+        split = bisect_left(places, subtree.right.low)
+        left = self.without(subtree.left, places[:split])
+        right = self.without(subtree.right, places[split:])
+        if left is None or right is None:
+            return left or right
+        return _joined(subtree.bit, left, right)
+
+    def root_without(self, commitments: Collection[bytes]) -> bytes:
+        """Return the root of the set without some of its leaves.
 
         Raises ValueError where one is not in the set.
         """
-        ordered = sorted(set(gone))
-        if not ordered:
-            return self.root
-        places = [bisect_left(self.leaves, one) for one in ordered]
-        found = [self.leaves[place] for place in places if place < len(self.leaves)]
-        if found != ordered:
-            raise ValueError("a leaf to leave out is not in the set")
-        rest = self._without(self._top, places)
-        return EMPTY if rest is None else rest[1]
+        return root_of(self.without(self.whole, self.places(commitments)))
 
-    def _without(self, node: int, gone: Sequence[int]) -> Part:
-        """Return what is left of a subtree without the leaves at some places, in order."""
-        if not gone:
-            return self._counts[node], self._hashes[node]
-        if len(gone) == self._counts[node]:
+    def _small_without(self, subtree: Subtree, places: Sequence[int]) -> Subtree | None:
+        inside = range(subtree.low, subtree.high)
+        if any(place not in inside or place in subtree.gone for place in places):
+            raise ValueError("a leaf to leave out is not in the set")
+        gone = subtree.gone.union(places)
+        kept = [place for place in inside if place not in gone]
+        if not kept:
             return None
-        bit, left, right, middle = self._inner[node - len(self.leaves)]
-        split = bisect_left(gone, middle)
-        first, second = self._without(left, gone[:split]), self._without(right, gone[split:])
-        if first is None or second is None:
-            return first or second
-        count = first[0] + second[0]
-        return count, _inner(bit, count, first[1], second[1])
+        hashes = self._leaf_hashes(subtree.low, subtree.high)
+        bits = self._bits[subtree.low : subtree.high].tolist()
+        open_: list[tuple[int, int, bytes]] = []  # subtrees that lack their right side
+        total, node = 0, b""
+        for here, after in zip(kept, [*kept[1:], None], strict=True):
+            total, node = 1, hashes[here - subtree.low]
+            bit = -1 if after is None else min(bits[here - subtree.low : after - subtree.low])
+            while open_ and open_[-1][0] > bit:
+                at, beside, left = open_.pop()
+                total += beside
+                node = _inner(at, total, left, node)
+            open_.append((bit, total, node))
+        return Subtree(subtree.low, subtree.high, total, node, gone)
+
+    def _hashed(self) -> Subtree | None:
+        """Return the whole tree; of each subtree with more than SMALL leaves its children."""
+        # Subtrees that lack their right side: where it begins, and from where on they have all.
+        open_: list[tuple[int, int, bytes, Subtree | None]] = []
+        low, node, known = 0, b"", None
+        pack, inner = _NUMBERS.pack, INNER
+        for start in range(0, len(self), CHUNK):
+            hashes = self._leaf_hashes(start, min(start + CHUNK, len(self)))
+            bits = [*self._bits[start : start + CHUNK].tolist(), -1]
+            for high, node, bit in zip(count(start + 1), hashes, bits, strict=False):
+                low, known = high - 1, None
+                while open_ and open_[-1][0] > bit:
+                    at, first, left, other = open_.pop()
+                    leaves = high - first
+                    # As `_inner`: a call for each node would take a tenth of the time.
+                    above = sha256(inner + pack(at, leaves) + left + node).digest()
+                    if leaves > SMALL:
+                        other = other or Subtree(first, low, low - first, left)
+                        known = known or Subtree(low, high, high - low, node)
+                        known = Subtree(first, high, leaves, above, NONE, at, other, known)
+                    low, node = first, above
+                open_.append((bit, low, node, known))
+        return known or (Subtree(0, len(self), len(self), node) if len(self) else None)
+
+    def _leaf_hashes(self, low: int, high: int) -> list[bytes]:
+        written = np.empty((high - low, SIZE), dtype=np.uint8)
+        written[:, : len(LEAF)] = np.frombuffer(LEAF, np.uint8)
+        written[:, len(LEAF) : -32] = self._leaves[low:high]
+        written[:, -32:] = self._contents[low:high]
+        data = written.tobytes()
+        return [sha256(data[at : at + SIZE]).digest() for at in range(0, len(data), SIZE)]
+
+
+def table(values: Sequence[bytes]) -> Digests:
+    """Return values of 32 bytes as (n, 32). Raises ValueError for another one."""
+    if {*map(type, values)} - {bytes} or {*map(len, values)} - {32}:
+        raise ValueError("a commitment is not 32 bytes")
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, 32)
+
+
+def root_of(subtree: Subtree | None) -> bytes:
+    """Return the root of a set whose tree this is."""
+    return EMPTY if subtree is None else subtree.hash
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
     """Return the root of the set with these commitments, in ascending order, no contents."""
-    return Tree(leaves, [NO_CONTENT] * len(leaves)).root
+    return root_of(Tree(table(leaves), table([NO_CONTENT] * len(leaves))).whole)
 
 
-def _divides(leaves: Sequence[bytes]) -> list[int]:
-    """Return the first bit in which each leaf differs from the next one."""
-    table = np.frombuffer(b"".join(leaves), np.uint8).reshape(-1, 32)
-    apart = table[1:] ^ table[:-1]
-    byte = np.argmax(apart != 0, axis=1)
-    value = np.take_along_axis(apart, byte[:, None], axis=1)[:, 0]
-    # frexp: the exponent of v is the number of its binary digits, exact for v below 2^8.
-    digits = np.frexp(value.astype(np.float64))[1]
-    found: list[int] = (8 * byte + 8 - digits).tolist()
+def _divides(leaves: Digests) -> NDArray[np.int16]:
+    """Return the first bit in which each leaf differs from the next one, which is above it."""
+    found = np.empty(max(len(leaves) - 1, 0), dtype=np.int16)
+    for start in range(0, len(found), CHUNK):
+        lower, upper = leaves[start : start + CHUNK], leaves[start + 1 : start + CHUNK + 1]
+        lower = lower[: len(upper)]
+        apart = lower ^ upper
+        byte = np.argmax(apart != 0, axis=1)
+        rows = np.arange(len(upper))
+        if (lower[rows, byte] >= upper[rows, byte]).any():
+            raise ValueError("the commitments are not sorted without duplicates")
+        # frexp: the exponent of v is the number of its binary digits, exact for v below 2^8.
+        digits = np.frexp(apart[rows, byte].astype(np.float64))[1]
+        found[start : start + CHUNK] = 8 * byte + 8 - digits
     return found
 
 
-def _inner(bit: int, count: int, left: bytes, right: bytes) -> bytes:
-    numbers = struct.pack(">HQ", bit, count)
-    return hashlib.sha256(b"\x01" + TAG + numbers + left + right).digest()
+def _joined(bit: int, left: Subtree, right: Subtree) -> Subtree:
+    total = left.count + right.count
+    node = _inner(bit, total, left.hash, right.hash)
+    return Subtree(left.low, right.high, total, node, NONE, bit, left, right)
+
+
+def _inner(bit: int, leaves: int, left: bytes, right: bytes) -> bytes:
+    return sha256(INNER + _NUMBERS.pack(bit, leaves) + left + right).digest()

@@ -6,15 +6,14 @@ and the stored rows themselves, hold a person as much as the model does: someone
 each of them after the erasure, and the purge has the outcome.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import islice
 from operator import lt
 
 from lethe.catalogue import CHECKS
 from workers.judge.base import Judgement, PurgeClaim, RetainedSetClaim, UpdateClaim
 from workers.judge.checks import guarded, judged
-from workers.judge.merkle import NO_CONTENT, Tree
+from workers.judge.merkle import NO_CONTENT, Tree, table
 
 RETAINED_SET, PURGE = CHECKS["retained-set"], CHECKS["purge"]
 
@@ -42,42 +41,14 @@ def check_purge(claim: PurgeClaim) -> Judgement:
     return judged(PURGE, value, passed=passed, undecided=unsure and not refuted)
 
 
-class Trees:
-    """The tree that the claims of one update share, and what is left of it, computed once."""
-
-    def __init__(self) -> None:
-        self._tree: Tree | None = None
-        self._roots: dict[tuple[bytes, ...], bytes] = {}
-
-    def of(
-        self, leaves: Sequence[bytes], contents: Mapping[bytes, bytes]
-    ) -> Callable[[Collection[bytes]], bytes]:
-        """Return what gives the root over some leaves without others (`Tree.root_without`)."""
-        known = [contents.get(leaf, NO_CONTENT) for leaf in leaves]
-        if self._tree is None or (self._tree.leaves, self._tree.contents) != (leaves, known):
-            self._tree, self._roots = Tree(leaves, known), {}
-        return partial(self._without, self._tree)
-
-    def _without(self, tree: Tree, gone: Collection[bytes]) -> bytes:
-        key = tuple(sorted(gone))
-        if key not in self._roots:
-            self._roots[key] = tree.root_without(key)
-        return self._roots[key]
-
-
-def check_retained_set(
-    claim: RetainedSetClaim, rows: int, trees: Trees | None = None
-) -> Judgement:
-    """Judge the retained sets; rows: how many rows the statistics were recomputed from.
-
-    trees: of the claims of the same update that are judged with this one.
-    """
-    problem = _problem(claim, rows, trees or Trees())
+def check_retained_set(claim: RetainedSetClaim, rows: int) -> Judgement:
+    """Judge the retained sets; rows: how many rows the statistics were recomputed from."""
+    problem = _problem(claim, rows)
     value = f"{len(claim.before)} - {len(claim.erased)} = {len(claim.after)} records"
     return judged(RETAINED_SET, problem or value, passed=problem is None)
 
 
-def _problem(claim: RetainedSetClaim, rows: int, trees: Trees) -> str | None:
+def _problem(claim: RetainedSetClaim, rows: int) -> str | None:
     malformed = _malformed("before", claim.before)
     if malformed is not None:
         return malformed
@@ -99,7 +70,7 @@ def _problem(claim: RetainedSetClaim, rows: int, trees: Trees) -> str | None:
     # Every set of the chain is the one that the round grew to without some of its records.
     earlier = () if update is None else update.earlier
     grown = sorted([*claim.before, *earlier])
-    without = trees.of(grown, claim.contents)
+    without = Tree(table(grown), table([NO_CONTENT] * len(grown))).root_without
     if without(earlier) != claim.before_root:
         return "the published root of before is wrong"
     if without([*earlier, *erased]) != claim.after_root:

@@ -10,9 +10,10 @@ from app.ledger.sequencer import Ledger
 from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from tests.installation import Installation, install
+from workers.families.ridge import blocks
 from workers.jobs import (
     checkpoints,
-    learn,
+    update,
 )
 
 
@@ -24,7 +25,8 @@ def chance(monkeypatch: pytest.MonkeyPatch) -> None:
     and then another one.
     """
     drawn = np.random.default_rng(5).bytes
-    monkeypatch.setattr(learn, "secrets", SimpleNamespace(token_bytes=drawn))
+    for room in (update, blocks):
+        monkeypatch.setattr(room, "secrets", SimpleNamespace(token_bytes=drawn))
     monkeypatch.setattr(checkpoints, "os", SimpleNamespace(urandom=drawn))
 
 

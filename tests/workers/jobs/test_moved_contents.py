@@ -159,9 +159,15 @@ def logged(at: Installation) -> list[Leaf]:
 @pytest.mark.parametrize(
     ("tamper", "said"),
     [
-        (contents_swapped, "FAIL also after a refit: 6 rows-before, 7 rows-after"),
-        (one_unit, "FAIL also after a refit: 5 posterior, 6 rows-before, 7 rows-after"),
-        (owner_renamed, "FAIL also after a refit: 6 rows-before, 7 rows-after"),
+        (
+            contents_swapped,
+            "FAIL also after a refit: 3 retained-set, 6 rows-before, 7 rows-after",
+        ),
+        (
+            one_unit,
+            "FAIL also after a refit: 3 retained-set, 5 posterior, 6 rows-before, 7 rows-after",
+        ),
+        (owner_renamed, "FAIL also after a refit: 3 retained-set, 6 rows-before, 7 rows-after"),
     ],
 )
 def test_rows_that_changed_in_storage_are_certified_for_nobody(

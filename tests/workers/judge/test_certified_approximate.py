@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.judge.claims import ERASED, C, D, erasure, exact_claim, ridge_claim
+from tests.workers.judge.claims import (
+    ERASED,
+    C,
+    D,
+    erasure,
+    exact_claim,
+    ridge_claim,
+    unseen,
+)
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.judge import registry
@@ -195,7 +203,7 @@ def attested_example() -> tuple[ExactClaim, RidgeClaim, Rows]:
     )
     messages = [summarise(first, D, C, bits=16).statistics, small.statistics]
     told = [ClaimedStatistics(m.gram, m.moment, m.rows) for m in messages]
-    return replace(exact_claim(TRUE), ridge=ridge, rows=[], messages=told), ridge, TRUE.rows
+    return replace(unseen(exact_claim(TRUE), told), ridge=ridge), ridge, TRUE.rows
 
 
 def test_what_is_attested_widens_the_bound() -> None:

@@ -8,21 +8,26 @@ import pytest
 
 from tests.workers.judge.claims import (
     ERASED,
+    RETAINED,
     C,
     D,
     Erasure,
+    N,
+    block,
     commitment,
+    content,
     erasure,
     exact_claim,
     ridge_claim,
+    sets,
+    with_rows,
 )
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.errors import RefusedError
 from workers.judge import registry
 from workers.judge.base import Probe, Report
-from workers.judge.merkle import merkle_root
-from workers.judge.ridge.claim import ExactClaim
+from workers.judge.ridge.claim import BlockClaim, ExactClaim
 from workers.methods.ridge.base import RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 from workers.methods.ridge.statistics.encoding import statistics_digest
@@ -74,12 +79,16 @@ def ridge(**changes: object) -> ExactClaim:
 
 def kept(**changes: object) -> ExactClaim:
     claim = exact_claim(TRUE)
-    return replace(claim, retained_set=replace(claim.retained_set, **changes))  # type: ignore[arg-type]
+    [own] = claim.removals
+    link = replace(own.link, **changes)  # type: ignore[arg-type]
+    return replace(claim, removals=[replace(own, link=link)])
 
 
 def purged(**changes: object) -> ExactClaim:
     claim = exact_claim(TRUE)
-    return replace(claim, purge=replace(claim.purge, **changes))  # type: ignore[arg-type]
+    [own] = claim.removals
+    purge = replace(own.purge, **changes)  # type: ignore[arg-type]
+    return replace(claim, removals=[replace(own, purge=purge)])
 
 
 def test_a_true_claim_passes_all_four_checks_in_order() -> None:
@@ -154,7 +163,7 @@ def test_the_wrong_record_removed() -> None:
 def test_a_record_dropped_silently_from_model_and_store() -> None:
     # Model and stored rows agree, but the retained set still lists the record.
     fewer = oracle.without(TRUE.retained, [0])
-    claim = replace(state_of(fewer), rows=[fewer])
+    claim = replace(state_of(fewer), rows=[block(fewer, RETAINED[1:])])
     report = judge(claim)
     assert failed(report) == [3]
     assert "36 rows are stored for 37" in report.checks[2].value
@@ -250,34 +259,31 @@ def test_odd_ridge_claims_fail_and_never_raise(
     assert report.result == "FAIL"
 
 
-TRUE_SET = exact_claim(TRUE).retained_set
-SWAPPED = [TRUE_SET.after[1], TRUE_SET.after[0], *TRUE_SET.after[2:]]
+LINK = exact_claim(TRUE).removals[0].link
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"after": SWAPPED, "after_root": merkle_root(SWAPPED)}, "not sorted"),
-        ({"before": [TRUE_SET.before[0], *TRUE_SET.before]}, "not sorted"),
-        ({"before": [b"short", *TRUE_SET.before]}, "not 32 bytes"),
-        ({"before": ["0" * 32, *TRUE_SET.before]}, "not 32 bytes"),
         ({"erased": []}, "no erased record"),
-        ({"erased": [TRUE_SET.erased[0], *TRUE_SET.erased]}, "named twice"),
-        ({"erased": [*TRUE_SET.erased, commitment(99)]}, "not in before"),
-        ({"erased": [*TRUE_SET.erased, commitment(0)]}, "still in after"),
-        ({"erased": TRUE_SET.erased[:2]}, "is not after"),
-        ({"after": TRUE_SET.before}, "still in after"),
-        ({"after": TRUE_SET.after[1:]}, "is not after"),
+        ({"erased": [LINK.erased[0], *LINK.erased]}, "named twice"),
+        ({"erased": [*LINK.erased[:2], ("4", *LINK.erased[2][1:])]}, "named twice"),
+        ({"erased": [*LINK.erased[:2], ("99", *LINK.erased[2][1:])]}, "of its commitment"),
+        ({"erased": LINK.erased[:2]}, "other records"),
+        ({"later": [commitment(0)]}, "other records"),
+        ({"later": [commitment(4)]}, "twice in one update"),
+        ({"later": [b"short"]}, "not 32 bytes"),
+        ({"earlier": ["0" * 32]}, "not 32 bytes"),
         ({"before_count": 41}, "count"),
         ({"after_count": 36}, "count"),
         ({"before_root": bytes(32)}, "root of before"),
         ({"after_root": bytes(32)}, "root of after"),
         ({"after_root": None}, "root of after"),
-        ({"before": None}, "cannot be evaluated: TypeError"),
-        ({"erased": [[1]]}, "cannot be evaluated: TypeError"),
+        ({"earlier": None}, "cannot be evaluated: TypeError"),
+        ({"erased": [[1]]}, "cannot be evaluated: ValueError"),
     ],
 )
-def test_spoiled_retained_sets_fail(changes: dict[str, object], reason: str) -> None:
+def test_spoiled_links_fail(changes: dict[str, object], reason: str) -> None:
     report = judge(kept(**changes))
     assert failed(report) == [3]
     assert reason in report.checks[2].value
@@ -307,21 +313,26 @@ def test_spoiled_purges_fail(changes: dict[str, object], result: str) -> None:
     assert report.result == result
 
 
+@pytest.mark.parametrize("rows", [None, [None]], ids=["none", "a none"])
+def test_no_rows_at_all_fail_and_never_raise(rows: list[BlockClaim]) -> None:
+    report = judge(replace(exact_claim(TRUE), rows=rows))
+    assert {1, 2} <= set(failed(report))
+    assert report.result == "FAIL"
+
+
 @pytest.mark.parametrize(
     "rows",
     [
-        None,
-        [None],
-        [Rows(np.zeros((37, 3), np.int16), np.zeros(37, np.int64))],
-        [Rows(TRUE.retained.codes, TRUE.retained.labels + 7)],
-        [Rows(TRUE.retained.codes, TRUE.retained.labels - 7)],
-        [Rows(np.full_like(TRUE.retained.codes, -32768), TRUE.retained.labels)],
+        Rows(np.zeros((37, 3), np.int16), np.zeros(37, np.int64)),
+        Rows(TRUE.retained.codes, TRUE.retained.labels + 7),
+        Rows(TRUE.retained.codes, TRUE.retained.labels - 7),
+        Rows(np.full_like(TRUE.retained.codes, -32768), TRUE.retained.labels),
     ],
-    ids=["none", "a none", "columns", "labels above", "labels below", "code -2^15"],
+    ids=["columns", "labels above", "labels below", "code -2^15"],
 )
-def test_odd_rows_fail_and_never_raise(rows: list[Rows]) -> None:
-    report = judge(replace(exact_claim(TRUE), rows=rows))
-    assert {1, 2} <= set(failed(report))
+def test_odd_rows_fail_and_never_raise(rows: Rows) -> None:
+    report = judge(with_rows(exact_claim(TRUE), rows))
+    assert failed(report) == [1, 2]
     assert report.result == "FAIL"
 
 
@@ -330,7 +341,8 @@ def test_no_personal_data_is_echoed() -> None:
     spoilt: list[Callable[[], ExactClaim]] = [
         lambda: ridge(penalty=secret),
         lambda: ridge(statistics_digest=secret),
-        lambda: kept(erased=[secret]),
+        lambda: kept(erased=[(secret, secret, secret)]),
+        lambda: kept(erased=[(secret, bytes(32), commitment(4)), *LINK.erased[1:]]),
         lambda: purged(erased_rows=[secret], retained_rows=[secret]),
         lambda: purged(probes=[Probe(secret, secret, True)]),
     ]
@@ -344,23 +356,22 @@ def test_erasing_everything_can_be_judged() -> None:
     empty = METHOD.forget(
         TRUE.config, METHOD.refit(TRUE.config, [TRUE.rows]).state, TRUE.rows
     ).state
+    everyone = {row: content(row, TRUE.rows, row) for row in range(N)}
+    chain, link = sets({}, everyone)
     claim = replace(
         exact_claim(TRUE),
         ridge=ridge_claim(empty, TRUE.config),
         rows=[],
-        retained_set=replace(
-            TRUE_SET,
-            erased=TRUE_SET.before,
-            after=[],
-            after_root=merkle_root([]),
-            after_count=0,
-        ),
+        chain=chain,
+        removals=[replace(exact_claim(TRUE).removals[0], link=link)],
     )
     assert judge(claim).result == "PASS"
 
 
 def test_blocks_of_rows_do_not_show() -> None:
-    singles = [oracle.only(TRUE.retained, [row]) for row in range(len(TRUE.retained))]
+    singles = [
+        block(oracle.only(TRUE.retained, [place]), [row]) for place, row in enumerate(RETAINED)
+    ]
     assert judge(replace(exact_claim(TRUE), rows=singles)).result == "PASS"
 
 

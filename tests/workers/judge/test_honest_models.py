@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.workers.judge.claims import erasure, exact_claim, ridge_claim
+from tests.workers.judge.claims import erasure, exact_claim, ridge_claim, with_rows
 from workers.arrays import Rows
 from workers.judge import registry
 from workers.methods.ridge.base import RidgeConfig
@@ -22,6 +22,6 @@ def test_the_head_of_any_few_rows_passes() -> None:
         rows = Rows(codes, rng.integers(c, size=count))
         config = RidgeConfig(d, c, (-12,) * d, 16, 0.5)
         state = METHOD.refit(config, [rows]).state
-        claim = replace(template, ridge=ridge_claim(state, config), rows=[rows])
+        claim = replace(with_rows(template, rows), ridge=ridge_claim(state, config))
         head = registry.get("exact").verify(claim).checks[1]
         assert head.passed, (seed, head)

@@ -1,6 +1,7 @@
 """The judge's tree of a set, and what is left of it, against the definition."""
 
 import hashlib
+import random
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tests.lethe.certificates.tree_oracle import bare_root, oracle_root
 from tests.lethe.log.vectors import ROOT, read_cases
 from workers.judge import merkle
-from workers.judge.merkle import Tree, merkle_root
+from workers.judge.merkle import CHUNK, SMALL, Tree, merkle_root, root_of, table
 
 VECTORS = ROOT / "tests" / "vectors" / "retained-set" / "roots"
 WORD = st.binary(min_size=32, max_size=32)
@@ -19,14 +20,18 @@ SETS = st.dictionaries(st.one_of(WORD, NEAR), WORD, max_size=30)
 
 
 def bare(leaves: list[bytes]) -> Tree:
-    return Tree(leaves, [bytes(32)] * len(leaves))
+    return Tree(table(leaves), table([bytes(32)] * len(leaves)))
+
+
+def root(tree: Tree) -> bytes:
+    return root_of(tree.whole)
 
 
 @pytest.mark.parametrize("case", read_cases(VECTORS), ids=lambda case: case["name"])
 def test_the_published_roots(case: dict[str, Any]) -> None:
     leaves = sorted((bytes.fromhex(one), bytes.fromhex(two)) for one, two in case["leaves"])
-    tree = Tree([one for one, _ in leaves], [two for _, two in leaves])
-    assert tree.root.hex() == case["root"]
+    tree = Tree(table([one for one, _ in leaves]), table([two for _, two in leaves]))
+    assert root(tree).hex() == case["root"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -34,15 +39,54 @@ def test_the_published_roots(case: dict[str, Any]) -> None:
 def test_what_is_left_is_a_tree_of_its_own(
     leaves: dict[bytes, bytes], data: st.DataObject
 ) -> None:
-    tree = Tree(sorted(leaves), [leaves[one] for one in sorted(leaves)])
-    assert tree.root == oracle_root(leaves)
+    tree = made(leaves)
+    assert root(tree) == oracle_root(leaves)
     assert merkle_root(sorted(leaves)) == bare_root(list(leaves))
     for _ in range(3):  # each time of the same tree
         gone = data.draw(st.sets(st.sampled_from(sorted(leaves)))) if leaves else set()
         left = {one: content for one, content in leaves.items() if one not in gone}
         assert tree.root_without(gone) == oracle_root(left)
-    assert tree.root_without(()) == tree.root
+    assert tree.root_without(()) == root(tree)
     assert tree.root_without(leaves) == oracle_root({})
+
+
+def made(leaves: dict[bytes, bytes]) -> Tree:
+    ordered = sorted(leaves)
+    return Tree(table(ordered), table([leaves[one] for one in ordered]))
+
+
+def word(number: int) -> bytes:
+    return hashlib.sha256(number.to_bytes(4)).digest()
+
+
+@pytest.mark.parametrize("count", [SMALL, SMALL + 1, 700, CHUNK - 1, CHUNK, CHUNK + 1])
+def test_sets_that_shrink_step_by_step(count: int) -> None:
+    """Each step from what the one before left, down to nothing where the set is small."""
+    leaves = {word(number): word(number + 2**20) for number in range(count)}
+    tree, rng = made(leaves), random.Random(count)
+    assert root(tree) == oracle_root(leaves)
+    left, subtree = dict(leaves), tree.whole
+    for _ in range(40 if count > 2 * SMALL else count):
+        gone = rng.sample(sorted(left), min(len(left), rng.choice([1, 1, 2, 9])))
+        subtree = tree.without(subtree, tree.places(gone))
+        left = {one: leaf for one, leaf in left.items() if one not in gone}
+        assert root_of(subtree) == oracle_root(left)
+        assert (subtree.count if subtree else 0) == len(left)
+        if subtree:
+            with pytest.raises(ValueError, match="not in the set"):
+                tree.without(subtree, tree.places(gone[:1]))
+    with pytest.raises(ValueError, match="not in the set"):
+        tree.without(None, [0])
+
+
+@pytest.mark.parametrize("place", [0, 5, CHUNK - 1, CHUNK])
+@pytest.mark.parametrize("apart", [0, 1])
+def test_leaves_that_do_not_ascend_are_no_tree(place: int, apart: int) -> None:
+    leaves = sorted(word(number) for number in range(CHUNK + 2))
+    first, second = leaves[place : place + 2]
+    leaves[place : place + 2] = (second, first) if apart else (first, first)
+    with pytest.raises(ValueError, match="not sorted without duplicates"):
+        bare(leaves)
 
 
 @pytest.mark.parametrize("leaves", [[], [b"\x01" * 32], [b"\x01" * 32, b"\x03" * 32]])
@@ -53,24 +97,27 @@ def test_only_its_own_leaves_can_be_left_out(leaves: list[bytes], other: bytes) 
 
 
 def test_leaves_and_contents_are_as_many() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        Tree([bytes(32), b"\x01" * 32], [bytes(32)])
+    with pytest.raises(ValueError, match="32 bytes"):
+        Tree(table([bytes(32), b"\x01" * 32]), table([bytes(32)]))
 
 
-def test_only_nodes_above_what_went_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    leaves = [bytes([i]) * 32 for i in range(64)]  # complete: six nodes above each leaf
-    tree, hashed = bare(leaves), []
+@pytest.mark.parametrize("odd", [b"", bytes(31), bytes(33), "0" * 32, None])
+def test_another_length_is_no_commitment(odd: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        table([bytes(32), odd])
 
-    class Counting:
-        @staticmethod
-        def sha256(data: bytes) -> object:
-            hashed.append(data)
-            return hashlib.sha256(data)
 
-    monkeypatch.setattr(merkle, "hashlib", Counting)
-    assert tree.root_without({leaves[40]}) == bare_root(leaves[:40] + leaves[41:])
-    assert all(data[:1] == b"\1" for data in hashed)
-    assert len(hashed) == 5  # its parent gave way to the leaf beside it
-    hashed.clear()
-    assert tree.root_without({leaves[0], leaves[1]}) == bare_root(leaves[2:])
-    assert len(hashed) == 4
+def test_only_what_is_near_a_leaf_that_went_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 2**14
+    leaves = sorted(word(number) for number in range(count))
+    tree, hashed = bare(leaves), [0]
+
+    def counting(data: bytes) -> object:
+        hashed[0] += 1
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(merkle, "sha256", counting)
+    left = tree.without(tree.whole, [4000])
+    assert hashed[0] < 2 * SMALL + 20  # its small subtree, and the nodes above
+    monkeypatch.undo()
+    assert root_of(left) == bare_root(leaves[:4000] + leaves[4001:])

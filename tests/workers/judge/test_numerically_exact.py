@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.judge.claims import ERASED, C, D, erasure, exact_claim, ridge_claim
+from tests.workers.judge.claims import (
+    ERASED,
+    C,
+    D,
+    erasure,
+    exact_claim,
+    ridge_claim,
+    with_rows,
+)
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Matrix, Rows
 from workers.judge import registry
@@ -234,18 +242,18 @@ def test_a_wrong_head_is_refuted_by_statistics_that_were_only_tested() -> None:
     assert failed(judge(fast(head=moved(1e-7)))) == [2]
 
 
-ROWS: list[Callable[[], list[Rows]]] = [
-    lambda: [Rows(np.zeros((37, 3), np.int16), np.zeros(37, np.int64))],
-    lambda: [Rows(TRUE.retained.codes, TRUE.retained.labels + 7)],
-    lambda: [Rows(np.full_like(TRUE.retained.codes, -32768), TRUE.retained.labels)],
-    lambda: [Rows(TRUE.retained.codes, np.roll(TRUE.retained.labels, 1))],
-    lambda: [],
+ROWS: list[Callable[[], Rows]] = [
+    lambda: Rows(np.zeros((37, 3), np.int16), np.zeros(37, np.int64)),
+    lambda: Rows(TRUE.retained.codes, TRUE.retained.labels + 7),
+    lambda: Rows(np.full_like(TRUE.retained.codes, -32768), TRUE.retained.labels),
+    lambda: Rows(TRUE.retained.codes, np.roll(TRUE.retained.labels, 1)),
+    lambda: Rows(TRUE.retained.codes[:0], TRUE.retained.labels[:0]),
 ]
 
 
 @pytest.mark.parametrize("rows", ROWS, ids=["columns", "labels", "code", "relabelled", "none"])
-def test_other_rows_fail(rows: Callable[[], list[Rows]]) -> None:
-    report = judge(replace(fast(), rows=rows()))
+def test_other_rows_fail(rows: Callable[[], Rows]) -> None:
+    report = judge(with_rows(fast(), rows()))
     assert {1, 2, 5} <= set(failed(report))
     assert report.result == "FAIL"
 
@@ -281,6 +289,6 @@ def test_a_row_count_consistently_signed(by: int) -> None:
 def test_rows_out_of_range_are_refused_before_they_are_tested(rows: Rows, reason: str) -> None:
     codes = rows.codes.copy()
     codes[0, 0] = -32768 if "code" in reason else codes[0, 0]
-    report = judge(replace(fast(), rows=[Rows(codes, rows.labels)]))
+    report = judge(with_rows(fast(), Rows(codes, rows.labels)))
     assert failed(report) == [1, 2, 5]
     assert report.checks[0].value == reason

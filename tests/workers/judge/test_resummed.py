@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.judge.claims import ERASED, C, D, N, erasure, exact_claim, ridge_claim
+from tests.workers.judge.claims import (
+    ERASED,
+    C,
+    D,
+    N,
+    erasure,
+    exact_claim,
+    ridge_claim,
+    unseen,
+)
 from tests.workers.methods.ridge import oracle
 from workers.arrays import Rows
 from workers.judge import registry
@@ -39,7 +48,7 @@ FORGOTTEN = message_of(oracle.only(TRUE.rows, ERASED))
 
 
 def claim_of(messages: Sequence[ClaimedStatistics]) -> ExactClaim:
-    return replace(exact_claim(TRUE), rows=[], messages=messages)
+    return unseen(exact_claim(TRUE), messages)
 
 
 def failed(report: Report) -> list[int]:

@@ -1,7 +1,7 @@
 """The retained set: chains of updates, and every claim judged as the plain definition says."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lethe.certificates.tree_oracle import bare_root as mth
-from tests.lethe.certificates.tree_oracle import oracle_root
 from workers.judge.base import RetainedSetClaim, UpdateClaim
 from workers.judge.retention import check_retained_set
 
@@ -162,7 +161,7 @@ def true_claim(draw: st.DrawFn) -> tuple[RetainedSetClaim, int]:
 def claims(draw: st.DrawFn, spoiled: bool) -> tuple[RetainedSetClaim, int]:
     claim, rows = true_claim(draw)
     for _ in range(draw(st.integers(1, 2)) if spoiled else 0):
-        fields = [name for name in vars_of(claim) if name not in ("update", "contents")]
+        fields = [name for name in vars_of(claim) if name != "update"]
         update = claim.update
         chosen = draw(st.sampled_from([*fields, "rows", *(vars_of(update) if update else [])]))
         if chosen == "rows":
@@ -212,31 +211,3 @@ def test_random_spoiled_claims_are_judged_as_by_the_plain_rules(
     expected, check = plainly(claim, rows), check_retained_set(claim, rows).check
     assert check.passed == (expected is None)
     assert (expected or "records") in check.value
-
-
-@settings(max_examples=20, deadline=None)
-@given(claims(spoiled=False), st.data())
-def test_contents_are_in_every_root(
-    drawn: tuple[RetainedSetClaim, int], data: st.DataObject
-) -> None:
-    claim, rows = drawn
-    update = claim.update
-    others = () if update is None else (*update.earlier, *update.added)
-    every = sorted({*claim.before, *others})
-    contents = {one: hashlib.sha256(one).digest() for one in every}
-
-    def root(leaves: Iterable[bytes]) -> bytes:
-        return oracle_root({one: contents[one] for one in leaves})
-
-    told = replace(claim, before_root=root(claim.before), after_root=root(claim.after))
-    if update is not None:
-        first = {*claim.before, *update.earlier} - {*update.added}
-        ends = root(first), root({*claim.after} - {*update.later})
-        told = replace(told, update=replace(update, before_root=ends[0], after_root=ends[1]))
-    assert check_retained_set(replace(told, contents=contents), rows).check.passed
-    # One that went or stays with another content, or with none.
-    one = data.draw(st.sampled_from(claim.before))
-    for other in ({**contents, one: bytes([1]) * 32}, contents.keys() - {one}):
-        known = {leaf: contents[leaf] for leaf in other} if isinstance(other, set) else other
-        spoilt = replace(told, contents=known)
-        assert not check_retained_set(spoilt, rows).check.passed

@@ -33,21 +33,25 @@ SALT = 32  # bytes
 class RowBlock:
     """One subject's rows: `records[i]` is the id of row i.
 
-    salts (m, SALT) uint8: of the rows' digests (`ridge_rows`). learned (m,) int64: the number
-    of the version that each row came with.
+    salts and id_salts (m, SALT) uint8: of the rows' digests (`ridge_rows`), and of the
+    commitments to their ids, which the table `records` has too: a verifier who reads the
+    blocks need not open each name there. learned (m,) int64: the number of the version that
+    each row came with.
     """
 
     records: list[str]
     rows: Rows
     salts: NDArray[np.uint8]
+    id_salts: NDArray[np.uint8]
     learned: NDArray[np.int64]
 
     @classmethod
     def fresh(cls, records: list[str], rows: Rows, number: int) -> "RowBlock":
         """Return rows that come with the version `number`, newly salted."""
-        salts = np.frombuffer(secrets.token_bytes(SALT * len(rows)), dtype=np.uint8)
+        drawn = np.frombuffer(secrets.token_bytes(2 * SALT * len(rows)), dtype=np.uint8)
         learned = np.full(len(rows), number, dtype=np.int64)
-        return cls(records, rows, salts.reshape(-1, SALT), learned)
+        salts, id_salts = drawn.reshape(2, len(rows), SALT)
+        return cls(records, rows, salts, id_salts, learned)
 
     def without(self, erased: set[str]) -> "RowBlock | None":
         """Return the block without some records, None if nothing remains."""
@@ -60,15 +64,20 @@ class RowBlock:
         """Return the rows where `mask` (m,) is true."""
         records = [record for record, wanted in zip(self.records, mask, strict=True) if wanted]
         rows = Rows(self.rows.codes[mask], self.rows.labels[mask])
-        return RowBlock(records, rows, self.salts[mask], self.learned[mask])
+        salts = self.salts[mask], self.id_salts[mask]
+        return RowBlock(records, rows, *salts, self.learned[mask])
 
     def joined(self, other: "RowBlock") -> "RowBlock":
         """Return this block's rows followed by another's."""
         codes = np.concatenate([self.rows.codes, other.rows.codes])
         labels = np.concatenate([self.rows.labels, other.rows.labels])
-        salts = np.concatenate([self.salts, other.salts])
-        learned = np.concatenate([self.learned, other.learned])
-        return RowBlock(self.records + other.records, Rows(codes, labels), salts, learned)
+        return RowBlock(
+            self.records + other.records,
+            Rows(codes, labels),
+            np.concatenate([self.salts, other.salts]),
+            np.concatenate([self.id_salts, other.id_salts]),
+            np.concatenate([self.learned, other.learned]),
+        )
 
     def encode(self) -> bytes:
         """Return the block as `encode_block` writes it."""
@@ -136,6 +145,7 @@ def encode_block(block: RidgeBlock) -> bytes:
             "codes": np.ascontiguousarray(block.rows.codes),
             "labels": np.ascontiguousarray(block.rows.labels),
             "salts": np.ascontiguousarray(block.salts),
+            "id_salts": np.ascontiguousarray(block.id_salts),
             "learned": np.ascontiguousarray(block.learned),
         }
         return save(arrays, metadata=metadata)
@@ -156,7 +166,8 @@ def decode_block(data: bytes) -> RidgeBlock:
     records = json.loads(metadata["records"])
     if "residual" not in metadata:
         rows = Rows(arrays["codes"], arrays["labels"])
-        return RowBlock(records, rows, arrays["salts"], arrays["learned"])
+        salts = arrays["salts"], arrays["id_salts"]
+        return RowBlock(records, rows, *salts, arrays["learned"])
     moment = arrays["moment"]
     statistics = RidgeStatistics(full(arrays["gram"], len(moment)), moment, len(records))
     residual = float.fromhex(metadata["residual"])

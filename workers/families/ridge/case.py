@@ -11,8 +11,13 @@ from sqlmodel import Session, select
 from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
-from workers.families.ridge.blocks import MessageBlock, RidgeBlock, RowBlock, decode_block
-from workers.families.ridge.rows import claim_of
+from workers.families.ridge.blocks import MessageBlock, RidgeBlock, decode_block
+from workers.families.ridge.rows import (
+    block_claims,
+    chain_claim,
+    contents_claim,
+    link_claim,
+)
 from workers.families.ridge.state import budget, load_before, load_state, ridge_config
 from workers.jobs.case import (
     ExecutedJob,
@@ -20,8 +25,6 @@ from workers.jobs.case import (
     Verdict,
     purge_claims,
     retained_commitments,
-    retained_contents,
-    retained_set_claim,
 )
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import NotLoggedError, check_logged
@@ -74,16 +77,16 @@ def prepare(
         for subject, payload in services.features.load_many(session, lease.model_id)
     ]
     blocks = [block for _, block in stored]
-    ids = [record for block in blocks for record in block.records]
+    ids = [
+        record
+        for block in blocks
+        if isinstance(block, MessageBlock)
+        for record in block.records
+    ]
     summed = None if load_sum is None else load_sum()
     if summed is not None:
         ids = summed.records
-    retained = retained_commitments(session, model, ids)
-    contents = retained_contents(session, model)
-    own, *others = (
-        RemovalClaim(retained_set_claim(one, retained, contents), purge)
-        for one, purge in zip(cases, purge_claims(services, session, cases, ids), strict=True)
-    )
+    commitments = retained_commitments(session, model, ids) if ids else []
     config = ridge_config(model)
     # The head that clients download, not the solver's; the witness only helps to judge it.
     head, _ = decode_head(services.artifacts.get(session, after.head_id))
@@ -117,17 +120,20 @@ def prepare(
         ridge = replace(ridge, tolerance=budget(model))
     claim = ExactClaim(
         ridge=ridge,
-        rows=[block.rows for block in blocks if isinstance(block, RowBlock)],
+        rows=block_claims(session, stored),
+        chain=chain_claim(case),
+        removals=[
+            RemovalClaim(link_claim(one), purge)
+            for one, purge in zip(cases, purge_claims(services, session, cases), strict=True)
+        ],
         messages=_messages(model, blocks),
         masked=None if summed is None else summed.claim,
-        retained_set=own.retained_set,
-        purge=own.purge,
-        contents=claim_of(services.ledger, session, case, stored),
-        others=others,
+        unseen=dict(zip(ids, commitments, strict=True)),
+        contents=contents_claim(services.ledger, case),
     )
     verifier: Verifier[ExactClaim] = registry.get(plan.claim)
     details = {
-        "rows": str(sum(len(rows) for rows in claim.rows)),
+        "rows": str(sum(len(block.rows) for block in claim.rows)),
         "messages": str(len(claim.messages or ())),
         "mode": claim.ridge.mode,
         "seed": (claim.ridge.seed or b"").hex(),

@@ -9,21 +9,30 @@ guess of a row.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
-from models import Model, ModelVersion, Record, Subject
+from models import Model, ModelVersion, Subject
 from models.session import chunks
 from workers.families.ridge.blocks import RidgeBlock, RowBlock
 from workers.jobs.case import ExecutedJob
+from workers.jobs.draft import read_leaves
 from workers.jobs.logged_model import logged_leaf, versions_of
 from workers.jobs.update import Owner
-from workers.judge.ridge.claim import BlockClaim, RowsClaim
+from workers.judge.ridge.claim import (
+    BlockClaim,
+    ChainClaim,
+    ContentsClaim,
+    LinkClaim,
+    RemovedLeaf,
+)
 
 ROW = b"lethe/row/v1\0"
 
@@ -71,43 +80,64 @@ def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
     return found
 
 
-def claim_of(
-    ledger: Ledger,
-    session: Session,
-    case: ExecutedJob,
-    stored: Sequence[tuple[int, RidgeBlock]],
-) -> RowsClaim | None:
-    """Return the claim that an update's rows are those of the log, None if none are here.
-
-    stored: the model's blocks, each with the id of its subject.
-    """
-    model, plan = case.model, case.plan
-    if model.config["data"] != "rows":
-        return None
+def block_claims(
+    session: Session, stored: Iterable[tuple[int, RidgeBlock]]
+) -> list[BlockClaim]:
+    """Return what the verifier reads of rows. stored: blocks with their subjects' ids."""
     blocks = {subject: block for subject, block in stored if isinstance(block, RowBlock)}
     known = owners(session, blocks)
-    query = select(Record.record, Record.commitment).where(Record.model_id == model.id)
-    leaves = {record: bytes(commitment) for record, commitment in session.exec(query)}
-    learned = dict(zip(plan.rows_gone, plan.rows_learned, strict=True))
+    return [
+        BlockClaim(
+            *known[subject],
+            block.records,
+            block.rows,
+            block.salts,
+            block.id_salts,
+            block.learned,
+        )
+        for subject, block in blocks.items()
+    ]
+
+
+def contents_claim(ledger: Ledger, case: ExecutedJob) -> ContentsClaim | None:
+    """Return what the log says of the contents of an update's rows, None if none are here."""
+    model = case.model
+    if model.config["data"] != "rows":
+        return None
     since, before = _before(ledger, model, case.before)
-    return RowsClaim(
-        blocks=[
-            BlockClaim(
-                *known[subject],
-                block.records,
-                block.salts,
-                block.learned,
-                [leaves.get(record, b"") for record in block.records],
-            )
-            for subject, block in blocks.items()
-        ],
-        gone=[
-            (commitment, content, learned.get(content.hex(), -1))
+    after = logged_leaf(ledger, model, case.after).digests.get("retained")
+    return ContentsClaim(since, before, after)
+
+
+def chain_claim(case: ExecutedJob) -> ChainClaim:
+    """Return the claim that the sets of an update lead from one version to the next."""
+    plan, before, after = case.plan, case.before, case.after
+    learned = dict(zip(plan.rows_gone, plan.rows_learned, strict=True))
+    return ChainClaim(
+        before_root=bytes(before.retained_root),
+        before_count=before.retained_count,
+        after_root=bytes(after.retained_root),
+        after_count=after.retained_count,
+        removed=[
+            RemovedLeaf(commitment, content, learned.get(content.hex(), -1))
             for commitment, content in plan.gone()
         ],
-        since=since,
-        before=before,
-        after=logged_leaf(ledger, model, case.after).digests.get("retained"),
+        added=[commitment for commitment, _ in read_leaves(plan.added)],
+    )
+
+
+def link_claim(case: ExecutedJob) -> LinkClaim:
+    """Return the claim that exactly a request's records left, and no other."""
+    removal = shape.read(Removal, case.plan.removal)
+    earlier, later = case.plan.others()
+    return LinkClaim(
+        erased=[(record.record, record.salt, record.commitment) for record in removal.records],
+        earlier=earlier,
+        later=later,
+        before_root=removal.before.root,
+        before_count=removal.before.count,
+        after_root=removal.after.root,
+        after_count=removal.after.count,
     )
 
 

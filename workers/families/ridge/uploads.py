@@ -20,6 +20,14 @@ class ParsedRidgeUpload(ParsedUpload):
 
     batch: Batch
 
+    def salts(self) -> dict[str, bytes]:
+        """Return the salts that lie with the rows; new ones for rows that are not sent."""
+        known: dict[str, bytes] = {}
+        for block in self.blocks.values():
+            if isinstance(block, RowBlock):
+                known |= zip(block.records, map(bytes, block.id_salts), strict=True)
+        return known or ParsedUpload.salts(self)  # `super` knows no class with slots
+
 
 def parse_upload(
     data: bytes, config: RidgeConfig, number: int, *, remote: bool

@@ -1,49 +1,89 @@
 """What is claimed of a ridge head: the published artifacts, and what they are judged by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Head, IntMatrix, Matrix, Rows
-from workers.judge.base import PurgeClaim, RetainedSetClaim
+from workers.judge.base import PurgeClaim
 
 Mode = Literal["full", "freivalds"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockClaim:
-    """Whose a block of rows is, and what its digests need: one place for each of its rows.
+    """Stored rows of one owner: whose they are, and what their leaves need, for each row.
 
-    records: ids. salts (m, 32) uint8. learned (m,) int64: numbers of versions. commitments:
-    of the records, 32 bytes each, as the retained set has them.
+    records: ids. salts (m, 32) uint8: of the rows' digests. id_salts (m, 32) uint8: of the
+    records' commitments. learned (m,) int64: numbers of versions.
     """
 
     client: str
     subject: str
     records: Sequence[str]
+    rows: Rows
     salts: NDArray[np.uint8]
+    id_salts: NDArray[np.uint8]
     learned: NDArray[np.int64]
-    commitments: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class RowsClaim:
-    """The stored blocks, in the order of the claim's rows, and the retained roots in the log.
+class ContentsClaim:
+    """The retained roots in the log, in hex; None where the log has none.
 
-    gone: commitment, content, and number of the version that it came with, of each row that
-    the update removed. since: number of the last version that an erasure or a refit made, 0 if
-    none did; before: the roots, in hex, of the retained sets of that version and of all after
-    it, up to the one before the update. after: of the one published. None: the log has none.
+    since: number of the last version that an erasure or a refit made, 0 if none did; before:
+    of that version and of all after it, up to the one before the update. after: of the one
+    published.
     """
 
-    blocks: Sequence[BlockClaim]
-    gone: Sequence[tuple[bytes, bytes, int]]
     since: int
     before: Sequence[str | None]
     after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedLeaf:
+    """A leaf that an update removed; learned: the version that its row came with."""
+
+    commitment: bytes
+    content: bytes
+    learned: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainClaim:
+    """The retained sets of an update, from the version before it to the version after it.
+
+    The roots and counts are those of the versions. removed: all that the update removed, in
+    any order; added: the commitments that a masked round had added before.
+    """
+
+    before_root: bytes
+    before_count: int
+    after_root: bytes
+    after_count: int
+    removed: Sequence[RemovedLeaf]
+    added: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkClaim:
+    """What one request removed, and the published roots and sizes of the sets around it.
+
+    erased: record id, salt and commitment of each record. earlier and later: commitments that
+    the requests before and after this one removed in the same update, in any order.
+    """
+
+    erased: Sequence[tuple[str, bytes, bytes]]
+    earlier: Sequence[bytes]
+    later: Sequence[bytes]
+    before_root: bytes
+    before_count: int
+    after_root: bytes
+    after_count: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,26 +161,27 @@ class MaskedClaim:
 class RemovalClaim:
     """What one request of an update claims of its own."""
 
-    retained_set: RetainedSetClaim
+    link: LinkClaim
     purge: PurgeClaim
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactClaim:
-    """Everything a ridge guarantee says. rows: the retained rows, one for each record.
+    """Everything a ridge guarantee says of the requests that one update executed.
 
-    messages: the retained messages, for a model whose rows were never sent; rows is empty
-    then, and check 1 sums the messages, whatever the mode. masked: the round behind the
-    update, for a model of which even the messages were never seen; check 1 unmasks its sum.
-    contents: what the log says of the contents of `rows`, None where there are none. others:
-    what the further requests claim of their own that the same update executed.
+    removals: one for each request that is judged. rows: the retained rows, one for each
+    record, by owner. messages: the retained messages, for a model whose rows were never sent;
+    rows is empty then, and check 1 sums the messages, whatever the mode. masked: the round
+    behind the update, for a model of which even the messages were never seen; check 1 unmasks
+    its sum. unseen: the records of either, by id, with their commitments. contents: what the
+    log says of the contents of `rows`, None where there are none.
     """
 
     ridge: RidgeClaim
-    rows: Sequence[Rows]
-    retained_set: RetainedSetClaim
-    purge: PurgeClaim
+    rows: Sequence[BlockClaim]
+    chain: ChainClaim
+    removals: Sequence[RemovalClaim]
     messages: Sequence[ClaimedStatistics] | None = None
     masked: MaskedClaim | None = None
-    contents: RowsClaim | None = None
-    others: Sequence[RemovalClaim] = ()
+    unseen: Mapping[str, bytes] = field(default_factory=dict)
+    contents: ContentsClaim | None = None

@@ -47,7 +47,8 @@ def check_claimed_posterior(judging: Judging) -> list[Judgement]:
         return []
     if (claim.messages is not None or claim.masked is not None) and found is None:
         return [judged(SPEC, "the messages cannot be summed", passed=False)]
-    return [check_posterior(claim.ridge, claim.rows, found)]
+    rows = [block.rows for block in claim.rows]
+    return [check_posterior(claim.ridge, rows, found)]
 
 
 def check_posterior(

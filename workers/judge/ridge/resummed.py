@@ -31,7 +31,7 @@ def check_resummed(whole: ExactClaim) -> tuple[Judgement, Recomputed | None]:
     """Return the judgement, and the sum for the checks that build on it."""
     claim = whole.ridge
     try:
-        if any(len(block) for block in whole.rows):
+        if any(len(block.rows) for block in whole.rows):
             raise UnusableRowsError("there are rows beside the messages")
         summed = resum(whole.messages or (), claim.dimension, claim.classes, claim.bits)
         digest = digest_of(summed, claim.exponents, claim.bits, claim.penalty)

@@ -1,11 +1,11 @@
 """Where the files of this room register the checks that follow statistics and head."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from workers.judge.base import Judgement
 from workers.judge.checks import CheckRoom
-from workers.judge.retention import Trees
+from workers.judge.ridge.chain import Sets
 from workers.judge.ridge.claim import ExactClaim
 from workers.judge.ridge.statistics import Recomputed
 
@@ -14,17 +14,17 @@ from workers.judge.ridge.statistics import Recomputed
 class Judging:
     """A claim, and the statistics that check 1 vouches for, None where it vouches for none.
 
-    trees: of the retained sets, shared by the checks that need them.
+    sets: returns the retained sets of the update, or raises as `chain.sets_of`.
     """
 
     claim: ExactClaim
     statistics: Recomputed | None
-    trees: Trees = field(default_factory=Trees)
+    sets: Callable[[], Sets]
 
     @property
     def rows(self) -> int:
         """How many rows there are: those stored here, and those behind what clients sent."""
-        rows = sum(len(block) for block in self.claim.rows)
+        rows = sum(len(block.rows) for block in self.claim.rows)
         if self.claim.masked is not None:
             rows += self.statistics.rows if self.statistics else 0
         if self.claim.messages is not None:

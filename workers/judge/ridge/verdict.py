@@ -4,14 +4,19 @@ First the statistics (of rows, messages or a masked round), then the head (each 
 its own check), then what the files of this room register, in the catalogue's order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from itertools import cycle
+
+import numpy as np
 
 from lethe.catalogue import VERIFIERS, CheckSpec
+from workers.arrays import Rows
 from workers.judge.base import Judgement, Report
 from workers.judge.checks import guarded, guarded_all, report_of
-from workers.judge.retention import PURGE, RETAINED_SET, check_purge, check_retained_set
+from workers.judge.merkle import table
+from workers.judge.retention import PURGE, RETAINED_SET, check_purge
 from workers.judge.ridge import (
     freivalds,
     head,
@@ -21,8 +26,10 @@ from workers.judge.ridge import (
     resummed,
     statistics,
 )
-from workers.judge.ridge.claim import ExactClaim, RemovalClaim, RidgeClaim
+from workers.judge.ridge.chain import Leaves, check_links, sets_of
+from workers.judge.ridge.claim import ExactClaim, RidgeClaim
 from workers.judge.ridge.room import FURTHER, Judging
+from workers.judge.ridge.row_digests import leaves_of
 from workers.judge.ridge.statistics import Recomputed
 
 Vouched = tuple[Judgement, Recomputed | None]
@@ -45,51 +52,74 @@ class RidgeVerifier:
         return VERIFIERS[self.id]
 
     def verify(self, claim: ExactClaim) -> Report:
-        """Return the numbered verdict. Never raises for anything a claim may contain."""
-        return self.verify_each(replace(claim, others=()))[0]
+        """Return the numbered verdict on the first request. Never raises for any claim."""
+        return self.verify_each(replace(claim, removals=claim.removals[:1]))[0]
 
     def verify_each(self, claim: ExactClaim) -> list[Report]:
-        """Return the verdict on the claim, and on each of its `others`, in their order.
+        """Return the verdict on each request of the claim, in their order.
 
         What they share, the version, is judged once: it costs the same for one and for many.
         """
         first, found = _check_statistics(claim)
-        judging = Judging(claim, found)
+        stored = cache(partial(_stored, claim))
+        judging = Judging(claim, found, cache(lambda: sets_of(claim.chain, stored())))
 
         def second() -> Judgement:
             judgement = self.check_head(claim.ridge, found)
             # Where check 1 could not decide on statistics, nothing here refutes the head.
             return judgement if found else replace(judgement, undecided=first.undecided)
 
-        def own(removal: RemovalClaim) -> list[Judgement]:
-            return [
-                guarded(
-                    RETAINED_SET,
-                    lambda: check_retained_set(
-                        removal.retained_set, judging.rows, judging.trees
-                    ),
-                ),
-                guarded(PURGE, lambda: check_purge(removal.purge)),
-            ]
-
         begin, end = [first, guarded(self.head, second)], list[Judgement]()
         for spec, check in FURTHER.functions():
             end += guarded_all(spec, partial(check, judging))
-        removals = [RemovalClaim(claim.retained_set, claim.purge), *claim.others]
-        return [report_of([*begin, *own(removal), *end]) for removal in removals]
+        links = [removal.link for removal in claim.removals]
+        kept = guarded_all(
+            RETAINED_SET,
+            lambda: check_links(claim.chain, links, judging.sets, judging.rows),
+        )
+        gone = guarded_all(PURGE, lambda: _check_purges(claim))
+        # What cannot be evaluated at all is one judgement, on all of them.
+        return [
+            report_of([*begin, *own, *end])
+            for _, *own in zip(links, cycle(kept), cycle(gone), strict=False)
+        ]
+
+
+def _stored(claim: ExactClaim) -> Leaves:
+    if not claim.unseen:
+        return leaves_of(claim.rows)
+    commitments = table(list(claim.unseen.values()))
+    none = np.zeros(len(commitments), dtype=np.int64)
+    return Leaves(commitments, np.zeros_like(commitments), none)
+
+
+def _check_purges(claim: ExactClaim) -> list[Judgement]:
+    """Judge what each request destroyed, with the erased records that are still stored."""
+    erased = {record for one in claim.removals for record in one.purge.erased_rows}
+    stored = erased.intersection(claim.unseen)
+    for block in claim.rows:
+        stored.update(erased.intersection(block.records))
+    return [
+        check_purge(replace(one.purge, retained_rows=[*one.purge.retained_rows, *stored]))
+        for one in claim.removals
+    ]
 
 
 def _check_statistics(claim: ExactClaim) -> Vouched:
     """Return check 1 of this kind of data, and the statistics that it vouches for."""
     ridge = claim.ridge
-    spec, check = statistics.SPEC, partial(statistics.check_statistics, ridge, claim.rows)
+    found: list[Recomputed | None] = []
+
+    def of_rows(check: Callable[[RidgeClaim, Sequence[Rows]], Vouched]) -> Vouched:
+        return check(ridge, [block.rows for block in claim.rows])
+
+    spec, check = statistics.SPEC, partial(of_rows, statistics.check_statistics)
     if claim.masked is not None:
         spec, check = masked.SPEC, partial(masked.check_masked, ridge, claim.masked)
     elif claim.messages is not None:
         spec, check = resummed.SPEC, partial(resummed.check_resummed, claim)
     elif ridge.mode == "freivalds":
-        spec, check = freivalds.SPEC, partial(freivalds.check_claimed, ridge, claim.rows)
-    found: list[Recomputed | None] = []
+        spec, check = freivalds.SPEC, partial(of_rows, freivalds.check_claimed)
 
     def run() -> Judgement:
         judgement, vouched = check()

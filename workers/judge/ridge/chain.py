@@ -1,0 +1,203 @@
+"""Check 3: from the version before to the one after, exactly the erased records left.
+
+The sets of an update are checked once, however many requests it served: the stored records and
+those removed are one tree, which without the removed has the root of the version after, and
+without those that a round added the root of the version before. Each request is then a link:
+from the set that those before it left, its own records are taken out, and both roots must be
+the published ones. That costs O(log n) for each record, and no list of all commitments.
+
+The links must form one chain, each from a set that includes what the earlier ones removed. Who
+leaves a step out would have two requests begin at the same set, and the log has one chain.
+"""
+
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.catalogue import CHECKS
+from workers.judge.base import Judgement
+from workers.judge.checks import ODD_INPUT, guarded, judged
+from workers.judge.merkle import Digests, Subtree, Tree, root_of, table
+from workers.judge.ridge.claim import ChainClaim, LinkClaim
+
+SPEC = CHECKS["retained-set"]
+
+
+class ChainError(ValueError):
+    """Sets that no update can have had. The message has nothing of a claim in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaves:
+    """What is stored: commitments and contents (n, 32) uint8, in any order.
+
+    learned (n,) int64: the version that each row came with.
+    """
+
+    commitments: Digests
+    contents: Digests
+    learned: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sets:
+    """The tree of all records that were in the set at some time of the update.
+
+    learned: of each of its leaves, in their order. removed: the places of the leaves that
+    went; after: what is left without them.
+    """
+
+    tree: Tree
+    learned: NDArray[np.int64]
+    removed: dict[bytes, int]
+    after: Subtree | None
+
+
+def sets_of(claim: ChainClaim, stored: Leaves) -> Sets:
+    """Return the sets of an update. Raises ChainError where a record is in them twice."""
+    gone = [leaf.commitment for leaf in claim.removed]
+    if not _are_commitments(gone):
+        raise ChainError("a commitment that the update removed is not 32 bytes")
+    if len(set(gone)) != len(gone):
+        raise ChainError("a record is erased twice in one update")
+    commitments = np.concatenate([stored.commitments, table(gone)])
+    contents = np.concatenate(
+        [stored.contents, table([leaf.content for leaf in claim.removed])]
+    )
+    came = np.array([leaf.learned for leaf in claim.removed], dtype=np.int64)
+    order = np.argsort(np.ascontiguousarray(commitments).view("S32").ravel())
+    commitments = commitments[order]
+    same = np.flatnonzero((commitments[1:] == commitments[:-1]).all(axis=1))
+    if len(same):
+        among = {commitments[place].tobytes() for place in same}
+        raise ChainError(
+            "two stored rows are of one record"
+            if among.isdisjoint(gone)
+            else "an erased record is still stored"
+        )
+    tree = Tree(commitments, contents[order])
+    places = tree.places(gone)
+    return Sets(
+        tree,
+        np.concatenate([stored.learned, came])[order],
+        dict(zip(sorted(gone), places, strict=True)),
+        tree.without(tree.whole, places),
+    )
+
+
+def check_links(
+    claim: ChainClaim, links: Sequence[LinkClaim], sets: Callable[[], Sets], rows: int
+) -> list[Judgement]:
+    """Judge the chain, and each link of it: one judgement for each link, in their order.
+
+    rows: how many rows the statistics are of.
+    """
+    whole = guarded(SPEC, lambda: _judge_chain(claim, sets, rows))
+    if not whole.check.passed:
+        return [whole] * len(links)
+    chain = _Chain(sets())
+    order = sorted(range(len(links)), key=lambda place: _position(links[place]))
+    found = {place: guarded(SPEC, partial(chain.judge, links[place])) for place in order}
+    return [found[place] for place in range(len(links))]
+
+
+class _Chain:
+    """The sets after each link that was judged, in the order of the chain."""
+
+    def __init__(self, sets: Sets) -> None:
+        self._sets = sets
+        self._gone: frozenset[bytes] = frozenset()
+        self._left = sets.tree.whole
+
+    def judge(self, link: LinkClaim) -> Judgement:
+        """Judge a link that begins where the last one ended, or after it."""
+        problem = self._problem(link)
+        value = f"{link.before_count} - {len(link.erased)} = {link.after_count} records"
+        return judged(SPEC, problem or value, passed=problem is None)
+
+    def _problem(self, link: LinkClaim) -> str | None:
+        erased = [commitment for _, _, commitment in link.erased]
+        every = [*link.earlier, *erased, *link.later]
+        if not _are_commitments(every):
+            return "a commitment of the update is not 32 bytes"
+        if not erased:
+            return "no erased record is named"
+        names = {record for record, _, _ in link.erased}
+        if len(set(erased)) != len(erased) or len(names) != len(erased):
+            return "an erased record is named twice"
+        if not all(_opens(*one) for one in link.erased):
+            return "an erased record is not the one of its commitment"
+        if len(set(every)) != len(every):
+            return "a record is erased twice in one update"
+        if set(every) != self._sets.removed.keys():
+            return "the update removed other records than the chain of its requests"
+        earlier = frozenset(link.earlier)
+        if not self._gone <= earlier:
+            return "a step of the chain is left out"
+        before = self._without(self._left, earlier - self._gone)
+        if root_of(before) != link.before_root:
+            return "the published root of before is wrong"
+        after = self._without(before, erased)
+        if root_of(after) != link.after_root:
+            return "the published root of after is wrong"
+        sizes = [0 if one is None else one.count for one in (before, after)]
+        if sizes != [link.before_count, link.after_count]:
+            return "a published count is wrong"
+        self._gone, self._left = earlier.union(erased), after
+        return None
+
+    def _without(
+        self, subtree: Subtree | None, gone: frozenset[bytes] | Sequence[bytes]
+    ) -> Subtree | None:
+        places = sorted(self._sets.removed[one] for one in gone)
+        return self._sets.tree.without(subtree, places)
+
+
+def _judge_chain(claim: ChainClaim, sets: Callable[[], Sets], rows: int) -> Judgement:
+    try:
+        problem = _problem(claim, sets(), rows)
+    except ChainError as error:
+        problem = str(error)
+    return judged(SPEC, problem or "", passed=problem is None)
+
+
+def _problem(claim: ChainClaim, sets: Sets, rows: int) -> str | None:
+    tree, added = sets.tree, claim.added
+    if rows != claim.after_count:
+        return f"{rows} rows are stored for {claim.after_count} retained records"
+    left = 0 if sets.after is None else sets.after.count
+    if (len(tree) - len(added), left) != (claim.before_count, claim.after_count):
+        return "a count of the versions before and after the update is wrong"
+    if not _are_commitments(added):
+        return "a commitment that the round added is not 32 bytes"
+    if len(set(added)) != len(added):
+        return "the round added a record twice"
+    try:
+        places = tree.places(added)
+    except ValueError:
+        return "a record that the round added is not in the set that it grew to"
+    if root_of(tree.without(tree.whole, places)) != claim.before_root:
+        return "the chain does not begin at the version before"
+    if root_of(sets.after) != claim.after_root:
+        return "the chain does not end at the version after"
+    return None
+
+
+def _position(link: LinkClaim) -> int:
+    """Return how many records went before a link; an odd link is judged as the first."""
+    try:
+        return len(link.earlier)
+    except ODD_INPUT:
+        return 0
+
+
+def _opens(record: str, salt: bytes, commitment: bytes) -> bool:
+    return len(salt) == 32 and hmac.digest(salt, record.encode(), "sha256") == commitment
+
+
+def _are_commitments(leaves: Sequence[bytes]) -> bool:
+    return {*map(type, leaves)} <= {bytes} and {*map(len, leaves)} <= {32}
