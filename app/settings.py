@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     max_held_bytes: int = Field(
         default=2_147_483_648,
         gt=0,
-        description="Bytes of bodies, packed and unpacked, held at once for known senders.",
+        description="Bytes of bodies held at once for known senders, uploads sealed on disk.",
     )
     max_parsed_at_once: int = Field(
         default=2, gt=0, description="Bodies that one API process parses at once."

@@ -3,10 +3,12 @@
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
+from typing import BinaryIO
 
 log = logging.getLogger(__name__)
 SYNCED_AT_ONCE = 16  # files
@@ -49,16 +51,36 @@ def write_all_durably(directory: Path, files: Mapping[str, bytes], mode: int = 0
     sync_directory(directory)
 
 
+@contextmanager
+def open_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Write `path` piece by piece; it appears, durable, at the end of a block that succeeds.
+
+    Raises:
+        OSError: The disk is full or failing; `path` is as it was.
+    """
+    with _named(path, mode, Path.replace) as file:
+        yield file
+    sync_directory(path.parent)
+
+
 def _write_named(
     path: Path, data: bytes, mode: int, name_it: Callable[[Path, Path], object] = Path.replace
 ) -> None:
     """Write `path` so that its content is durable; its name is once the directory is synced."""
+    with _named(path, mode, name_it) as file:
+        file.write(data)
+
+
+@contextmanager
+def _named(
+    path: Path, mode: int, name_it: Callable[[Path, Path], object]
+) -> Iterator[BinaryIO]:
     descriptor, name = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
     partial = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         name_it(partial, path)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from app.api.deps import OperatorOrAuditor, ServicesDep
 from app.api.forms import describe_form, read_form
 from app.api.immutable import unkept
-from app.api.parsing import TurnDep
+from app.api.parsing import ParsingDep
 from app.schemas.base import Wire
 from app.service import certificates
 from lethe.certificates.evidence import SCORES_TYPE
@@ -54,11 +54,11 @@ async def get_files(request: Request, services: ServicesDep) -> dict[str, bytes]
 )
 async def verify(
     services: ServicesDep,
-    turn: TurnDep,
+    turns: ParsingDep,
     files: Annotated[dict[str, bytes], Depends(get_files)],
 ) -> VerdictView:
     """Verify a certificate with this service's keys; offline, `lethe certificate verify`."""
-    verdict = await turn.parse(
+    verdict = await turns.parse(
         lambda: certificates.verify(
             services, files["bundle"], files.get("evidence"), files.get("model")
         )

@@ -5,7 +5,7 @@ for the log's lock would keep it, and 40 of them would keep every connection fro
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -17,13 +17,15 @@ from fastapi.security.base import SecurityBase as Dependency
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from app.api.forms import feed
 from app.problems import IdempotencyKeyError
 from app.service import keys
 from app.service.context import Services
 from app.service.signatures import KnownKey, Role, check_role, current_key
+from app.uploads.spool import Spool
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyUnknownError, SignatureInvalidError
-from lethe.signing.http import SignedBy, check_body, verify_head
+from lethe.signing.http import ArrivingBody, SignedBy, check_body, verify_head
 from lethe.signing.keys import Algorithm, PublicKey
 from models import BearerToken
 
@@ -103,6 +105,38 @@ class SignedCall:
     key: KnownKey
     body: bytes
     idempotency_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedUpload:
+    """A client's request whose signature verified, and whose body is the one that was signed.
+
+    The body lies sealed on disk (`Spool`) until the request was answered.
+    """
+
+    by: SignedBy
+    body: Spool
+    idempotency_key: str | None
+
+
+async def signed_upload(
+    request: Request, services: ServicesDep, _: Annotated[None, Security(SIGNATURE)]
+) -> AsyncIterator[SignedUpload]:
+    """Verify a client's signature as `signed_by` does, and read the body to a sealed file.
+
+    Nobody sees the body before all of it arrived and is what the signature covers.
+    """
+    idempotency_key = _idempotency_key(request)
+    signed, _key = await _verify(request, services)
+    await run_in_threadpool(_spend, services, signed, "client")
+    request.state.account.prove()
+    arriving, body = ArrivingBody(request.headers), Spool(services.settings.data_dir)
+    with closing(body):
+        async for part in request.stream():
+            arriving.update(part)
+            await feed(body, part)
+        arriving.check()
+        yield SignedUpload(signed, body, _scoped(idempotency_key, signed.covered))
 
 
 def signed_by(role: Role) -> Callable[..., Awaitable[SignedCall]]:
@@ -201,6 +235,7 @@ def _spend(services: Services, signed: SignedBy, role: Role) -> None:
 
 SignedByRequester = Annotated[SignedCall, Depends(signed_by("requester"))]
 SignedByClient = Annotated[SignedCall, Depends(signed_by("client"))]
+UploadByClient = Annotated[SignedUpload, Depends(signed_upload)]
 
 
 def _announces_body(request: Request) -> bool:

@@ -1,21 +1,107 @@
 """Multipart bodies, read only once it is known that their sender may send them.
 
 FastAPI reads a form that a route declares before it asks any dependency who is calling, and
-writes parts over 1 MiB to a temporary file, which nobody seals. So routes read theirs here.
+writes parts over 1 MiB to a temporary file, which nobody seals. So routes read theirs here:
+rows into a sealed file, all else into memory.
 """
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from starlette.datastructures import UploadFile
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
+
+from app.uploads.spool import Spool
 
 
 class _InMemoryParser(MultiPartParser):
     spool_max_size = sys.maxsize  # rows of people's data are never written unsealed
+
+
+class _SealedFile(UploadFile):
+    """A part that is a file: sealed on disk as it arrives (`Spool`)."""
+
+    def __init__(self, spool: Spool) -> None:
+        super().__init__(cast(BinaryIO, spool))
+        self.spool = spool
+
+    async def write(self, data: bytes) -> None:
+        """Write in a thread if the disk must be waited for."""
+        await feed(self.spool, data)
+
+
+class _SealingParser(MultiPartParser):
+    folder: Path
+    spools: list[Spool]
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        if self._current_part.file is not None:
+            self._files_to_close_on_error.pop().close()  # still in memory, and empty
+            self.spools.append(Spool(self.folder))
+            self._current_part.file = _SealedFile(self.spools[-1])
+
+
+async def feed(spool: Spool, data: bytes) -> None:
+    """Write to a spool; raises SpoolError as that."""
+    if spool.fits(data):
+        spool.write(data)
+    else:
+        await run_in_threadpool(spool.write, data)
+
+
+@asynccontextmanager
+async def read_rows(
+    request: Request, folder: Path, field_bytes: int
+) -> AsyncIterator[tuple[bytes, Spool | None]]:
+    """Read the form of a registration: `manifest` and, where it is sent, the file `data`.
+
+    Args:
+        request: Its body is read here, within the limit of `app.api.limits`.
+        folder: On whose disk `data` is kept, sealed, until the end of the block.
+        field_bytes: Largest part that is no file, and largest manifest.
+
+    Raises:
+        RequestValidationError: It is no such body, or the manifest is missing or too large.
+    """
+    parser = _SealingParser(
+        _form_headers(request),
+        request.stream(),
+        max_files=2,
+        max_fields=2,
+        max_part_size=field_bytes,
+    )
+    parser.folder, parser.spools = folder, []
+    spools = parser.spools
+    try:
+        try:
+            form = await parser.parse()
+        except MultiPartException:
+            raise _invalid("form_invalid", (), "not valid multipart/form-data") from None
+        manifest, data = form.get("manifest"), form.get("data")
+        if manifest is None:
+            raise _invalid("missing", ("manifest",), "Field required")
+        if isinstance(manifest, _SealedFile):
+            if manifest.spool.size > field_bytes:
+                raise _invalid("form_invalid", ("manifest",), "too large")
+            text = manifest.spool.read()
+        else:
+            text = _encoded(manifest)
+        if isinstance(data, str):
+            spools.append(rows := Spool(folder))
+            await feed(rows, _encoded(data))
+            yield text, rows
+        else:
+            yield text, data.spool if isinstance(data, _SealedFile) else None
+    finally:
+        for spool in spools:
+            spool.close()
 
 
 async def read_form(
@@ -37,10 +123,8 @@ async def read_form(
         RequestValidationError: It is no such body, or a part is missing.
     """
     wanted = {*required, *optional}
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        raise _invalid("form_type", (), "send multipart/form-data")
     parser = _InMemoryParser(
-        request.headers,
+        _form_headers(request),
         request.stream(),
         max_files=len(wanted),
         max_fields=len(wanted),
@@ -93,9 +177,18 @@ def describe_bytes(*media_types: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
+def _form_headers(request: Request) -> Headers:
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise _invalid("form_type", (), "send multipart/form-data")
+    return request.headers
+
+
 async def _content(value: UploadFile | str) -> bytes:
-    if isinstance(value, UploadFile):
-        return await value.read()
+    return await value.read() if isinstance(value, UploadFile) else _encoded(value)
+
+
+def _encoded(value: UploadFile | str) -> bytes:
+    assert isinstance(value, str)
     # A strange charset can decode to surrogates; as bytes they are just not valid UTF-8.
     return value.encode("utf-8", "surrogatepass")
 

@@ -1,5 +1,6 @@
 """/v1/models: register, contribute, list versions, download artifacts."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,10 +17,11 @@ from app.api.deps import (
     OperatorOrAuditor,
     ServicesDep,
     SignedByClient,
+    UploadByClient,
 )
-from app.api.forms import describe_bytes, describe_form, read_form
+from app.api.forms import describe_bytes, describe_form, read_rows
 from app.api.immutable import revalidated
-from app.api.parsing import TurnDep
+from app.api.parsing import ParsingDep
 from app.problems import UploadError
 from app.schemas.base import Page, refuse_duplicates
 from app.schemas.models import (
@@ -36,6 +38,7 @@ from app.service.methods import PIXELS, SKETCHED, is_network
 from app.service.paging import parse_number
 from app.service.queue import training_progress
 from app.uploads.checked import CheckedUpload
+from app.uploads.spool import Spool
 from models import Model
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -49,18 +52,16 @@ class Registration:
     """The two parts of a registration, unread."""
 
     manifest: bytes
-    data: bytes | None
+    data: Spool | None
 
 
 async def get_registration(
     request: Request, services: ServicesDep, _: Annotated[object, Operator]
-) -> Registration:
+) -> AsyncIterator[Registration]:
     """Read the form of an operator; of others it is not even read."""
-    limit = services.settings.max_body_bytes
-    parts = await read_form(
-        request, required=("manifest",), optional=("data",), field_bytes=limit
-    )
-    return Registration(parts["manifest"], parts.get("data"))
+    settings = services.settings
+    async with read_rows(request, settings.data_dir, settings.max_body_bytes) as parts:
+        yield Registration(*parts)
 
 
 @router.post(
@@ -77,7 +78,7 @@ async def get_registration(
 )
 async def register(
     services: ServicesDep,
-    turn: TurnDep,
+    turns: ParsingDep,
     response: Response,
     sent: Annotated[Registration, Depends(get_registration)],
 ) -> ModelView:
@@ -86,14 +87,10 @@ async def register(
         wanted = _read(sent.manifest)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_input=False)) from None
-    upload = await turn.parse(lambda: _first_rows(services, wanted, sent.data), _size)
+    upload = await turns.parse(lambda: _first_rows(services, wanted, sent.data))
     shown = await run_in_threadpool(registration.register, services, wanted, upload)
     response.headers["location"] = f"/v1/models/{shown.ref}"
     return shown
-
-
-def _size(upload: CheckedUpload | None) -> int:
-    return 0 if upload is None else len(upload.data)
 
 
 class _Family(BaseModel):
@@ -111,7 +108,7 @@ def _read(manifest: bytes) -> NewModel | NewNetwork:
 
 
 def _first_rows(
-    services: Services, wanted: NewModel | NewNetwork, data: bytes | None
+    services: Services, wanted: NewModel | NewNetwork, data: Spool | None
 ) -> CheckedUpload | None:
     """Return the rows of a registration, None where the clients keep theirs."""
     from app.uploads.rows import parse_inputs, parse_upload  # numpy: not at the start
@@ -126,21 +123,24 @@ def _first_rows(
         raise RequestValidationError(
             [{"type": "missing", "loc": place, "msg": "Field required"}]
         )
-    if isinstance(wanted, NewNetwork):
-        return parse_inputs(
+    with services.artifacts.staged("upload") as file:
+        if isinstance(wanted, NewNetwork):
+            return parse_inputs(
+                data,
+                file,
+                shape=wanted.input_shape,
+                classes=len(wanted.classes),
+                pixels=wanted.network.id == PIXELS,
+                max_bytes=services.settings.max_upload_bytes,
+            )
+        return parse_upload(
             data,
-            shape=wanted.input_shape,
+            file,
+            dimension=len(wanted.exponents),
             classes=len(wanted.classes),
-            pixels=wanted.network.id == PIXELS,
+            bits=wanted.bits,
             max_bytes=services.settings.max_upload_bytes,
         )
-    return parse_upload(
-        data,
-        dimension=len(wanted.exponents),
-        classes=len(wanted.classes),
-        bits=wanted.bits,
-        max_bytes=services.settings.max_upload_bytes,
-    )
 
 
 @router.get("", operation_id="listModels", dependencies=[OperatorOrAuditor])
@@ -193,8 +193,12 @@ def get_artifact(ref: str, number: Number, request: Request, services: ServicesD
     return revalidated(request, head, SAFETENSORS)
 
 
-def parse_contribution(services: Services, model: Model, body: bytes) -> CheckedUpload:
+def parse_contribution(
+    services: Services, model: Model, kind: str, body: Spool
+) -> CheckedUpload:
     """Return what a client sent, checked: rows or statistics, as the model was registered.
+
+    kind: of the artifact that it is kept as.
 
     Raises:
         UploadError: It is neither, or this model takes its statistics in masked rounds.
@@ -202,26 +206,28 @@ def parse_contribution(services: Services, model: Model, body: bytes) -> Checked
     from app.uploads.rows import parse_inputs, parse_upload
     from app.uploads.statistics import parse_message
 
-    if is_network(model.config):
-        return parse_inputs(
-            body,
-            shape=model.config["input_shape"],
-            classes=len(model.classes),
-            pixels=model.config["network"]["id"] == PIXELS,
-            max_bytes=services.settings.max_upload_bytes,
-            records_required=True,
-        )
-    shape = {
-        "dimension": model.config["dimension"],
-        "classes": len(model.classes),
-        "bits": model.config["bits"],
-        "max_bytes": services.settings.max_upload_bytes,
-    }
     if model.config["data"] == "masked":
         raise UploadError("this model is masked: statistics reach it in rounds, see /v1/rounds")
-    if model.config["data"] == "statistics":
-        return parse_message(body, **shape, sketches=model.method == SKETCHED)
-    return parse_upload(body, **shape, records_required=True)
+    with services.artifacts.staged(kind) as file:
+        if is_network(model.config):
+            return parse_inputs(
+                body,
+                file,
+                shape=model.config["input_shape"],
+                classes=len(model.classes),
+                pixels=model.config["network"]["id"] == PIXELS,
+                max_bytes=services.settings.max_upload_bytes,
+                records_required=True,
+            )
+        shape = {
+            "dimension": model.config["dimension"],
+            "classes": len(model.classes),
+            "bits": model.config["bits"],
+            "max_bytes": services.settings.max_upload_bytes,
+        }
+        if model.config["data"] == "statistics":
+            return parse_message(body, file, **shape, sketches=model.method == SKETCHED)
+        return parse_upload(body, file, **shape, records_required=True)
 
 
 @router.get("/{ref}/manifest", operation_id="getManifest")
@@ -238,9 +244,9 @@ def get_manifest(ref: str, signed: SignedByClient, services: ServicesDep) -> Man
 )
 async def contribute(
     ref: str,
-    signed: SignedByClient,
+    signed: UploadByClient,
     services: ServicesDep,
-    turn: TurnDep,
+    turns: ParsingDep,
     response: Response,
     add_back: bool = False,
 ) -> ContributionView:
@@ -255,7 +261,9 @@ async def contribute(
             return registry.find(session, ref)
 
     model = await run_in_threadpool(find)
-    upload = await turn.parse(lambda: parse_contribution(services, model, signed.body), _size)
+    upload = await turns.parse(
+        lambda: parse_contribution(services, model, "upload", signed.body)
+    )
     shown = await run_in_threadpool(
         registry.contribute,
         services,

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 import anyio
 from fastapi import Depends, Request
 
-from app.api.limits import WAIT, Account
+from app.api.limits import WAIT
 from app.problems import BusyError
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class Parsing:
         # Threads of their own: who has a turn must not wait for those who wait for the log.
         self._threads = anyio.CapacityLimiter(at_once)
 
-    async def run(self, parse: Callable[[], T]) -> T:
+    async def parse(self, parse: Callable[[], T]) -> T:
         """Return what `parse` returns, called in a thread once it is its turn.
 
         Waiting takes no thread. Raises BusyError if no turn came in time.
@@ -35,26 +35,10 @@ class Parsing:
             self._turns.release()
 
 
-class Turn:
-    """A request's way to have its body parsed."""
-
-    def __init__(self, parsing: Parsing, account: Account) -> None:
-        self._parsing, self._account = parsing, account
-
-    async def parse(self, parse: Callable[[], T], size: Callable[[T], int] = lambda _: 0) -> T:
-        """Return what `parse` returns; what it holds, `size` bytes, counts as the sender's.
-
-        Raises:
-            BusyError: No turn, or no room for the result, came in time.
-        """
-        found = await self._parsing.run(parse)
-        await self._account.take(size(found))
-        return found
+def get_parsing(request: Request) -> Parsing:
+    """Return the turns of this process."""
+    parsing: Parsing = request.app.state.parsing
+    return parsing
 
 
-def get_turn(request: Request) -> Turn:
-    """Return this request's."""
-    return Turn(request.app.state.parsing, request.state.account)
-
-
-TurnDep = Annotated[Turn, Depends(get_turn)]
+ParsingDep = Annotated[Parsing, Depends(get_parsing)]

@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from app.api.deps import After, Limit, Operator, ServicesDep, SignedByClient
+from app.api.deps import After, Limit, Operator, ServicesDep, SignedByClient, UploadByClient
 from app.api.forms import describe_bytes
 from app.api.models import NPZ, parse_contribution
-from app.api.parsing import TurnDep
+from app.api.parsing import ParsingDep
 from app.schemas.base import Page
 from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service import releases
@@ -27,12 +27,12 @@ def list_asked(signed: SignedByClient, services: ServicesDep) -> Page[ReleaseVie
     "/{release_id}/answer", operation_id="answerRelease", openapi_extra=describe_bytes(NPZ)
 )
 async def answer(
-    release_id: str, signed: SignedByClient, services: ServicesDep, turn: TurnDep
+    release_id: str, signed: UploadByClient, services: ServicesDep, turns: ParsingDep
 ) -> ReleaseView:
     """Send the statistics of the requested records, as an .npz like a contribution's."""
     model = await run_in_threadpool(releases.model_of, services, signed.by, release_id)
-    upload = await turn.parse(
-        lambda: parse_contribution(services, model, signed.body), lambda found: len(found.data)
+    upload = await turns.parse(
+        lambda: parse_contribution(services, model, "release", signed.body)
     )
     return await run_in_threadpool(releases.answer, services, signed.by, release_id, upload)
 

@@ -5,7 +5,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import After, Limit, Operator, OperatorOrAuditor, ServicesDep, SignedByClient
 from app.api.forms import describe_bytes
-from app.api.parsing import TurnDep
+from app.api.parsing import ParsingDep
 from app.api.strict import StrictRoute
 from app.rounds import member, operator
 from app.schemas.base import Page
@@ -56,10 +56,10 @@ def get_work(round_id: str, signed: SignedByClient, services: ServicesDep) -> Ro
     openapi_extra=describe_bytes("application/json"),
 )
 async def send(
-    round_id: str, step: Step, signed: SignedByClient, services: ServicesDep, turn: TurnDep
+    round_id: str, step: Step, signed: SignedByClient, services: ServicesDep, turns: ParsingDep
 ) -> dict[str, str]:
     """Send the signing member's message for a step; the same again is answered the same."""
-    message = await turn.parse(
+    message = await turns.parse(
         lambda: member.read(services, signed.by, round_id, step, signed.body)
     )
     state = await run_in_threadpool(member.send, services, signed.by, round_id, step, message)

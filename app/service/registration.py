@@ -37,7 +37,8 @@ def register(
         ConflictError: The reference is taken by another registration.
         NotOverSilosError: The policy needs models that a judge trains, and silos have the rows.
     """
-    _check_trainable(services, wanted)
+    with registry.discarding(services, upload):
+        _check_trainable(services, wanted)
     pinned = _pinned(wanted)
     digest = digest_of(pinned)
     policy: dict[str, str] = {}
@@ -78,9 +79,12 @@ def register(
         _, job = registry.queue(services, tx, model, upload, index)
         return registry.show(model), job.id
 
-    shown, job_id = services.committer.submit(effect)
+    with registry.discarding(services, upload):
+        shown, job_id = services.committer.submit(effect)
     if job_id is not None:
         services.dispatcher.nudge(job_id)
+    elif upload is not None:
+        services.artifacts.discard(upload.file)
     return shown
 
 
@@ -138,5 +142,5 @@ def _same(
         .where(Contribution.model_id == model.id, col(Contribution.keyid).is_(None))
         .order_by(col(Contribution.log_index).desc())  # the last, where earlier ones failed
     ).first()
-    sent = None if upload is None else registry.digest_of(upload)
+    sent = None if upload is None else upload.file.digest
     return pinned_of(model) == pinned and first == sent

@@ -1,7 +1,8 @@
 """Models: contribute to, list, download."""
 
-import hashlib
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sqlmodel import Session, col, select
 
@@ -30,6 +31,7 @@ from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
 from models import Contribution, Job, Model, ModelVersion, Record, RequesterKey
@@ -71,7 +73,7 @@ def contribute(
         ConflictError: A record id is in the training set, or was erased from it.
     """
     # Permanent refusals are made here, outside the group commit, so that no other call waits.
-    with services.reading() as session:
+    with discarding(services, upload), services.reading() as session:
         key = current_key(session, signed, "client")
         _admit(services, session, key, ref, upload, idempotency_key, add_back)
 
@@ -92,10 +94,27 @@ def contribute(
         row.keyid, row.idempotency_key = key.keyid, idempotency_key
         return show_contribution(model, row), job.id
 
-    shown, job_id = services.committer.submit(effect)
+    with discarding(services, upload):
+        shown, job_id = services.committer.submit(effect)
     if job_id is not None:
         services.dispatcher.nudge(job_id)
+    else:  # an earlier call has stored the same
+        services.artifacts.discard(upload.file)
     return shown
+
+
+@contextmanager
+def discarding(services: Services, upload: CheckedUpload | None) -> Iterator[None]:
+    """Remove the file of an upload that the block refuses.
+
+    After any other error its row may have been committed: the sweep removes files without one.
+    """
+    try:
+        yield
+    except LetheError as error:
+        if upload is not None and error.status < 500:
+            services.artifacts.discard(upload.file)
+        raise
 
 
 def _admit(
@@ -138,16 +157,11 @@ def _first_answer(
             Contribution.keyid == keyid, Contribution.idempotency_key == idempotency_key
         )
     ).first()
-    if earlier is not None and earlier.body_digest != digest_of(upload):
+    if earlier is not None and earlier.body_digest != upload.file.digest:
         raise IdempotencyMismatchError(
             "this Idempotency-Key came with other rows before: use a new key"
         )
     return earlier
-
-
-def digest_of(upload: CheckedUpload) -> str:
-    """Return the hex SHA-256 by which the same upload is known again."""
-    return hashlib.sha256(upload.data).hexdigest()
 
 
 def queue(
@@ -157,15 +171,15 @@ def queue(
     upload: CheckedUpload,
     log_index: int,
 ) -> tuple[Contribution, Job]:
-    """Seal an upload and queue the job that learns it."""
+    """Give an upload its row and queue the job that learns it."""
     assert model.id is not None
-    artifact = services.artifacts.put(tx.session, "upload", upload.data)
+    artifact = services.artifacts.put_staged(tx.session, upload.file)
     row = Contribution(
         id=str(uuid.uuid4()),
         model_id=model.id,
         upload_id=artifact.id,
         rows=upload.rows,
-        body_digest=digest_of(upload),
+        body_digest=upload.file.digest,
         log_index=log_index,
         received_at=tx.now,
     )

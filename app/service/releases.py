@@ -5,8 +5,6 @@ the client returns the open releases, until it answers or an operator decides to
 whole block.
 """
 
-import hashlib
-
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
@@ -18,7 +16,7 @@ from app.schemas.releases import ReleaseSummary, ReleaseView
 from app.service.context import Services
 from app.service.paging import page_of
 from app.service.queue import PARKED
-from app.service.registry import SINGLE
+from app.service.registry import SINGLE, discarding
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
 from lethe.signing.errors import KeyNotEntitledError
@@ -92,15 +90,15 @@ def answer(
         ReleaseClosedError: It has another answer, or needs none any more.
         ReleaseMismatchError: The statistics are of other records.
     """
-    digest = hashlib.sha256(upload.data).hexdigest()
+    digest = upload.file.digest
 
-    def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None]:
+    def effect(tx: Transaction) -> tuple[ReleaseView, tuple[str, str] | None, bool]:
         session = tx.session
         key = current_key(tx.session, signed, "client")
         release = _find(session, release_id)
         owner = _owner_for(session, release, key)
         if release.state in ("answered", "done") and release.body_digest == digest:
-            return _view(session, release, owner), None
+            return _view(session, release, owner), None, False
         if release.state != "open":
             raise ReleaseClosedError("this release needs no answer any more")
         wanted = _records(session, release)
@@ -109,13 +107,16 @@ def answer(
             raise ReleaseMismatchError(
                 "send the statistics of exactly the records, client and subject of the release"
             )
-        release.upload_id = services.artifacts.put(session, "release", upload.data).id
+        release.upload_id = services.artifacts.put_staged(session, upload.file).id
         release.body_digest = digest
         release.state = "answered"
         session.flush()
-        return _view(session, release, owner), resume(tx, release)
+        return _view(session, release, owner), resume(tx, release), True
 
-    shown, job = services.ledger.transact(effect, checkpoint=False)
+    with discarding(services, upload):
+        shown, job, stored = services.ledger.transact(effect, checkpoint=False)
+    if not stored:
+        services.artifacts.discard(upload.file)
     if job is not None:
         services.dispatcher.nudge(*job)
     return shown

@@ -11,14 +11,17 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
+from app.uploads.spool import Spool
 
 MAX_ID_LENGTH = 200
 MAX_MEMBERS = 64  # of an archive; a registration or contribution has up to 11
@@ -88,17 +91,50 @@ def check_exactness(rows: int, bits: int) -> None:
         )
 
 
-def unpack(
-    data: bytes,
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An .npz whose headers fit; its arrays are unpacked as they are read."""
+
+    headers: Headers
+    _archive: zipfile.ZipFile
+    _members: Mapping[str, zipfile.ZipInfo]
+
+    def blocks(self, name: str) -> Iterator[NDArray[np.generic]]:
+        """Yield an array's elements in the order in which they are stored, about BLOCK bytes.
+
+        Raises:
+            UploadError: The member is damaged or has another size than its header says.
+        """
+        return _read(self._archive, self._members[name], self.headers[name])
+
+    def array(self, name: str) -> NDArray[np.generic]:
+        """Return an array whole. Raises UploadError as `blocks`."""
+        header = self.headers[name]
+        try:
+            array: NDArray[np.generic] = np.empty(
+                header.shape[::-1] if header.fortran else header.shape, header.dtype
+            )
+        except MALFORMED:
+            raise UploadError("the .npz holds an array that cannot be read") from None
+        flat, filled = array.reshape(-1), 0
+        for block in self.blocks(name):
+            flat[filled : filled + len(block)] = block
+            filled += len(block)
+        return array.T if header.fortran else array
+
+
+@contextmanager
+def opened(
+    body: Spool,
     max_bytes: int,
     known: Sequence[str],
     required: Sequence[str],
     fit: Callable[[Headers], None],
-) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an .npz by name: those `known`, of which some are `required`.
+) -> Iterator[Archive]:
+    """Open an .npz for its arrays `known`, of which some are `required`.
 
     `fit` is given their headers before any data are unpacked, and raises if the arrays cannot
-    be what is expected. Memory beyond `data` is at most `max_bytes` and a few MiB.
+    be what is expected.
 
     Raises:
         UploadError: No readable .npz, too many members or two of one name, a required array is
@@ -106,10 +142,11 @@ def unpack(
         BodyTooLargeError: The known arrays would unpack to more than `max_bytes`.
     """
     # Before `zipfile` makes an object of each entry: 46 bytes become a thousand.
-    if data.count(CENTRAL_HEADER) > MAX_MEMBERS:
+    if _entries(body) > MAX_MEMBERS:
         raise UploadError(f"the .npz has more than {MAX_MEMBERS} members")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+    with ExitStack() as stack:
+        with _readable():
+            archive = stack.enter_context(zipfile.ZipFile(cast(BinaryIO, body)))
             members = _members(archive)
             missing = [name for name in required if name not in members]
             if missing:
@@ -118,15 +155,31 @@ def unpack(
             if sum(info.file_size for info in wanted.values()) > max_bytes:
                 raise BodyTooLargeError(f"the arrays unpack to more than {max_bytes} bytes")
             headers = {name: _header(archive, info) for name, info in wanted.items()}
-            if sum(found.nbytes for found in headers.values()) > SMALL + MAX_RATIO * len(data):
+            if sum(found.nbytes for found in headers.values()) > SMALL + MAX_RATIO * body.size:
                 raise UploadError(
                     f"the arrays unpack to more than {MAX_RATIO} times what was sent: "
                     "save them uncompressed"
                 )
             fit(headers)
-            return {name: _read(archive, info, headers[name]) for name, info in wanted.items()}
+        yield Archive(headers, archive, wanted)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
     except UNREADABLE:
         raise UploadError("the upload is not a readable .npz file") from None
+
+
+def _entries(body: Spool) -> int:
+    """Return how many entries of a directory a body may have."""
+    body.seek(0)
+    found, before = 0, b""
+    while part := body.read(BLOCK):
+        found += (before + part).count(CENTRAL_HEADER)
+        before = part[-len(CENTRAL_HEADER) + 1 :]
+    return found
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -171,30 +224,19 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
 
 def _read(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, header: Header
-) -> NDArray[np.generic]:
-    try:
-        array: NDArray[np.generic] = np.empty(
-            header.shape[::-1] if header.fortran else header.shape, header.dtype
-        )
-    except MALFORMED:
-        raise UploadError("the .npz holds an array that cannot be read") from None
-    into, filled = array.reshape(-1).view(np.uint8), 0
-    with archive.open(info) as member:
+) -> Iterator[NDArray[np.generic]]:
+    step = max(1, BLOCK // header.dtype.itemsize) * header.dtype.itemsize
+    filled = 0
+    with _readable(), archive.open(info) as member:
         member.read(header.length)
         # To the end, where the checksum is compared; more than was declared is never read.
-        while part := member.read(BLOCK):
-            into[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
+        while part := member.read(step):
             filled += len(part)
+            if len(part) % header.dtype.itemsize:
+                break
+            yield np.frombuffer(part, header.dtype)
     if filled != header.nbytes:
         raise UploadError("the .npz misstates the size of an array")
-    return array.T if header.fortran else array
-
-
-def blocks(array: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
-    """Yield an array by rows, in blocks of about a million elements: masks stay small."""
-    step = max(1, (1 << 20) // max(1, prod(array.shape[1:])))
-    for start in range(0, len(array), step):
-        yield array[start : start + step]
 
 
 def check_ids(headers: Headers, names: Sequence[str], rows: int, max_bytes: int) -> None:
@@ -228,6 +270,21 @@ def _characters(header: Header) -> int:
     return header.dtype.itemsize if header.dtype.kind == "S" else 20  # digits of a 64-bit id
 
 
+def read_ids(archive: Archive, name: str) -> list[str]:
+    """Return an array of ids as strings, equal ones as one object.
+
+    Raises:
+        UploadError: As `ids`.
+    """
+    (rows,) = archive.headers[name].shape
+    same: dict[str, str] = {}
+    values: list[str] = []
+    for block in archive.blocks(name):
+        values += [same.setdefault(one, one) for one in ids(block, name, len(block))]
+    assert len(values) == rows
+    return values
+
+
 def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
     """Return an array of `rows` ids as strings.
 
@@ -236,12 +293,17 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
     """
     if array.shape != (rows,) or array.dtype.kind not in "iuUS":
         raise UploadError(f"{name} must be one integer or string for each row")
+    if array.dtype.kind in "iu":
+        return list(map(str, array.tolist()))
+    if array.dtype.kind == "U" and _are_plain(array):
+        found: list[str] = array.tolist()
+        return found
     try:
         values: Sequence[str] = [
             value.decode() if isinstance(value, bytes) else str(value)
             for value in array.tolist()
         ]
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, SystemError):  # numpy's, of a number that is no character
         raise UploadError(f"{name} must be UTF-8") from None
     for value in values:
         if any("\ud800" <= character <= "\udfff" for character in value):
@@ -251,3 +313,22 @@ def ids(array: NDArray[np.generic], name: str, rows: int) -> list[str]:
         ):
             raise UploadError(f"{name} must be 1 to {MAX_ID_LENGTH} printable characters each")
     return list(values)
+
+
+def _are_plain(array: NDArray[np.generic]) -> bool:
+    """Return whether `ids` need not look at each of these texts: all of them at once are good.
+
+    A text ends in NULs up to the width of the array, and may have none before its last
+    character.
+    """
+    width = array.dtype.itemsize // 4
+    if not len(array) or width > MAX_ID_LENGTH:
+        return False
+    codes = array.astype(array.dtype.newbyteorder("="), copy=False).view(np.uint32)
+    codes = codes.reshape(len(array), width)
+    filled = codes != 0
+    strange = ((codes < 0x20) & filled) | (codes == 0x7F) | (codes >= 0xD800)
+    return (
+        bool(filled[:, 0].all() and not strange.any())
+        and not (~filled[:, :-1] & filled[:, 1:]).any()
+    )

@@ -4,21 +4,24 @@ What it lets through is safe to compute with: finite, of consistent shapes, with
 exactness bound, of distinct record ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Headers, blocks, check_exactness, check_ids, unpack
-from app.uploads.owned import OWNERS, pack_owned
+from app.uploads.npz import Archive, Headers, check_exactness, check_ids, opened
+from app.uploads.owned import OWNERS, Packed, add_owners
+from app.uploads.spool import Spool
+from app.vault.artifacts import StagedArtifact
 
 COMMON, REQUIRED = ("labels", *OWNERS), ("labels", "clients")
 
 
 def parse_upload(
-    data: bytes,
+    body: Spool,
+    file: StagedArtifact,
     *,
     dimension: int,
     classes: int,
@@ -26,16 +29,18 @@ def parse_upload(
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check an uploaded .npz against a model's configuration.
+    """Check an uploaded .npz against a model's configuration, and pack it into `file`.
 
-    `subjects` defaults to the clients and, unless `records_required`, `records` to the row
-    numbers, which are distinct within one upload only.
+    It is read in blocks: of the whole, only the ids are in memory at once. `subjects` defaults
+    to the clients and, unless `records_required`, `records` to the row numbers, which are
+    distinct within one upload only.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
             a NaN, infinity or an unknown label, ids repeat, or there are too many rows for
             exact arithmetic.
         BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
+        OSError: The disk is full or failing.
     """
 
     def fit(headers: Headers) -> None:
@@ -54,21 +59,37 @@ def parse_upload(
             raise UploadError("labels must be one integer for each row")
         check_ids(headers, OWNERS, rows, max_bytes)
 
-    arrays = unpack(data, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit)
-    features, labels = arrays["features"], arrays["labels"]
-    if not all(np.isfinite(block).all() for block in blocks(features)):
-        raise UploadError("features hold a NaN or an infinity: clean the rows")
-    if int(labels.min()) < 0 or int(labels.max()) >= classes:
-        raise UploadError(f"labels must lie between 0 and {classes - 1}")
-    kept = {"features": features, "labels": labels.astype(np.int64)}
-    return pack_owned(arrays, kept, len(features), records_required=records_required)
+    with (
+        opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
+        Packed(file) as packed,
+    ):
+        features = sent.headers["features"]
+        packed.add("features", features.dtype, features, _finite(sent))
+        packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
+        rows = features.shape[0]
+        return add_owners(packed, sent, rows, records_required=records_required)
+
+
+def _finite(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    for block in sent.blocks("features"):
+        if not np.isfinite(block).all():
+            raise UploadError("features hold a NaN or an infinity: clean the rows")
+        yield block
+
+
+def _labels(sent: Archive, classes: int) -> Iterator[NDArray[np.generic]]:
+    for block in sent.blocks("labels"):
+        if int(block.min()) < 0 or int(block.max()) >= classes:
+            raise UploadError(f"labels must lie between 0 and {classes - 1}")
+        yield block
 
 
 LARGEST = 1e6  # beyond it float32 gradients overflow, and the client's rows teach nothing
 
 
 def parse_inputs(
-    data: bytes,
+    body: Spool,
+    file: StagedArtifact,
     *,
     shape: Sequence[int],
     classes: int,
@@ -76,7 +97,7 @@ def parse_inputs(
     max_bytes: int,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check an uploaded .npz against a network's configuration.
+    """Check an uploaded .npz against a network's configuration, and pack it into `file`.
 
     inputs are (n, *shape): float32, or uint8 pixels of planes, which the worker scales to
     -1…1. labels are (n,), or masks (n, height, width) where `pixels`. The ids are as for
@@ -86,6 +107,7 @@ def parse_inputs(
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
             a NaN, infinity or an unknown label, or ids repeat.
         BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
+        OSError: The disk is full or failing.
     """
 
     def fit(headers: Headers) -> None:
@@ -108,19 +130,22 @@ def parse_inputs(
             raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
         check_ids(headers, OWNERS, rows, max_bytes)
 
-    arrays = unpack(data, max_bytes, ("inputs", *COMMON), ("inputs", *REQUIRED), fit)
-    inputs, labels = arrays["inputs"], arrays["labels"]
-    if inputs.dtype != np.uint8:
-        _check_values(inputs)
-    if int(labels.min()) < 0 or int(labels.max()) >= classes:
-        raise UploadError(f"labels must lie between 0 and {classes - 1}")
-    kept = {"inputs": inputs, "labels": labels.astype(np.int64)}
-    return pack_owned(arrays, kept, len(inputs), records_required=records_required)
+    with (
+        opened(body, max_bytes, ("inputs", *COMMON), ("inputs", *REQUIRED), fit) as sent,
+        Packed(file) as packed,
+    ):
+        inputs = sent.headers["inputs"]
+        packed.add("inputs", inputs.dtype, inputs, _bounded(sent))
+        packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
+        rows = inputs.shape[0]
+        return add_owners(packed, sent, rows, records_required=records_required)
 
 
-def _check_values(inputs: NDArray[np.generic]) -> None:
-    for block in blocks(inputs):
-        if not (np.abs(block) <= LARGEST).all():  # NaN is not at most anything
+def _bounded(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    for block in sent.blocks("inputs"):
+        # NaN is not at most anything.
+        if block.dtype != np.uint8 and not (np.abs(block) <= LARGEST).all():
             raise UploadError(
                 f"inputs hold a NaN, an infinity or more than {LARGEST:g}: clean or scale them"
             )
+        yield block

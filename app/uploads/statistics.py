@@ -4,7 +4,6 @@ The shape is checked here, before anything is stored; whether any rows can have 
 statistics is the worker's to find out, which has the linear algebra.
 """
 
-import io
 from math import inf
 
 import numpy as np
@@ -12,7 +11,10 @@ from numpy.typing import NDArray
 
 from app.problems import UploadError
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Headers, check_exactness, check_ids, ids, unpack
+from app.uploads.npz import Header, Headers, check_exactness, check_ids, ids, opened
+from app.uploads.owned import Packed
+from app.uploads.spool import Spool
+from app.vault.artifacts import StagedArtifact
 
 FORMS = ("gram", "factor", "sketch")
 SKETCH_FIELDS = ("shift", "residual")
@@ -22,7 +24,8 @@ _Arrays = dict[str, NDArray[np.generic]]
 
 
 def parse_message(
-    data: bytes,
+    body: Spool,
+    file: StagedArtifact,
     *,
     dimension: int,
     classes: int,
@@ -30,7 +33,7 @@ def parse_message(
     max_bytes: int,
     sketches: bool = True,
 ) -> CheckedUpload:
-    """Check a message of integer statistics over n rows of one client and one subject.
+    """Check integer statistics over n rows of one client and subject; pack them into `file`.
 
     Arrays: records (n,) ids; counts (classes,) int64 rows of each label; moment (dimension,
     classes) int64; client and, by default the same, subject: one id each; and the Gram
@@ -59,7 +62,8 @@ def parse_message(
         _fit_sums(headers, dimension, classes)
         _fit_form(headers, records.size, dimension, sketches)
 
-    arrays = unpack(data, max_bytes, ARRAYS, REQUIRED, fit)
+    with opened(body, max_bytes, ARRAYS, REQUIRED, fit) as sent:
+        arrays = {name: sent.array(name) for name in sent.headers}
     rows = int(arrays["records"].size)
     names = ids(arrays["records"], "records", rows)
     if len(set(names)) != rows:
@@ -72,16 +76,16 @@ def parse_message(
     if int(counts.min()) < 0 or sum(counts.tolist()) != rows:
         raise UploadError("counts must not be negative and must add up to the records")
     kept = {"counts": counts, "moment": arrays["moment"], **_check_form(arrays)}
-    packed = io.BytesIO()
-    np.savez(
-        packed,
-        allow_pickle=False,
-        records=np.array(names),
-        client=np.array(client[0]),
-        subject=np.array(subject[0]),
-        **kept,
-    )
-    return CheckedUpload(packed.getvalue(), rows, names, client * rows, subject * rows)
+    with Packed(file) as packed:
+        packed.add_ids("records", names)
+        for name, array in {
+            "client": np.array(client[0]),
+            "subject": np.array(subject[0]),
+            **kept,
+        }.items():
+            like = Header(array.shape, array.dtype, False, 0)
+            packed.add(name, array.dtype, like, [array.ravel()])
+    return CheckedUpload(file, rows, names, client * rows, subject * rows)
 
 
 def _fit_sums(headers: Headers, dimension: int, classes: int) -> None:

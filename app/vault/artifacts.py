@@ -14,9 +14,11 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from sqlalchemy import update
 from sqlalchemy.engine import Engine
@@ -25,14 +27,45 @@ from sqlmodel import Session, col, select
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
-from app.vault.seal import context, new_key, open_sealed, seal
-from lethe.files import PARTIAL, sync_directory, write_all_durably
+from app.vault.seal import SealStream, context, new_key, open_sealed, seal
+from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
 from models import Artifact
 from models.clock import clock
 from models.session import CHUNK, chunks, read_by_id, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
 BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
+
+
+class StagedArtifact:
+    """A sealed file that is being written, and has no row yet. See `ArtifactStore.staged`."""
+
+    def __init__(self, kind: str, file: BinaryIO, artifact_id: str) -> None:
+        self.id, self.kind, self.size = artifact_id, kind, 0
+        self.key = new_key()
+        self._file, self._hash = file, hashlib.sha256()
+        self._seal = SealStream(self.key, _content(artifact_id, kind))
+        file.write(self._seal.head)
+
+    @property
+    def digest(self) -> str:
+        """Hex SHA-256 of what was written."""
+        return self._hash.hexdigest()
+
+    def write(self, data: bytes) -> int:
+        """Seal and write the next piece. Raises OSError: the disk is full or failing."""
+        self._hash.update(data)
+        self._file.write(self._seal.update(data))
+        size = memoryview(data).nbytes
+        self.size += size
+        return size
+
+    def flush(self) -> None:
+        """Do nothing: the end of the block in which it is written makes it durable."""
+
+    def finish(self) -> None:
+        """Write the end."""
+        self._file.write(self._seal.finish())
 
 
 class ArtifactStore:
@@ -79,6 +112,38 @@ class ArtifactStore:
         session.add_all(artifacts)
         session.flush()  # rows that refer to them may follow
         return artifacts
+
+    @contextmanager
+    def staged(self, kind: str) -> Iterator[StagedArtifact]:
+        """Write an artifact piece by piece, before the transaction in which it gets its row.
+
+        The file is durable at the end of a block that succeeds, and gone after one that does
+        not. `put_staged` writes the row; where none is to be, `discard` removes the file.
+        """
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        artifact_id = str(uuid.uuid4())
+        with open_durably(self._path(artifact_id)) as file:
+            staged = StagedArtifact(kind, file, artifact_id)
+            yield staged
+            staged.finish()
+
+    def put_staged(self, session: Session, staged: StagedArtifact) -> Artifact:
+        """Write the row of a staged artifact, with the caller's transaction."""
+        wrapped = self._master.seal(staged.key, _key_of(staged.id, staged.digest))
+        artifact = Artifact(
+            id=staged.id,
+            kind=staged.kind,
+            digest=staged.digest,
+            size=staged.size,
+            wrapped_key=wrapped,
+        )
+        session.add(artifact)
+        session.flush()
+        return artifact
+
+    def discard(self, staged: StagedArtifact) -> None:
+        """Remove the file of a staged artifact that certainly has no row."""
+        self._path(staged.id).unlink(missing_ok=True)
 
     def get(self, session: Session, artifact_id: str) -> bytes:
         """Return an artifact's content.

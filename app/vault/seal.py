@@ -7,7 +7,10 @@ and where it belongs; it is not stored, so a blob moved elsewhere does not open 
 import secrets
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import GCM
 
 from app.vault.errors import SealError
 from lethe import canonical
@@ -48,6 +51,23 @@ def open_sealed(key: bytes, blob: bytes, aad: bytes) -> bytes:
             "sealed data was altered, moved, or sealed under another master key: restore the "
             "data directory and the database from the same backup"
         ) from None
+
+
+class SealStream:
+    """Seals in pieces: `head`, what `update` returns and `finish` are one blob of `seal`."""
+
+    def __init__(self, key: bytes, aad: bytes) -> None:
+        self.head = secrets.token_bytes(NONCE_SIZE)
+        self._encryptor = Cipher(AES(_checked(key)), GCM(self.head)).encryptor()
+        self._encryptor.authenticate_additional_data(aad)
+
+    def update(self, plaintext: bytes) -> bytes:
+        """Return the ciphertext of the next piece."""
+        return self._encryptor.update(plaintext)
+
+    def finish(self) -> bytes:
+        """Return the end of the blob."""
+        return self._encryptor.finalize() + self._encryptor.tag
 
 
 def _checked(key: bytes) -> bytes:

@@ -56,6 +56,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
         found |= startup.measure(Path(folder), 3 if quick else 10)
         found |= submissions.measure(Path(folder), requests, rounds)
         found |= certification.measure(Path(folder), *waiting)
+        found |= sizes.register(Path(folder), sizes.LARGE if quick else sizes.REGISTERED)
         found |= sizes.measure(Path(folder), rows)
         found |= log.measure(Path(folder) / "log", 1_000_000 if quick else 10_000_000)
     return found

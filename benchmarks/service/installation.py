@@ -21,7 +21,7 @@ from models import RequestEvent
 from models.session import make_engine
 from workers.data.extractors.described import Described
 from workers.data.federation import Federation, record_ids
-from workers.registration.ridge import prepare
+from workers.registration.ridge import RidgeRegistration, prepare
 
 KEYID = "load"
 PUBLIC = "http://lethe.test"  # what signatures cover, whichever process a request reaches
@@ -41,6 +41,7 @@ class Installation:
             "LETHE_PUBLIC_URL": PUBLIC,
             **environment,
         }
+        self.pids: list[int] = []  # of what `serving` started: the API processes first
         (folder / "data").mkdir(parents=True)
         self.key: PrivateKey = generate_key("ed25519")
         self.cli("migrate")
@@ -77,6 +78,7 @@ class Installation:
                 )
                 for command in commands
             ]
+        self.pids = [process.pid for process in running]
         try:
             yield [_port(path) for path in ready]
         finally:
@@ -92,14 +94,17 @@ class Installation:
         with Client(url, KEYID, self.key, token=self.token) as client:
             yield client
 
+    def prepare(self, ref: str, rows: int, columns: int) -> RidgeRegistration:
+        """Return the registration of a ridge model of made-up rows, one in eleven held out."""
+        extractor = Described("made-up", "00" * 32, {}, columns)
+        return prepare(_federation(rows, columns), extractor, ref=ref)
+
     def register(self, port: int, ref: str, rows: int, columns: int = 16) -> list[str]:
         """Register a ridge model of made-up rows; return its records once it is fitted.
 
-        One row in eleven is held out; a worker must run.
+        A worker must run.
         """
-        made = prepare(
-            _federation(rows, columns), Described("made-up", "00" * 32, {}, columns), ref=ref
-        )
+        made = self.prepare(ref, rows, columns)
         with self.client(port) as client:
             client.register_key(self.key, keyid=KEYID)
             client.register_model(made.manifest, made.npz)

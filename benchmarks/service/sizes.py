@@ -1,9 +1,16 @@
-"""One erasure from models of different sizes: the whole of it, and what execution alone takes.
+"""Models of different sizes: their registration, and one erasure from each.
 
-Times are the log's own, between the events of one request: `request.received` to
-`request.certified`, and `request.executing` to `request.executed`.
+Registration is measured on a fresh installation with one worker, of REGISTERED rows, or of
+LARGE in a quick run: seconds from the first byte to the first version, seconds until the API's
+answer, and by how much the peak of the API's resident memory rises (VmHWM of proc(5), reset
+before). The body is made before.
+
+Of an erasure it is the whole, and what execution alone takes. Times are the log's own, between
+the events of one request: `request.received` to `request.certified`, and `request.executing`
+to `request.executed`.
 """
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -14,6 +21,36 @@ from lethe.client import Client
 COLUMNS = 64
 REPEATED = 5  # erasures of each model, one after the other
 SMALL, LARGE = 1_000, 100_000
+REGISTERED = 500_000  # rows
+
+
+def register(folder: Path, rows: int) -> dict[str, float]:
+    """Return seconds and mebibytes of the registration of a model of so many rows on SQLite."""
+    installation = Installation(folder / "registered", {"LETHE_PUBLIC_URL": ""})
+    made = installation.prepare("registered", rows, COLUMNS)
+    with installation.serving(workers=1) as (port,), installation.client(port) as client:
+        list(client.models())  # what the first call imports is no part of it
+        process = Path(f"/proc/{installation.pids[0]}")
+        (process / "clear_refs").write_text("5")
+        before = _memory(process, "VmRSS")
+        start = time.perf_counter()
+        client.register_model(made.manifest, made.npz)
+        answered = time.perf_counter() - start
+        while client.model("registered")["state"] == "registered":
+            time.sleep(0.2)
+        fitted = time.perf_counter() - start
+        name = f"{rows // 1000}k"
+        return {
+            f"register_seconds_{name}": fitted,
+            f"register_answer_seconds_{name}": answered,
+            "register_peak_mib": _memory(process, "VmHWM") - before,
+        }
+
+
+def _memory(process: Path, field: str) -> float:
+    lines = (process / "status").read_text().splitlines()
+    (line,) = (one for one in lines if one.startswith(f"{field}:"))
+    return int(line.split()[1]) / 1024
 
 
 def measure(folder: Path, sizes: Sequence[int]) -> dict[str, float | list[float]]:

@@ -20,28 +20,51 @@ def format_content_digest(body: bytes) -> str:
 def check_content_digest(value: str, body: bytes) -> None:
     """Accept `body` only if every digest that can be computed here is its digest.
 
+    Raises:
+        DigestMismatchError: As `ContentDigest` and its `check`.
+    """
+    if value == f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:":
+        return  # as our clients spell it: no need to parse what can only be this
+    digest = ContentDigest(value)
+    digest.update(body)
+    digest.check()
+
+
+class ContentDigest:
+    """The field's value, and the digests of a body as far as it has arrived.
+
     Digests by other algorithms are ignored (RFC 9530 section 2), but one of SHA-256 and
     SHA-512 must be there, or the field would vouch for nothing.
 
     Raises:
-        DigestMismatchError: The field is malformed, vouches for nothing, or does not match.
+        DigestMismatchError: The field is malformed or vouches for nothing.
     """
-    if value == f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:":
-        return  # as our clients spell it: no need to parse what can only be this
-    supported = 0
-    for name, digest in _parse(value).items():
-        if name not in HASHES:
-            continue
-        supported += 1
-        if not hmac.compare_digest(digest, HASHES[name](body).digest()):
+
+    def __init__(self, value: str) -> None:
+        self._wanted = {name: one for name, one in _parse(value).items() if name in HASHES}
+        self._found = {name: HASHES[name]() for name in self._wanted}
+        if not self._wanted:
             raise DigestMismatchError(
-                f"the {name} in Content-Digest is not that of the body received: compute "
-                "it over the very bytes sent"
+                "Content-Digest names neither sha-256 nor sha-512: add one of them"
             )
-    if not supported:
-        raise DigestMismatchError(
-            "Content-Digest names neither sha-256 nor sha-512: add one of them"
-        )
+
+    def update(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        for found in self._found.values():
+            found.update(data)
+
+    def check(self) -> None:
+        """Accept the body, now that all of it was given.
+
+        Raises:
+            DigestMismatchError: A digest is of another body.
+        """
+        for name, wanted in self._wanted.items():
+            if not hmac.compare_digest(wanted, self._found[name].digest()):
+                raise DigestMismatchError(
+                    f"the {name} in Content-Digest is not that of the body received: compute "
+                    "it over the very bytes sent"
+                )
 
 
 def _parse(value: str) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from http_message_signatures import (
 )
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519
 
-from lethe.signing.digest import check_content_digest, format_content_digest
+from lethe.signing.digest import ContentDigest, check_content_digest, format_content_digest
 from lethe.signing.errors import (
     KeyUnknownError,
     SignatureExpiredError,
@@ -223,6 +223,30 @@ def verify_head(
         expires=datetime.fromtimestamp(fields.expires, UTC),
         covered=fields.bare,
     )
+
+
+class ArrivingBody:
+    """A body that is given as it arrives, of a request whose head was verified.
+
+    It is the signer's only once `check` has returned. Raises DigestMismatchError as
+    `ContentDigest`.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        lines = field_lines(headers).get("content-digest")
+        self._digest = None if lines is None else ContentDigest(", ".join(lines))
+
+    def update(self, data: bytes) -> None:
+        """Take the next bytes. Raises SignatureIncompleteError: no digest covers them."""
+        if self._digest is not None:
+            self._digest.update(data)
+        elif data:
+            raise SignatureIncompleteError("the signature does not cover content-digest")
+
+    def check(self) -> None:
+        """Accept the whole body. Raises DigestMismatchError: it is another one."""
+        if self._digest is not None:
+            self._digest.check()
 
 
 def check_body(headers: Mapping[str, str], body: bytes) -> None:

@@ -247,6 +247,26 @@ def stream(processes: Processes, acknowledged: dict[str, str]) -> None:
         acknowledged[record] = request_id
 
 
+@pytest.mark.parametrize("step", ["ledger.appended", "ledger.committed"])
+def test_killed_while_registering(registered: Processes, step: str) -> None:
+    registered.start_api(fault=f"{step}=kill")
+    made = manifest(ref="second"), pack(rows())
+    with impatient(registered.operator()) as operator, pytest.raises(UnreachableError):
+        operator.register_model(*made)
+    kept = int(step == "ledger.committed")
+    with stored(registered) as connection:
+        assert count(connection, "models") == 1 + kept
+        assert count(connection, "artifacts", "kind = 'upload'") == 1 + kept
+    connection.engine.dispose()
+    registered.restart()
+    with registered.operator() as operator:
+        operator.register_model(*made)  # after no answer, the same again
+        until(lambda: operator.model("second")["state"] == "ready", "the fit")
+    with stored(registered) as connection:
+        assert learned(connection) == (2, 2, 2 * ROWS)
+    connection.engine.dispose()
+
+
 @pytest.mark.parametrize("step", LEARN_STEPS)
 def test_killed_while_fitting(registered: Processes, step: str) -> None:
     registered.start_api()

@@ -144,14 +144,14 @@ def test_a_turn_that_does_not_come_is_busy(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def scenario() -> None:
         turns = Parsing(2)
-        first = [asyncio.create_task(turns.run(parse)) for _ in range(2)]
+        first = [asyncio.create_task(turns.parse(parse)) for _ in range(2)]
         while running < 2:
             await anyio.sleep(0.01)
         with pytest.raises(BusyError):
-            await turns.run(parse)
+            await turns.parse(parse)
         release.set()
         assert await asyncio.gather(*first) == [2, 2]
-        assert await turns.run(parse) == 3
+        assert await turns.parse(parse) == 3
 
     asyncio.run(scenario())
 

@@ -5,6 +5,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,30 +13,28 @@ import pytest
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads import npz
-from app.uploads.checked import CheckedUpload
 from app.uploads.rows import parse_inputs, parse_upload
 from app.uploads.statistics import parse_message
 from tests.small import pack
+from tests.uploads import Parsed, parsed
 
 DIMENSION, CLASSES = 6, 3
 MAX = 1 << 30
-Parse = Callable[[bytes], CheckedUpload]
+Parse = Callable[[bytes], Parsed]
+RIDGE: dict[str, Any] = {"dimension": DIMENSION, "classes": CLASSES, "bits": 16}
 
 
-def upload(data: bytes, max_bytes: int = MAX) -> CheckedUpload:
-    return parse_upload(
-        data, dimension=DIMENSION, classes=CLASSES, bits=16, max_bytes=max_bytes
-    )
+def upload(data: bytes, max_bytes: int = MAX) -> Parsed:
+    return parsed(data, partial(parse_upload, **RIDGE, max_bytes=max_bytes))
 
 
-def inputs(data: bytes, max_bytes: int = MAX) -> CheckedUpload:
-    return parse_inputs(data, shape=(3, 4, 4), classes=2, pixels=True, max_bytes=max_bytes)
+def inputs(data: bytes, max_bytes: int = MAX) -> Parsed:
+    network: dict[str, Any] = {"shape": (3, 4, 4), "classes": 2, "pixels": True}
+    return parsed(data, partial(parse_inputs, **network, max_bytes=max_bytes))
 
 
-def message(data: bytes, max_bytes: int = MAX) -> CheckedUpload:
-    return parse_message(
-        data, dimension=DIMENSION, classes=CLASSES, bits=16, max_bytes=max_bytes
-    )
+def message(data: bytes, max_bytes: int = MAX) -> Parsed:
+    return parsed(data, partial(parse_message, **RIDGE, max_bytes=max_bytes))
 
 
 def rows(count: int = 4, **changes: Any) -> dict[str, Any]:
@@ -177,6 +176,42 @@ def test_what_is_read_is_what_was_saved(save: Callable[..., bytes], order: Any) 
         assert np.array_equal(found["features"], features)
         assert np.array_equal(found["labels"], arrays["labels"])
         assert found["records"].tolist() == arrays["records"].tolist() == checked.records
+
+
+def test_a_bad_row_at_the_very_end_refuses_the_upload() -> None:
+    count = 3 * npz.BLOCK // (4 * DIMENSION)  # several blocks
+    for name, value in (("features", np.inf), ("labels", CLASSES), ("records", "r0")):
+        arrays = rows(count)
+        arrays[name] = arrays[name].copy()
+        arrays[name][-1] = value
+        with pytest.raises(UploadError):
+            upload(pack(arrays))
+
+
+STRANGE = {
+    "": "1 to 200",
+    "a\0b": "printable",
+    "a\x1f": "printable",
+    "\x7f": "printable",
+    "\ud800": "half a character",
+    "x" * 201: "1 to 200",
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_ids_are_looked_at_one_by_one_where_all_at_once_are_not_plain(strange: str) -> None:
+    array = np.array(["good"] * 70_000 + [strange])
+    with pytest.raises(UploadError, match=STRANGE[strange]):
+        npz.ids(array, "records", len(array))
+    good = np.array(["\u00e9", "\U0001f600", "a b", "x" * 200])
+    for kind in (good.dtype, good.dtype.newbyteorder()):
+        assert npz.ids(good.astype(kind), "records", 4) == good.tolist()
+
+
+def test_an_id_that_is_no_character_is_refused() -> None:
+    array = np.array([0x110000, 0], np.uint32).view("U2")
+    with pytest.raises(UploadError, match="UTF-8"):
+        npz.ids(array, "records", 1)
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])

@@ -1,4 +1,5 @@
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.statistics import parse_message
+from tests.uploads import parsed
 
 D, C, N = 3, 2, 4
 
@@ -35,7 +37,8 @@ def pack(values: dict[str, Any]) -> bytes:
 
 
 def parse(values: dict[str, Any], max_bytes: int = 10**6) -> Any:
-    return parse_message(pack(values), dimension=D, classes=C, bits=16, max_bytes=max_bytes)
+    shape: dict[str, Any] = {"dimension": D, "classes": C, "bits": 16, "max_bytes": max_bytes}
+    return parsed(pack(values), partial(parse_message, **shape))
 
 
 @pytest.mark.parametrize("form", ["gram", "factor", "sketch"])

@@ -1,6 +1,7 @@
 """A service that takes what `lethe model register-network` sends, checked as the API does."""
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from app.schemas.networks import NewNetwork
 from app.uploads.rows import parse_inputs
+from tests.uploads import parsed
 from workers.cli import model
 
 
@@ -29,13 +31,14 @@ class Service:
 
     def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
         wanted = NewNetwork.model_validate(manifest)
-        parse_inputs(
-            data,
+        parse = partial(
+            parse_inputs,
             shape=wanted.input_shape,
             classes=len(wanted.classes),
             pixels=wanted.network.id == "res-unet",
             max_bytes=1 << 24,
         )
+        parsed(data, parse)
         self.manifest = manifest
         with np.load(io.BytesIO(data)) as arrays:
             self.rows = {name: arrays[name] for name in arrays.files}

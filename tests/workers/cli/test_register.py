@@ -1,6 +1,7 @@
 """`lethe model register` sends whose each row is, and says how many rows it keeps back."""
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.uploads.checked import CheckedUpload
 from app.uploads.rows import parse_upload
+from tests.uploads import Parsed, parsed
 from workers.cli import model
 
 ROWS = 40
@@ -18,7 +19,7 @@ ROWS = 40
 class Service:
     """Takes a registration, checked as the API does, and has fitted it by the next question."""
 
-    upload: CheckedUpload
+    upload: Parsed
 
     def __enter__(self) -> "Service":
         return self
@@ -27,13 +28,14 @@ class Service:
         return None
 
     def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
-        self.upload = parse_upload(
-            data,
+        parse = partial(
+            parse_upload,
             dimension=len(manifest["exponents"]),
             classes=len(manifest["classes"]),
             bits=manifest["bits"],
             max_bytes=1 << 24,
         )
+        self.upload = parsed(data, parse)
 
     def model(self, ref: str) -> dict[str, Any]:
         return {"state": "ready", "current_version": 1}
