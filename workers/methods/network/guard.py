@@ -23,7 +23,7 @@ from workers.errors import RefusedError
 from workers.methods.network.validation import Validation
 from workers.training.fedavg.base import Work
 from workers.training.fedavg.errors import DivergedError
-from workers.training.networks.weights import Weights, moved
+from workers.training.networks.weights import Weights, is_finite, moved
 
 Candidate = Callable[[float], Weights]  # η -> the model after a step of η; 0: before it
 
@@ -224,4 +224,4 @@ def _check_step(step: float) -> None:
 
 
 def _finite(weights: Weights) -> bool:
-    return all(bool(torch.isfinite(part).all()) for part in weights.values())
+    return all(is_finite(part) for part in weights.values())

@@ -18,7 +18,7 @@ import torch
 from workers.errors import RefusedError
 from workers.training.fedavg.config import LocalConfig
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, check_weights
+from workers.training.networks.weights import Weights, check_weights, is_finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class ClientData:
             raise RefusedError("inputs must be (n, ...), targets (n,) or (n, height, width)")
         if len(self.inputs) == 0 or len(self.inputs) != len(self.targets):
             raise RefusedError("there must be exactly one target for each input, at least one")
-        if not bool(torch.isfinite(self.inputs).all()):
+        if not is_finite(self.inputs):
             raise RefusedError("an input holds NaN or infinity: repair the rows")
 
     def __len__(self) -> int:

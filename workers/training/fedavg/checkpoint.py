@@ -21,7 +21,7 @@ from workers.training.fedavg.errors import CheckpointError
 from workers.training.fedavg.server import ServerState, initial_state
 from workers.training.networks.files import digest_of, encode_weights, to_arrays, to_tensors
 from workers.training.networks.registry import Network
-from workers.training.networks.weights import Weights, check_weights
+from workers.training.networks.weights import Weights, check_weights, is_finite
 
 KIND = "fedavg-checkpoint/1"
 
@@ -123,7 +123,7 @@ def _check_state(state: ServerState, network: Network, config: ServerConfig) -> 
         fits = has.keys() == wants.keys() and all(
             tensor.dtype == torch.float64
             and tensor.shape == wants[name].shape
-            and bool(torch.isfinite(tensor).all())
+            and is_finite(tensor)
             for name, tensor in has.items()
         )
         if not fits:

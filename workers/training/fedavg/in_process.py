@@ -1,6 +1,8 @@
-"""All clients in this process, one after the other: tests, benchmarks, the embedded server."""
+"""All clients in this process, a few at once: tests, benchmarks, the embedded server."""
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -15,6 +17,8 @@ from workers.training.fedavg.messages import (
     encode_update,
 )
 from workers.training.fedavg.respond import respond
+
+AT_ONCE = 4  # clients that compute at the same time: each holds a model and its gradients
 
 
 class InProcess:
@@ -43,25 +47,47 @@ class InProcess:
 
     def run(self, tasks: Sequence[RoundTask], *, timeout: float = 0.0) -> Answers:
         """Return the answers; nothing is cut short here, so `timeout` is not looked at."""
-        updates: dict[str, ClientUpdate] = {}
-        faults: list[Fault] = []
-        down = up = 0
-        with deterministic(self.threads):
-            for task in sorted(tasks, key=lambda task: task.client):
-                sent = encode_task(task)
-                down += len(sent)
-                if task.client not in self.clients:
-                    faults.append(Fault(task.client, "no-answer", "unknown here"))
-                    continue
-                try:
-                    answer = encode_update(self._answer(decode_task(sent)))
-                except (RefusedError, RuntimeError, MemoryError) as error:
-                    # Rows that do not fit, a device out of memory: this client only.
-                    faults.append(Fault(task.client, "client-error", type(error).__name__))
-                    continue
-                up += len(answer)
-                updates[task.client] = decode_update(answer)
-        return Answers(updates, faults, down, up)
+        ordered = sorted(tasks, key=lambda task: task.client)
+        number = self.at_once(len(ordered))
+        with (
+            deterministic(self.threads),
+            ThreadPoolExecutor(number, initializer=self._begin) as pool,
+        ):
+            # Where the caller is stopped, map cancels the clients that wait.
+            done = list(pool.map(self._exchange, ordered))
+        return Answers(
+            {one.client: one for one, _, _ in done if isinstance(one, ClientUpdate)},
+            [one for one, _, _ in done if isinstance(one, Fault)],
+            sum(down for _, down, _ in done),
+            sum(up for _, _, up in done),
+        )
+
+    def at_once(self, clients: int) -> int:
+        """Return how many clients compute at the same time; no bit of an answer depends on it.
+
+        Each is a function of its task and rows on `threads` threads of its own. Where torch
+        chooses their number, or a device takes one after the other anyway, it is one.
+        """
+        if self.threads is None or self.device.type != "cpu":
+            return 1
+        cores = (os.cpu_count() or 1) // self.threads
+        return max(1, min(cores, clients, AT_ONCE))
+
+    def _begin(self) -> None:
+        if self.threads is not None:  # of the calling thread alone, under OpenMP
+            torch.set_num_threads(self.threads)
+
+    def _exchange(self, task: RoundTask) -> tuple[ClientUpdate | Fault, int, int]:
+        """Return one client's answer and the bytes sent to it and back."""
+        sent = encode_task(task)
+        if task.client not in self.clients:
+            return Fault(task.client, "no-answer", "unknown here"), len(sent), 0
+        try:
+            answer = encode_update(self._answer(decode_task(sent)))
+        except (RefusedError, RuntimeError, MemoryError) as error:
+            # Rows that do not fit, a device out of memory: this client only.
+            return Fault(task.client, "client-error", type(error).__name__), len(sent), 0
+        return decode_update(answer), len(sent), len(answer)
 
     def _answer(self, task: RoundTask) -> ClientUpdate:
         return respond(task, self.clients[task.client], self.device)

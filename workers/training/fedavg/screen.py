@@ -1,11 +1,11 @@
 """Whether a client's answer may count: the server's only defence against a broken client."""
 
-from math import isfinite, prod
+from math import inf, isfinite, prod, sqrt
 
 import torch
 
 from workers.training.fedavg.base import ClientUpdate, Fault, RoundTask
-from workers.training.networks.weights import norm
+from workers.training.networks.weights import largest, norm
 
 ENORMOUS = 1e6  # no training gets so far from where it starts, and no honest client is near it
 
@@ -40,14 +40,18 @@ def screen(
             return Fault(client, "shape", name)
     if not isfinite(update.loss):
         return Fault(client, "not-finite", "loss")
+    most = 0.0
     for name, part in update.delta.items():
-        if not bool(torch.isfinite(part).all()):
+        if not isfinite(top := largest(part)):
             return Fault(client, "not-finite", name)
-    length = norm(update.delta)
-    bound = max_norm
-    if not bound and task.operation == "train":
-        bound = ENORMOUS * max(1.0, norm(task.weights))
-    if bound and length > bound:
+        most = max(most, top)
+    bound = max_norm or (ENORMOUS if task.operation == "train" else inf)
+    # A vector of d entries is at most √d times as long as its largest: enough for most.
+    if sqrt(sum(part.numel() for part in update.delta.values())) * most <= bound:
+        return None
+    if not max_norm:
+        bound *= max(1.0, norm(task.weights))
+    if (length := norm(update.delta)) > bound:
         return Fault(client, "norm", f"{length:.3g} is longer than {bound:.3g}")
     return None
 

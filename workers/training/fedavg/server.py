@@ -13,7 +13,7 @@ import torch
 from workers.training.fedavg.base import ClientUpdate
 from workers.training.fedavg.config import ServerConfig
 from workers.training.fedavg.errors import DivergedError
-from workers.training.networks.weights import Weights
+from workers.training.networks.weights import Weights, is_finite
 
 Direction = Mapping[str, torch.Tensor]  # float64, names as the weights
 
@@ -52,8 +52,8 @@ def weighted_mean(
     for client in sorted(updates):
         share = updates[client].samples / rows
         for name, part in updates[client].delta.items():
-            scaled = share * part.double()
-            mean[name] = mean[name] + scaled if name in mean else scaled
+            scaled = part.to(torch.float64, copy=True).mul_(share)
+            mean[name] = mean[name].add_(scaled) if name in mean else scaled
     return dict(sorted(mean.items()))
 
 
@@ -79,7 +79,7 @@ def apply(state: ServerState, direction: Direction, config: ServerConfig) -> Ser
             momentum[name], variance[name] = first, second
             step = first / (second.sqrt() + config.tau)
         moved = (state.weights[name].double() + config.learning_rate * step).float()
-        if not bool(torch.isfinite(moved).all()):
+        if not is_finite(moved):
             raise DivergedError(f"{name}: not finite after the round, lower the learning rate")
         weights[name] = moved
     return ServerState(weights, momentum, variance)

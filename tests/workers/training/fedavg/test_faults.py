@@ -101,6 +101,23 @@ def test_training_goes_on_without_a_client_and_with_it_again() -> None:
     assert resumed.records == trained.records
 
 
+def test_an_update_as_long_as_the_bound_counts_and_a_longer_one_does_not() -> None:
+    """Also where √d times its largest entry says nothing: the length itself is compared."""
+    start = initial_weights(NETWORK, CONFIG.seed)
+    entries = sum(part.numel() for part in start.values())
+    even = {name: torch.ones_like(part) for name, part in start.items()}  # √d long
+    spike = {name: torch.zeros_like(part) for name, part in start.items()}
+    spike["head.bias"][0] = 2.0
+    for delta, length in ((even, entries**0.5), (spike, 2.0)):
+        engine = Meddling({"bert": said(delta=delta)})
+        for factor, dropped in ((1.01, []), (0.99, ["bert"])):
+            config = replace(CONFIG, max_norm=factor * length)
+            _, record = one_round(engine, ROWS, config)
+            assert [
+                fault.client for fault in record.faults if fault.client == "bert"
+            ] == dropped
+
+
 def test_without_a_bound_only_an_enormous_update_is_dropped() -> None:
     free = replace(CONFIG, max_norm=0.0)
     state, record = one_round(Meddling({"bert": spoiled(1e5)}), ROWS, free)

@@ -1,6 +1,9 @@
 """Equal bits: twice, in another order, resumed; and FedAvg where it is gradient descent."""
 
 import hashlib
+import signal
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,7 +12,7 @@ from torch.nn import functional
 
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS, Backwards
 from workers.errors import RefusedError
-from workers.training.fedavg.base import ClientData, Work
+from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work
 from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
 from workers.training.fedavg.data import split
 from workers.training.fedavg.evaluate import evaluate
@@ -74,6 +77,42 @@ def test_equal_bits_of_a_convolutional_network() -> None:
         named, sizes(clients), config, InProcess(clients, threads=1), resume=saved[1]
     )
     assert digest(once, named) == digest(resumed, named)
+
+
+def test_bits_do_not_depend_on_how_many_clients_trainat_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also with random crops: what one client draws must not reach another."""
+    images = torch.sin(torch.arange(96 * 256.0)).view(96, 1, 16, 16)
+    owners = torch.arange(96) % 4
+    clients = split(ClientData(images, owners % 3), owners.numpy())
+    named = network("simple-cnn", {"height": 16, "width": 16, "classes": 3})
+    config = TrainingConfig(rounds=2, seed=1, local=replace(LOCAL, augment="crop-flip"))
+    found = []
+    for cores in (1, 4):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        engine = InProcess(clients, threads=1)
+        assert engine.at_once(9) == cores
+        found.append(digest(train(named, sizes(clients), config, engine), named))
+    assert found[0] == found[1]
+
+
+def test_where_the_caller_is_stopped_no_further_client_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+    main = threading.get_ident()
+
+    def stopped(task: RoundTask, *_: object) -> ClientUpdate:
+        begun.append(task.client)
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.5)  # until the caller has heard it
+        raise RefusedError("stopped")
+
+    monkeypatch.setattr("workers.training.fedavg.in_process.respond", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train(NETWORK, ROWS, CONFIG, InProcess(CLIENTS))
+    assert begun == ["anna"]
 
 
 def test_more_rounds_go_on_from_a_checkpoint() -> None:
