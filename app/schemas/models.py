@@ -47,11 +47,11 @@ class VerificationPolicy(Wire):
     """How the verifier recomputes the statistics; part of what is logged at registration.
 
     full: from all retained rows, O(n·d²). freivalds: a probabilistic check of the claimed
-    matrices, O(n·d), wrong with probability below 2**-59. alternate: freivalds, and full at
-    every `full_every`-th version.
+    matrices, O(n·d), wrong with probability below 2**-59; full where that bound cannot be
+    had. alternate: freivalds, and full at every `full_every`-th version.
     """
 
-    statistics: Literal["full", "freivalds", "alternate"] = "full"
+    statistics: Literal["full", "freivalds", "alternate"] = "freivalds"
     full_every: int = Field(default=10, ge=2, le=1000)
 
 

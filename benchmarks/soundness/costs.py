@@ -140,11 +140,11 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
         RetainedSet.of(zip(commitments, digests, strict=True))
 
     [stored] = told.blocks
-    commitments = [*map(bytes, leaves_of(told.blocks).commitments)]
+    commitments = [*map(bytes, leaves_of(stored).commitments)]
     return {
         "full verdict": lambda: verdict("full"),
         "Freivalds verdict": lambda: verdict("freivalds"),
-        "digests of rows": lambda: sets_of(told.chain, leaves_of(told.blocks)),
+        "digests of rows": lambda: sets_of(told.chain, leaves_of(stored)),
         "published refit": publish,
         "exact refit": lambda: METHOD.refit(config, [rest]),
         "scikit-learn refit": problem.refit_without_first,

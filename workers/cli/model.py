@@ -52,7 +52,7 @@ model.add_command(register_network)
 @click.option(
     "--verify",
     type=click.Choice(["full", "freivalds", "alternate"]),
-    default="full",
+    default="freivalds",
     show_default=True,
     help="How the verifier recomputes the statistics.",
 )

@@ -228,6 +228,7 @@ def test_the_honest_provider_is_certified(ready: Installation) -> None:
 @pytest.mark.parametrize(
     ("policy", "names"),
     [
+        ({}, ["statistics-freivalds"] * 3),
         ({"statistics": "full"}, ["statistics-recomputed"] * 3),
         ({"statistics": "freivalds"}, ["statistics-freivalds"] * 3),
         (
@@ -235,7 +236,7 @@ def test_the_honest_provider_is_certified(ready: Installation) -> None:
             ["statistics-recomputed", "statistics-freivalds", "statistics-recomputed"],
         ),
     ],
-    ids=["full", "freivalds", "alternate"],
+    ids=["default", "full", "freivalds", "alternate"],
 )
 def test_the_policy_says_how_statistics_are_judged(
     installation: Installation, policy: dict[str, Any], names: list[str]

@@ -1,8 +1,11 @@
 """The random test of claimed statistics: true ones always pass, wrong ones practically never."""
 
 import hashlib
+import threading
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +18,18 @@ from workers.judge.ridge.claim import ClaimedStatistics
 from workers.judge.ridge.freivalds import (
     GAPS,
     GROUP,
+    MAX_DIMENSION,
+    MOST_PENDING,
     PRIMES,
+    SUFFICIENT,
+    Answering,
     Challenge,
-    _groups,
     _joined,
     answer_of_claim,
     answer_of_rows,
     draw,
     error_probability,
+    suffices,
 )
 
 SEED = hashlib.sha256(b"drawn afterwards").digest()
@@ -204,10 +211,36 @@ def test_limbs_are_joined_modulo_each_prime(extreme: int) -> None:
     assert _joined(sums, np.array(GAPS)).tolist() == want
 
 
-def test_rows_are_grouped_in_order_and_never_by_more_than_fit() -> None:
-    rows = random_rows(np.random.default_rng(6), 3 * GROUP + 5, 1, 2)
-    blocks = [only(rows, range(i, j)) for i, j in ((0, 1), (1, 7), (7, 7), (7, len(rows)))]
-    groups = list(_groups(blocks, 1))
-    assert [sum(map(len, group)) for group in groups] == [GROUP, GROUP, GROUP, 5]
-    codes = np.concatenate([block.codes for group in groups for block in group])
-    assert np.array_equal(codes, rows.codes)
+@pytest.mark.parametrize("cuts", [(1, 7, 7), (GROUP, GROUP + 1), (3 * GROUP,), ()])
+def test_how_rows_are_cut_does_not_show(cuts: tuple[int, ...]) -> None:
+    rows = random_rows(np.random.default_rng(6), 3 * GROUP + 5, 2, 2)
+    challenge = draw(SEED, "00", 2, 2, 1)
+    ends = [0, *cuts, len(rows)]
+    blocks = [only(rows, range(i, j)) for i, j in pairwise(ends)]
+    assert answer_of_rows(blocks, challenge, 16) == answer_of_claim(claimed(rows, 2), challenge)
+
+
+def test_few_groups_of_rows_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast they are read: memory does not grow with the rows."""
+    rows = random_rows(np.random.default_rng(6), GROUP, 1, 2)
+    slow, most = threading.Event(), 0
+    honest = Answering._answer
+
+    def answer(self: Answering, group: Any) -> Any:
+        slow.wait(0.01)
+        return honest(self, group)
+
+    monkeypatch.setattr(Answering, "_answer", answer)
+    with Answering(draw(SEED, "00", 1, 2, 1), 16) as answering:
+        for _ in range(4 * MOST_PENDING):
+            answering.take(rows)
+            most = max(most, len(answering._pending))
+    assert most == MOST_PENDING
+
+
+def test_the_test_suffices_where_its_bound_holds() -> None:
+    assert suffices(1)
+    assert suffices(MAX_DIMENSION)
+    assert not suffices(MAX_DIMENSION + 1)
+    assert not suffices(64, rounds=0)
+    assert error_probability(1) < SUFFICIENT

@@ -15,7 +15,7 @@ from workers.arrays import Rows
 from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge.blocks import RowBlock
 from workers.judge.base import Judgement
-from workers.judge.ridge.chain import Sets, sets_of
+from workers.judge.ridge.chain import Leaves, Sets, sets_of
 from workers.judge.ridge.claim import (
     BlockClaim,
     ChainClaim,
@@ -105,7 +105,7 @@ def judge(told: Claim) -> list[Judgement]:
     nothing = ChainClaim(b"", 0, b"", 0, told.gone)
 
     def sets() -> Sets:
-        return sets_of(nothing, leaves_of(told.blocks))
+        return sets_of(nothing, Leaves.joined(map(leaves_of, told.blocks)))
 
     whole = ExactClaim(None, told.blocks, nothing, [], contents=told.logged)  # type: ignore[arg-type]
     return [*check_contents(Judging(whole, None, sets))]
@@ -146,7 +146,7 @@ def test_the_service_publishes_what_the_verifier_and_these_tests_compute() -> No
 
 
 def test_a_stored_row_is_known_by_its_record_and_version() -> None:
-    found = leaves_of(claim().blocks)
+    found = Leaves.joined(map(leaves_of, claim().blocks))
     leaves = zip(
         map(bytes, found.commitments), map(bytes, found.contents), found.learned, strict=True
     )
@@ -162,7 +162,7 @@ def test_commitments_are_hmacs_of_the_ids(count: int) -> None:
     names = [f"réc {row}" * (row % 40) for row in range(count)]
     rows = Rows(np.zeros((count, 1), np.int16), np.zeros(count, np.int64))
     one = BlockClaim("c", "s", names, rows, salts, salts, np.zeros(count, np.int64))
-    assert [*map(bytes, leaves_of([one]).commitments)] == [
+    assert [*map(bytes, leaves_of(one).commitments)] == [
         hmac.digest(bytes(salt), name.encode(), "sha256")
         for salt, name in zip(salts, names, strict=True)
     ]

@@ -8,12 +8,13 @@ from math import inf, nextafter
 
 from sqlmodel import Session, select
 
+from app.service.context import Services
 from lethe.catalogue import CHECKS
 from models import Job, Model
 from workers.artifacts import decode_head
-from workers.families.ridge.blocks import MessageBlock, RidgeBlock, decode_block
+from workers.families.ridge.blocks import MessageBlock, decode_block
 from workers.families.ridge.rows import (
-    block_claims,
+    StoredRows,
     chain_claim,
     contents_claim,
     link_claim,
@@ -31,6 +32,7 @@ from workers.jobs.logged_model import NotLoggedError, check_logged
 from workers.judge import registry
 from workers.judge.base import Verifier
 from workers.judge.checks import judged, report_of
+from workers.judge.ridge import freivalds
 from workers.judge.ridge.claim import (
     ClaimedStatistics,
     ExactClaim,
@@ -72,17 +74,9 @@ def prepare(
         return partial(_unlogged, registry.get(case.plan.claim), str(error))
     row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, after = case.plan, case.model, case.after
-    stored = [
-        (subject, decode_block(payload))
-        for subject, payload in services.features.load_many(session, lease.model_id)
-    ]
-    blocks = [block for _, block in stored]
-    ids = [
-        record
-        for block in blocks
-        if isinstance(block, MessageBlock)
-        for record in block.records
-    ]
+    rows = StoredRows(services, lease.model_id) if model.config["data"] == "rows" else None
+    blocks = [] if rows is not None else _message_blocks(services, session, lease.model_id)
+    ids = [record for block in blocks for record in block.records]
     summed = None if load_sum is None else load_sum()
     if summed is not None:
         ids = summed.records
@@ -120,7 +114,7 @@ def prepare(
         ridge = replace(ridge, tolerance=budget(model))
     claim = ExactClaim(
         ridge=ridge,
-        rows=block_claims(session, stored),
+        rows=[] if rows is None else rows,
         chain=chain_claim(case),
         removals=[
             RemovalClaim(link_claim(one), purge)
@@ -132,19 +126,26 @@ def prepare(
         contents=contents_claim(services.ledger, case),
     )
     verifier: Verifier[ExactClaim] = registry.get(plan.claim)
-    details = {
-        "rows": str(sum(len(block.rows) for block in claim.rows)),
-        "messages": str(len(claim.messages or ())),
-        "mode": claim.ridge.mode,
-        "seed": (claim.ridge.seed or b"").hex(),
-    }
 
     def judge() -> list[Verdict]:
         of_heads = VERIFIERS_OF_HEADS.get(plan.claim)
         reports = [verifier.verify(claim)] if of_heads is None else of_heads.verify_each(claim)
+        details = {
+            "rows": str(0 if rows is None else rows.read),
+            "messages": str(len(claim.messages or ())),
+            "mode": claim.ridge.mode,
+            "seed": (claim.ridge.seed or b"").hex(),
+        }
         return [Verdict(verifier.id, verifier.version, report, details) for report in reports]
 
     return judge
+
+
+def _message_blocks(services: Services, session: Session, model_id: int) -> list[MessageBlock]:
+    """Return what clients sent in place of rows."""
+    stored = services.features.load_many(session, model_id)
+    blocks = [decode_block(payload) for _, payload in stored]
+    return [block for block in blocks if isinstance(block, MessageBlock)]
 
 
 def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> list[Verdict]:
@@ -152,36 +153,29 @@ def _unlogged(verifier: Verifier[ExactClaim], problem: str) -> list[Verdict]:
     return [Verdict(verifier.id, verifier.version, report, {})]
 
 
-def _attested(config: RidgeConfig, blocks: list[RidgeBlock]) -> float:
+def _attested(config: RidgeConfig, blocks: list[MessageBlock]) -> float:
     """Return how far the sketches of clients are from their rows, on their word, at most.
 
     In feature units; from what is stored, not from what the method kept of it.
     """
-    codes = sum(
-        Fraction(block.message.residual) for block in blocks if isinstance(block, MessageBlock)
-    )
+    codes = sum(Fraction(block.message.residual) for block in blocks)
     features = codes * Fraction(4) ** max(config.exponents)
     return nextafter(float(features), inf) if features else 0.0
 
 
-def _messages(model: Model, blocks: list[RidgeBlock]) -> list[ClaimedStatistics] | None:
+def _messages(model: Model, blocks: list[MessageBlock]) -> list[ClaimedStatistics] | None:
     """Return what clients sent in place of rows, None where the model has none of it."""
     if model.config["data"] != "statistics":
         return None
-    return [
-        ClaimedStatistics(
-            block.message.statistics.gram,
-            block.message.statistics.moment,
-            block.message.statistics.rows,
-        )
-        for block in blocks
-        if isinstance(block, MessageBlock)
-    ]
+    sums = [block.message.statistics for block in blocks]
+    return [ClaimedStatistics(one.gram, one.moment, one.rows) for one in sums]
 
 
 def _mode(model: Model, number: int) -> Mode:
     """Return how a version's statistics are judged, by the policy logged at registration."""
     policy = model.config["verification"]
+    if not freivalds.suffices(model.config["dimension"]):
+        return "full"
     if policy["statistics"] == "alternate":
         return "full" if number % policy["full_every"] == 0 else "freivalds"
     return "freivalds" if policy["statistics"] == "freivalds" else "full"

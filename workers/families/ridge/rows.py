@@ -9,19 +9,23 @@ guess of a row.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
+from app.service.context import Services
+from app.vault.features import FETCH
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
 from models import Model, ModelVersion, Subject
 from models.session import chunks
-from workers.families.ridge.blocks import RidgeBlock, RowBlock
+from workers.families.ridge.blocks import RowBlock, decode_block
 from workers.jobs.case import ExecutedJob
 from workers.jobs.draft import read_leaves
 from workers.jobs.logged_model import logged_leaf, versions_of
@@ -80,23 +84,37 @@ def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
     return found
 
 
-def block_claims(
-    session: Session, stored: Iterable[tuple[int, RidgeBlock]]
-) -> list[BlockClaim]:
-    """Return what the verifier reads of rows. stored: blocks with their subjects' ids."""
-    blocks = {subject: block for subject, block in stored if isinstance(block, RowBlock)}
-    known = owners(session, blocks)
-    return [
-        BlockClaim(
-            *known[subject],
-            block.records,
-            block.rows,
-            block.salts,
-            block.id_salts,
-            block.learned,
-        )
-        for subject, block in blocks.items()
-    ]
+@dataclass(slots=True)
+class StoredRows:
+    """A model's rows as the verifier reads them: each time anew, a block in memory at a time.
+
+    read: how many were read the last time.
+    """
+
+    services: Services
+    model_id: int
+    read: int = 0
+
+    def __iter__(self) -> Iterator[BlockClaim]:
+        """Yield what is stored of each subject. Raises SealError for a block of another."""
+        self.read = 0
+        with self.services.reading() as session:
+            stored = self.services.features.load_many(session, self.model_id)
+            while part := list(islice(stored, FETCH)):
+                known = owners(session, [subject for subject, _ in part])
+                for subject, payload in part:
+                    block = decode_block(payload)
+                    if not isinstance(block, RowBlock):
+                        raise ValueError("the vault holds statistics in place of rows")
+                    self.read += len(block.records)
+                    yield BlockClaim(
+                        *known[subject],
+                        block.records,
+                        block.rows,
+                        block.salts,
+                        block.id_salts,
+                        block.learned,
+                    )
 
 
 def contents_claim(ledger: Ledger, case: ExecutedJob) -> ContentsClaim | None:

@@ -11,7 +11,7 @@ leaves a step out would have two requests begin at the same set, and the log has
 """
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,6 +41,17 @@ class Leaves:
     commitments: Digests
     contents: Digests
     learned: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Iterable["Leaves"]) -> "Leaves":
+        """Return the leaves of all parts."""
+        none = cls(np.empty((0, 32), np.uint8), np.empty((0, 32), np.uint8), np.empty(0, int))
+        every = [none, *parts]
+        return cls(
+            np.concatenate([one.commitments for one in every]),
+            np.concatenate([one.contents for one in every]),
+            np.concatenate([one.learned for one in every]),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

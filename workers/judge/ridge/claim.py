@@ -1,6 +1,6 @@
 """What is claimed of a ridge head: the published artifacts, and what they are judged by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -170,7 +170,8 @@ class ExactClaim:
     """Everything a ridge guarantee says of the requests that one update executed.
 
     removals: one for each request that is judged. rows: the retained rows, one for each
-    record, by owner. messages: the retained messages, for a model whose rows were never sent;
+    record, by owner; they are read once, and once more where check 1 refutes claimed
+    statistics. messages: the retained messages, for a model whose rows were never sent;
     rows is empty then, and check 1 sums the messages, whatever the mode. masked: the round
     behind the update, for a model of which even the messages were never seen; check 1 unmasks
     its sum. unseen: the records of either, by id, with their commitments. contents: what the
@@ -178,7 +179,7 @@ class ExactClaim:
     """
 
     ridge: RidgeClaim
-    rows: Sequence[BlockClaim]
+    rows: Iterable[BlockClaim]
     chain: ChainClaim
     removals: Sequence[RemovalClaim]
     messages: Sequence[ClaimedStatistics] | None = None

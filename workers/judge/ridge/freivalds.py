@@ -18,8 +18,10 @@ Numbers modulo p are cut into three limbs of 21 bits, so float64 products of lim
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -52,6 +54,8 @@ MASK = 2**LIMB - 1
 MAX_DIMENSION = 2**16  # d·2^15·2^21 <= 2^52: the sums of one row's limbs are exact
 MAX_ROUNDS = 16
 MIN_SEED = 16  # bytes
+SUFFICIENT = Fraction(1, 2**59)  # probability that wrong statistics pass
+MOST_PENDING = 8  # groups of rows that are in memory at once
 GROUP, BLOCK, SQUARES = 4096, 512, 2048  # SQUARES·2^42 <= 2^53
 
 
@@ -87,36 +91,93 @@ def draw(seed: bytes, digest: str, dimension: int, classes: int, rounds: int) ->
     return Challenge(values[:dimension], values[dimension:], np.array(GAPS * rounds))
 
 
-def answer_of_rows(rows: Sequence[Rows], challenge: Challenge, bits: int) -> list[int]:
-    """Return Σ_i (q_i·r + y_i·t)² - tᵀNt modulo each prime, (K,). Raises UnusableRowsError."""
-    dimension, classes = len(challenge.features), len(challenge.classes)
-    limbs = np.hstack(list(_limbs(challenge.features)))
+class Answering:
+    """Computes Σ_i (q_i·r + y_i·t)² - tᵀNt modulo each prime over rows, given in any order.
 
-    def one(group: list[Rows]) -> tuple[list[int], NDArray[np.int64]]:
-        codes = (
-            np.concatenate([block.codes for block in group]) if group[1:] else group[0].codes
-        )
-        labels = np.concatenate([block.labels for block in group])
-        check_values(codes, labels, classes, bits)
-        products = np.empty((len(codes), limbs.shape[1]))
+    A pool of threads does it while the caller reads the next rows: close it with `result`, or
+    by leaving its context.
+    """
+
+    def __init__(self, challenge: Challenge, bits: int) -> None:
+        """Begin without rows."""
+        self.challenge, self._bits = challenge, bits
+        self._limbs = np.hstack(list(_limbs(challenge.features)))
+        self._group: list[Rows] = []
+        self._room = GROUP
+        self._totals = [0] * len(challenge.gaps)
+        self._counts = np.zeros(len(challenge.classes), dtype=np.int64)
+        self.rows = 0
+        self._pending: deque[Future[tuple[list[int], NDArray[np.int64]]]] = deque()
+        self._stack = ExitStack()
+        # One BLAS thread for each of ours: its own would spin on products this thin.
+        self._stack.enter_context(threads_for(1))
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(os.cpu_count()))
+
+    def __enter__(self) -> "Answering":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take(self, rows: Rows) -> None:
+        """Add rows, small blocks together. Raises UnusableRowsError."""
+        if rows.codes.shape[1] != len(self.challenge.features):
+            raise UnusableRowsError("a row has the wrong number of columns")
+        self.rows += len(rows)
+        start = 0
+        while start < len(rows):
+            stop = min(len(rows), start + self._room)
+            self._group.append(Rows(rows.codes[start:stop], rows.labels[start:stop]))
+            self._room -= stop - start
+            start = stop
+            if self._room == 0:
+                self._submit()
+
+    def result(self) -> list[int]:
+        """Return the answers (K,) of all rows that were taken. Raises UnusableRowsError."""
+        with self:
+            if self._group:
+                self._submit()
+            while self._pending:
+                self._collect()
+        totals, classes = self._totals, self.challenge.classes
+        for column, prime in enumerate(self.challenge.primes):
+            labelled = zip(self._counts.tolist(), classes[:, column].tolist(), strict=True)
+            totals[column] = (totals[column] - sum(n * t * t for n, t in labelled)) % prime
+        return totals
+
+    def _submit(self) -> None:
+        self._pending.append(self._pool.submit(self._answer, self._group))
+        self._group, self._room = [], GROUP
+        if len(self._pending) > MOST_PENDING:
+            self._collect()
+
+    def _collect(self) -> None:
+        squares, counts = self._pending.popleft().result()
+        self._totals = [sum(pair) for pair in zip(self._totals, squares, strict=True)]
+        self._counts += counts
+
+    def _answer(self, group: Sequence[Rows]) -> tuple[list[int], NDArray[np.int64]]:
+        challenge = self.challenge
+        classes = len(challenge.classes)
+        codes = np.concatenate([one.codes for one in group])
+        labels = np.concatenate([one.labels for one in group])
+        check_values(codes, labels, classes, self._bits)
+        products = np.empty((len(codes), self._limbs.shape[1]))
         for start in range(0, len(codes), BLOCK):
             wide = codes[start : start + BLOCK].astype(np.float64)
-            np.matmul(wide, limbs, out=products[start : start + BLOCK])
+            np.matmul(wide, self._limbs, out=products[start : start + BLOCK])
         values = _joined(products.astype(np.int64), challenge.gaps)
         values = (values + challenge.classes[labels]) % (2**61 - challenge.gaps)
         return _squares(values), np.bincount(labels, minlength=classes)
 
-    totals = [0] * len(challenge.gaps)
-    counts = np.zeros(classes, dtype=np.int64)
-    # One BLAS thread for each of ours: its own would spin on products this thin.
-    with threads_for(1), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for squares, count in pool.map(one, _groups(rows, dimension)):
-            totals = [total + square for total, square in zip(totals, squares, strict=True)]
-            counts += count
-    for column, prime in enumerate(challenge.primes):
-        labelled = zip(counts.tolist(), challenge.classes[:, column].tolist(), strict=True)
-        totals[column] = (totals[column] - sum(n * t * t for n, t in labelled)) % prime
-    return totals
+
+def answer_of_rows(rows: Iterable[Rows], challenge: Challenge, bits: int) -> list[int]:
+    """Return what `Answering` computes of rows that are all given."""
+    with Answering(challenge, bits) as answering:
+        for block in rows:
+            answering.take(block)
+        return answering.result()
 
 
 def answer_of_claim(claimed: ClaimedStatistics, challenge: Challenge) -> list[int]:
@@ -135,29 +196,69 @@ def error_probability(rounds: int) -> Fraction:
     return (Fraction(2, PRIMES[1]) * (1 + Fraction(1, 2**60))) ** rounds
 
 
-def check_claimed(
-    claim: RidgeClaim, rows: Sequence[Rows]
-) -> tuple[Judgement, Recomputed | None]:
-    """Judge the claimed statistics, and return them if they passed."""
-    claimed = claim.statistics
-    missing = None
-    if claimed is None:
-        missing = "the statistics are missing"
-    elif claim.seed is None or len(claim.seed) < MIN_SEED:
-        missing = "no seed of 16 bytes or more was drawn after the result was committed"
-    if missing is not None or claimed is None or claim.seed is None:
-        return judged(SPEC, f"{missing}", passed=False, undecided=True), None
-    try:
-        digest = _commitment(claim, claimed, rows)
-        challenge = draw(claim.seed, digest, claim.dimension, claim.classes, claim.rounds)
-        if answer_of_rows(rows, challenge, claim.bits) != answer_of_claim(claimed, challenge):
+class Testing:
+    """Check 1 by the random test: `take` the retained rows in any order, then `judge`."""
+
+    def __init__(self, claim: RidgeClaim) -> None:
+        """Begin without rows. All methods raise UnusableRowsError."""
+        self._claim, self._digest = claim, ""
+        self._answering: Answering | None = None
+        self._missing = None
+        if claim.statistics is None:
+            self._missing = "the statistics are missing"
+        elif claim.seed is None or len(claim.seed) < MIN_SEED:
+            self._missing = (
+                "no seed of 16 bytes or more was drawn after the result was committed"
+            )
+        else:
+            self._digest = _commitment(claim, claim.statistics)
+            size = claim.dimension, claim.classes, claim.rounds
+            self._answering = Answering(draw(claim.seed, self._digest, *size), claim.bits)
+
+    def __enter__(self) -> "Testing":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._answering is not None:
+            self._answering.__exit__()
+
+    def take(self, rows: Rows) -> None:
+        """Add rows."""
+        if self._answering is not None:
+            self._answering.take(rows)
+
+    def judge(self) -> tuple[Judgement, Recomputed | None]:
+        """Judge the claimed statistics, and return them if they passed."""
+        claimed, answering = self._claim.statistics, self._answering
+        if claimed is None or answering is None:
+            return judged(SPEC, f"{self._missing}", passed=False, undecided=True), None
+        answers = answering.result()
+        if claimed.rows != answering.rows:
+            raise UnusableRowsError("the claimed number of rows is not the number stored")
+        if answers != answer_of_claim(claimed, answering.challenge):
             raise UnusableRowsError("the statistics are not those of the retained rows")
+        chance = decimal_above(error_probability(self._claim.rounds))
+        value = f"{self._digest}; wrong statistics pass with probability at most {chance}"
+        judgement = judged(SPEC, value, passed=True, interval=("0", chance))
+        return judgement, Recomputed(claimed.gram, claimed.moment, claimed.rows)
+
+
+def check_claimed(
+    claim: RidgeClaim, rows: Iterable[Rows]
+) -> tuple[Judgement, Recomputed | None]:
+    """Judge the claimed statistics of rows that are all given."""
+    try:
+        with Testing(claim) as test:
+            for block in rows:
+                test.take(block)
+            return test.judge()
     except UnusableRowsError as reason:
         return judged(SPEC, str(reason), passed=False), None
-    chance = decimal_above(error_probability(claim.rounds))
-    value = f"{digest}; wrong statistics pass with probability at most {chance}"
-    judgement = judged(SPEC, value, passed=True, interval=("0", chance))
-    return judgement, Recomputed(claimed.gram, claimed.moment, claimed.rows)
+
+
+def suffices(dimension: int, rounds: int = 1) -> bool:
+    """Return whether the test can be made of so many columns, and rarely enough passes."""
+    return dimension <= MAX_DIMENSION and error_probability(rounds) <= SUFFICIENT
 
 
 def malformed(claimed: ClaimedStatistics, dimension: int, classes: int) -> str | None:
@@ -171,7 +272,7 @@ def malformed(claimed: ClaimedStatistics, dimension: int, classes: int) -> str |
     return None
 
 
-def _commitment(claim: RidgeClaim, claimed: ClaimedStatistics, rows: Sequence[Rows]) -> str:
+def _commitment(claim: RidgeClaim, claimed: ClaimedStatistics) -> str:
     """Return the digest of `claimed` once everything but its numbers is found right."""
     check_constants(claim.dimension, claim.classes, claim.bits)
     if claim.dimension > MAX_DIMENSION or not 1 <= claim.rounds <= MAX_ROUNDS:
@@ -179,33 +280,11 @@ def _commitment(claim: RidgeClaim, claimed: ClaimedStatistics, rows: Sequence[Ro
     problem = malformed(claimed, claim.dimension, claim.classes)
     if problem is not None:
         raise UnusableRowsError(problem)
-    if claimed.rows != sum(len(block) for block in rows):
-        raise UnusableRowsError("the claimed number of rows is not the number stored")
     recomputed = Recomputed(claimed.gram, claimed.moment, claimed.rows)
     digest = digest_of(recomputed, claim.exponents, claim.bits, claim.penalty)
     if digest != claim.statistics_digest:
         raise UnusableRowsError("the statistics are not those of the published digest")
     return digest
-
-
-def _groups(rows: Sequence[Rows], dimension: int) -> Iterator[list[Rows]]:
-    """Yield the rows in order, GROUP at most at a time, small blocks together."""
-    group: list[Rows] = []
-    room = GROUP
-    for block in rows:
-        if block.codes.shape[1] != dimension:
-            raise UnusableRowsError("a row has the wrong number of columns")
-        start = 0
-        while start < len(block):
-            stop = min(len(block), start + room)
-            group.append(Rows(block.codes[start:stop], block.labels[start:stop]))
-            room -= stop - start
-            start = stop
-            if room == 0:
-                yield group
-                group, room = [], GROUP
-    if group:
-        yield group
 
 
 def _limbs(values: IntMatrix) -> Iterator[Matrix]:

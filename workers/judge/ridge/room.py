@@ -21,16 +21,6 @@ class Judging:
     statistics: Recomputed | None
     sets: Callable[[], Sets]
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are: those stored here, and those behind what clients sent."""
-        rows = sum(len(block.rows) for block in self.claim.rows)
-        if self.claim.masked is not None:
-            rows += self.statistics.rows if self.statistics else 0
-        if self.claim.messages is not None:
-            rows += sum(message.rows for message in self.claim.messages)
-        return rows
-
 
 # Judgements of one claim: none where it has nothing for the check to look at.
 FURTHER: CheckRoom[Callable[[Judging], Sequence[Judgement]]] = CheckRoom("workers.judge.ridge")

@@ -43,18 +43,8 @@ def check_contents(judging: Judging) -> list[Judgement]:
     ]
 
 
-def leaves_of(blocks: Sequence[BlockClaim]) -> Leaves:
+def leaves_of(block: BlockClaim) -> Leaves:
     """Return the leaves of stored rows. Raises ValueError for a row without what it needs."""
-    found = [_leaves_of(block) for block in blocks]
-    none = np.empty((0, 32), np.uint8)
-    return Leaves(
-        np.concatenate([none, *(one.commitments for one in found)]),
-        np.concatenate([none, *(one.contents for one in found)]),
-        np.concatenate([np.empty(0, np.int64), *(one.learned for one in found)]),
-    )
-
-
-def _leaves_of(block: BlockClaim) -> Leaves:
     count = len(block.rows)
     if {block.salts.shape, block.id_salts.shape} != {(count, 32)}:
         raise ValueError("a row without a salt")

@@ -1,8 +1,8 @@
 """Check 1: the published statistics are those of the retained rows.
 
-Recomputed from the rows alone and by other means than they were made with: last rows first,
-by another BLAS (NumPy's, not SciPy's), and of other numbers. Each code is raised by 2^15, so
-that none is negative, and what that adds is taken off the sums: for q = u - a and s = Σ q,
+Recomputed from the rows alone and by other means than they were made with: by another BLAS
+(NumPy's, not SciPy's), and of other numbers. Each code is raised by 2^15, so that none is
+negative, and what that adds is taken off the sums: for q = u - a and s = Σ q,
 
     Σ q qᵀ = Σ u uᵀ - a(s 1ᵀ + 1 sᵀ) - n a² 1 1ᵀ.
 
@@ -12,7 +12,7 @@ mean equal integers.
 
 import hashlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,33 +42,86 @@ class UnusableRowsError(ValueError):
     """Rows that no ridge head of this shape can have been trained on."""
 
 
+class Recomputing:
+    """Check 1 by recomputation: `take` the retained rows in any order, then `judge`."""
+
+    def __init__(self, claim: RidgeClaim) -> None:
+        """Begin without rows. All methods raise UnusableRowsError."""
+        self._claim = claim
+        self._sum = Summing(claim.dimension, claim.classes, claim.bits)
+
+    def take(self, rows: Rows) -> None:
+        """Add rows."""
+        self._sum.take(rows)
+
+    def judge(self) -> tuple[Judgement, Recomputed | None]:
+        """Return the judgement, and the statistics for the checks that build on them."""
+        claim, found = self._claim, self._sum.result()
+        digest = digest_of(found, claim.exponents, claim.bits, claim.penalty)
+        return judged(SPEC, digest, passed=digest == claim.statistics_digest), found
+
+
 def check_statistics(
-    claim: RidgeClaim, rows: Sequence[Rows]
+    claim: RidgeClaim, rows: Iterable[Rows]
 ) -> tuple[Judgement, Recomputed | None]:
-    """Return the judgement, and the statistics for the checks that build on them."""
+    """Judge the statistics of rows that are all given."""
     try:
-        recomputed = recompute(rows, claim.dimension, claim.classes, claim.bits)
-        digest = digest_of(recomputed, claim.exponents, claim.bits, claim.penalty)
+        test = Recomputing(claim)
+        for block in rows:
+            test.take(block)
+        return test.judge()
     except UnusableRowsError as reason:
         return judged(SPEC, str(reason), passed=False), None
-    passed = digest == claim.statistics_digest
-    return judged(SPEC, digest, passed=passed), recomputed
 
 
-def recompute(rows: Sequence[Rows], dimension: int, classes: int, bits: int) -> Recomputed:
+def recompute(rows: Iterable[Rows], dimension: int, classes: int, bits: int) -> Recomputed:
     """Return the statistics of all rows. Raises UnusableRowsError."""
-    check_constants(dimension, classes, bits)
-    gram = np.zeros((dimension, dimension), dtype=np.int64)
-    moment = np.zeros((dimension, classes), dtype=np.int64)
-    count = 0
-    for codes, labels in _chunks(rows, dimension):
-        check_values(codes, labels, classes, bits)
-        count += len(codes)
-        _add_moment(moment, codes, labels)
-        gram += _raised_products(codes)
-    sums = moment.sum(axis=1)  # each row has one class
-    gram -= RAISED * (sums[:, None] + sums + count * RAISED)
-    return Recomputed(gram, moment, count)
+    summing = Summing(dimension, classes, bits)
+    for block in rows:
+        summing.take(block)
+    return summing.result()
+
+
+class Summing:
+    """Sums the statistics of rows, CHUNK at a time, small blocks together."""
+
+    def __init__(self, dimension: int, classes: int, bits: int) -> None:
+        """Begin without rows. Raises UnusableRowsError."""
+        check_constants(dimension, classes, bits)
+        self._gram = np.zeros((dimension, dimension), dtype=np.int64)
+        self._moment = np.zeros((dimension, classes), dtype=np.int64)
+        self._bits, self._count, self._filled = bits, 0, 0
+        self._codes = np.empty((CHUNK, dimension), dtype=np.int16)
+        self._labels = np.empty(CHUNK, dtype=np.int64)
+
+    def take(self, rows: Rows) -> None:
+        """Add rows. Raises UnusableRowsError."""
+        if rows.codes.shape[1] != len(self._gram):
+            raise UnusableRowsError("a row has the wrong number of columns")
+        start = 0
+        while start < len(rows):
+            stop = min(len(rows), start + CHUNK - self._filled)
+            end = self._filled + stop - start
+            self._codes[self._filled : end] = rows.codes[start:stop]
+            self._labels[self._filled : end] = rows.labels[start:stop]
+            start, self._filled = stop, end
+            if end == CHUNK:
+                self._flush()
+
+    def result(self) -> Recomputed:
+        """Return the statistics of all rows that were taken. Raises UnusableRowsError."""
+        if self._filled:
+            self._flush()
+        sums = self._moment.sum(axis=1)  # each row has one class
+        gram = self._gram - RAISED * (sums[:, None] + sums + self._count * RAISED)
+        return Recomputed(gram, self._moment, self._count)
+
+    def _flush(self) -> None:
+        codes, labels = self._codes[: self._filled], self._labels[: self._filled]
+        check_values(codes, labels, self._moment.shape[1], self._bits)
+        _add_moment(self._moment, codes, labels)
+        self._gram += _raised_products(codes)
+        self._count, self._filled = self._count + self._filled, 0
 
 
 def check_constants(dimension: int, classes: int, bits: int) -> None:
@@ -102,27 +155,6 @@ def digest_of(
     digest.update(statistics.gram[upper].astype("<i8").tobytes())
     digest.update(statistics.moment.astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def _chunks(rows: Sequence[Rows], dimension: int) -> Iterator[tuple[Codes, Labels]]:
-    """Yield at most CHUNK rows at a time, last blocks first, small blocks together."""
-    codes = np.empty((CHUNK, dimension), dtype=np.int16)
-    labels = np.empty(CHUNK, dtype=np.int64)
-    filled = 0
-    for block in reversed(rows):
-        if block.codes.shape[1] != dimension:
-            raise UnusableRowsError("a row has the wrong number of columns")
-        end = len(block)
-        while end > 0:
-            start = max(0, end - (CHUNK - filled))
-            codes[filled : filled + end - start] = block.codes[start:end]
-            labels[filled : filled + end - start] = block.labels[start:end]
-            filled, end = filled + end - start, start
-            if filled == CHUNK:
-                yield codes, labels
-                filled = 0
-    if filled:
-        yield codes[:filled], labels[:filled]
 
 
 def _raised_products(codes: Codes) -> IntMatrix:

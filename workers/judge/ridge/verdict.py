@@ -4,7 +4,7 @@ First the statistics (of rows, messages or a masked round), then the head (each 
 its own check), then what the files of this room register, in the catalogue's order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle
@@ -12,9 +12,8 @@ from itertools import cycle
 import numpy as np
 
 from lethe.catalogue import VERIFIERS, CheckSpec
-from workers.arrays import Rows
 from workers.judge.base import Judgement, Report
-from workers.judge.checks import guarded, guarded_all, report_of
+from workers.judge.checks import ODD_INPUT, guarded, guarded_all, judged, report_of
 from workers.judge.merkle import table
 from workers.judge.retention import PURGE, RETAINED_SET, check_purge
 from workers.judge.ridge import (
@@ -26,13 +25,11 @@ from workers.judge.ridge import (
     resummed,
     statistics,
 )
-from workers.judge.ridge.chain import Leaves, check_links, sets_of
+from workers.judge.ridge.chain import Leaves, Sets, check_links, sets_of
 from workers.judge.ridge.claim import ExactClaim, RidgeClaim
+from workers.judge.ridge.reading import Reading, Vouched
 from workers.judge.ridge.room import FURTHER, Judging
-from workers.judge.ridge.row_digests import leaves_of
-from workers.judge.ridge.statistics import Recomputed
-
-Vouched = tuple[Judgement, Recomputed | None]
+from workers.judge.ridge.statistics import Recomputed, UnusableRowsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +57,9 @@ class RidgeVerifier:
 
         What they share, the version, is judged once: it costs the same for one and for many.
         """
-        first, found = _check_statistics(claim)
-        stored = cache(partial(_stored, claim))
-        judging = Judging(claim, found, cache(lambda: sets_of(claim.chain, stored())))
+        reading = Reading(claim, _erased(claim))
+        first, found = _check_statistics(claim, reading)
+        judging = Judging(claim, found, cache(lambda: _sets(claim, reading)))
 
         def second() -> Judgement:
             judgement = self.check_head(claim.ridge, found)
@@ -75,9 +72,9 @@ class RidgeVerifier:
         links = [removal.link for removal in claim.removals]
         kept = guarded_all(
             RETAINED_SET,
-            lambda: check_links(claim.chain, links, judging.sets, judging.rows),
+            lambda: check_links(claim.chain, links, judging.sets, _rows(claim, found, reading)),
         )
-        gone = guarded_all(PURGE, lambda: _check_purges(claim))
+        gone = guarded_all(PURGE, lambda: _check_purges(claim, reading))
         # What cannot be evaluated at all is one judgement, on all of them.
         return [
             report_of([*begin, *own, *end])
@@ -85,44 +82,56 @@ class RidgeVerifier:
         ]
 
 
-def _stored(claim: ExactClaim) -> Leaves:
+def _erased(claim: ExactClaim) -> frozenset[str]:
+    try:
+        return frozenset(name for one in claim.removals for name in one.purge.erased_rows)
+    except ODD_INPUT:  # the check of the purge fails by it
+        return frozenset()
+
+
+def _sets(claim: ExactClaim, reading: Reading) -> Sets:
     if not claim.unseen:
-        return leaves_of(claim.rows)
+        return sets_of(claim.chain, reading.leaves())
     commitments = table(list(claim.unseen.values()))
-    none = np.zeros(len(commitments), dtype=np.int64)
-    return Leaves(commitments, np.zeros_like(commitments), none)
+    never = np.zeros(len(commitments), dtype=np.int64)
+    return sets_of(claim.chain, Leaves(commitments, np.zeros_like(commitments), never))
 
 
-def _check_purges(claim: ExactClaim) -> list[Judgement]:
+def _rows(claim: ExactClaim, found: Recomputed | None, reading: Reading) -> int:
+    """Return how many rows there are: those stored here, or those behind what clients sent."""
+    rows = reading.rows
+    if claim.masked is not None:
+        rows += found.rows if found else 0
+    if claim.messages is not None:
+        rows += sum(message.rows for message in claim.messages)
+    return rows
+
+
+def _check_purges(claim: ExactClaim, reading: Reading) -> list[Judgement]:
     """Judge what each request destroyed, with the erased records that are still stored."""
-    erased = {record for one in claim.removals for record in one.purge.erased_rows}
-    stored = erased.intersection(claim.unseen)
-    for block in claim.rows:
-        stored.update(erased.intersection(block.records))
+    stored = [*reading.stored, *_erased(claim).intersection(claim.unseen)]
     return [
         check_purge(replace(one.purge, retained_rows=[*one.purge.retained_rows, *stored]))
         for one in claim.removals
     ]
 
 
-def _check_statistics(claim: ExactClaim) -> Vouched:
+def _check_statistics(claim: ExactClaim, reading: Reading) -> Vouched:
     """Return check 1 of this kind of data, and the statistics that it vouches for."""
-    ridge = claim.ridge
-    found: list[Recomputed | None] = []
-
-    def of_rows(check: Callable[[RidgeClaim, Sequence[Rows]], Vouched]) -> Vouched:
-        return check(ridge, [block.rows for block in claim.rows])
-
-    spec, check = statistics.SPEC, partial(of_rows, statistics.check_statistics)
+    spec, check = statistics.SPEC, reading.statistics
     if claim.masked is not None:
-        spec, check = masked.SPEC, partial(masked.check_masked, ridge, claim.masked)
+        spec, check = masked.SPEC, partial(masked.check_masked, claim.ridge, claim.masked)
     elif claim.messages is not None:
         spec, check = resummed.SPEC, partial(resummed.check_resummed, claim)
-    elif ridge.mode == "freivalds":
-        spec, check = freivalds.SPEC, partial(of_rows, freivalds.check_claimed)
+    elif claim.ridge.mode == "freivalds":
+        spec = freivalds.SPEC
+    found: list[Recomputed | None] = []
 
     def run() -> Judgement:
-        judgement, vouched = check()
+        try:
+            judgement, vouched = check()
+        except UnusableRowsError as reason:
+            return judged(spec, str(reason), passed=False)
         found.append(vouched)
         return judgement
 
