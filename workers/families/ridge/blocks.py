@@ -60,6 +60,10 @@ class RowBlock:
             return None
         return self.take(keep)
 
+    def only(self, records: set[str]) -> "RowBlock":
+        """Return the rows of some records."""
+        return self.take(np.array([record in records for record in self.records], dtype=bool))
+
     def take(self, mask: NDArray[np.bool_]) -> "RowBlock":
         """Return the rows where `mask` (m,) is true."""
         records = [record for record, wanted in zip(self.records, mask, strict=True) if wanted]

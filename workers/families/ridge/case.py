@@ -14,7 +14,7 @@ from models import Job, Model
 from workers.artifacts import decode_head
 from workers.families.ridge.blocks import MessageBlock, decode_block
 from workers.families.ridge.rows import (
-    StoredRows,
+    RowStream,
     chain_claim,
     contents_claim,
     link_claim,
@@ -74,7 +74,7 @@ def prepare(
         return partial(_unlogged, registry.get(case.plan.claim), str(error))
     row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
     plan, model, after = case.plan, case.model, case.after
-    rows = StoredRows(services, lease.model_id) if model.config["data"] == "rows" else None
+    rows = RowStream(services, lease.model_id) if model.config["data"] == "rows" else None
     blocks = [] if rows is not None else _message_blocks(services, session, lease.model_id)
     ids = [record for block in blocks for record in block.records]
     summed = None if load_sum is None else load_sum()

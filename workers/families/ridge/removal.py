@@ -71,10 +71,7 @@ def remove(
 def remove_rows(blocks: Mapping[int, RowBlock], members: Sequence[BatchMember]) -> Removal:
     """Take the members' rows out of the blocks."""
     owned = owned_by_subject(members)
-    parts = [
-        blocks[subject].take(np.array([record in ids for record in blocks[subject].records]))
-        for subject, ids in owned.items()
-    ]
+    parts = [blocks[subject].only(ids) for subject, ids in owned.items()]
     rows = Rows(
         np.concatenate([part.rows.codes for part in parts]),
         np.concatenate([part.rows.labels for part in parts]),

@@ -85,7 +85,7 @@ def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
 
 
 @dataclass(slots=True)
-class StoredRows:
+class RowStream:
     """A model's rows as the verifier reads them: each time anew, a block in memory at a time.
 
     read: how many were read the last time.

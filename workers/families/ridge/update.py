@@ -118,8 +118,7 @@ def _leaving(
         one
         for subject, records in owned_by_subject(members).items()
         if isinstance(block := blocks[subject], RowBlock)
-        for one in stored_digests(block, known[subject])
-        if one.record in records
+        for one in stored_digests(block.only(records), known[subject])
     ]
 
 
