@@ -1,11 +1,14 @@
 """The Celery application: a job's stages, silo tasks, method audits, and the sweep."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic
 
 from celery import Celery
 
-from app.dispatch import make_celery
+from app.dispatch import Dispatcher, make_celery
+from app.service.context import Services
 from app.settings import Settings
 from workers import runtime
 from workers.families import base as family
@@ -18,6 +21,9 @@ from workers.jobs import (
 
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
+
+SOON_S = 0.25
+STAGES = {"execute": execute.run, "verify": verify.run, "certify": certify.run}
 
 
 def quietly(run: Callable[[], object]) -> None:
@@ -32,22 +38,67 @@ def quietly(run: Callable[[], object]) -> None:
         log.error("a task ended with %s; the sweep will try again", type(error).__name__)
 
 
+class Following(Dispatcher):
+    """Keeps the nudge for the next stage of one job; sends all others through `outer`."""
+
+    def __init__(self, outer: Dispatcher, job_id: str) -> None:
+        self._outer, self._job_id = outer, job_id
+        self.stage: str | None = None
+
+    def nudge(self, job_id: str, stage: str = "execute") -> None:
+        """Keep it, or have a worker told to look at a job."""
+        if job_id == self._job_id:
+            self.stage = stage
+        else:
+            self._outer.nudge(job_id, stage)
+
+    def send(self) -> None:
+        """Send the nudge that was kept, if there is one."""
+        if self.stage is not None:
+            self._outer.nudge(self._job_id, self.stage)
+
+    def ask(self, silo_tasks: Mapping[str, str], *, expires: float) -> None:
+        """Send silos the ids of the rows they are to answer, as `outer` does."""
+        self._outer.ask(silo_tasks, expires=expires)
+
+
+def run_stages(services: Services, job_id: str, stage: str) -> None:
+    """Run a stage of a job, and those that follow it while that is quick.
+
+    Between two messages of a job those of all other jobs are handled: a request would wait for
+    each of them three times. After SOON_S the next stage waits for its turn.
+    """
+    begun = monotonic()
+    following: str | None = stage
+    while following is not None:
+        own = Following(services.dispatcher, job_id)
+        try:
+            STAGES[following](replace(services, dispatcher=own), job_id)
+        except Exception:
+            own.send()
+            raise
+        following = own.stage
+        if monotonic() - begun >= SOON_S:
+            own.send()
+            return
+
+
 @app.task(name="lethe.execute")
 def execute_task(job_id: str) -> None:
     """Fit, learn or erase; then have it verified."""
-    quietly(lambda: execute.run(runtime.services(), job_id))
+    quietly(lambda: run_stages(runtime.services(), job_id, "execute"))
 
 
 @app.task(name="lethe.verify")
 def verify_task(job_id: str) -> None:
     """Judge what was executed; then have it certified."""
-    quietly(lambda: verify.run(runtime.services(), job_id))
+    quietly(lambda: run_stages(runtime.services(), job_id, "verify"))
 
 
 @app.task(name="lethe.certify")
 def certify_task(job_id: str) -> None:
     """Issue the certificate."""
-    quietly(lambda: certify.run(runtime.services(), job_id))
+    quietly(lambda: run_stages(runtime.services(), job_id, "certify"))
 
 
 @app.task(name="lethe.answer")

@@ -15,12 +15,14 @@ from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
 from app.service.queue import waiting_run
 from app.service.scope import Claimed, claimed_by, forget_set
+from app.settings import MOST_COALESCED
 from models import ErasureRequest, Job, Record
 from models.session import read_by_id
 from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.lease import JobContext, held_job
+from workers.jobs.pace import PACE
 from workers.jobs.releases import ask, dropped_subjects, park
 
 # Each draft names the commitments that the others removed: this bounds what they take.
@@ -30,10 +32,10 @@ MOST_RECORDS = 4096
 def collect(job: JobContext) -> list[BatchMember]:
     """Take the requests that are executed under this lease; the leased one comes first.
 
-    What waits now goes together, unless an operator wants one at a time; until then each can
-    be withdrawn. The last tries go alone: an error that others cause must not fail this one. A
-    request whose records the earlier ones of the update erase is left out, to be refused at
-    its turn.
+    What waits now goes together, as far as it does not keep the worker from other models
+    (`pace`), unless an operator wants one at a time; until then each can be withdrawn. The last
+    tries go alone: an error that others cause must not fail this one. A request whose records
+    the earlier ones of the update erase is left out, to be refused at its turn.
     One that needs what only a client knows is parked; if that is the leased one, none is
     returned.
 
@@ -67,7 +69,7 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
         # are executed with it, each with its own certificate, or nobody is yet.
         run = [head, *_companions(session, head, whole)]
     else:
-        run = [head] if alone else waiting_run(session, head)
+        run = [head] if alone else waiting_run(session, head)[: _most(leased)]
     requests = {job.id: job.request_id for job in run if job.request_id is not None}
     claims = claimed_by(session, lease.model_id, list(requests.values()))
     read_by_id(session, ErasureRequest, list(requests.values()))
@@ -102,6 +104,16 @@ def _take(tx: Transaction, leased: JobContext, alone: bool) -> list[BatchMember]
         taken.update(member.salts)
     session.flush()
     return members
+
+
+def _most(job: JobContext) -> int:
+    """Return how many requests are executed together at most.
+
+    No fewer than wait for one another. A network is trained once for all, however many.
+    """
+    if not family.of(job.model).judges_together:
+        return MOST_COALESCED
+    return max(job.services.settings.batch_min_requests, PACE.most(job.lease.model_id))
 
 
 def _member(

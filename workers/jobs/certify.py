@@ -40,6 +40,7 @@ from workers.jobs.draft import Draft
 from workers.jobs.lease import advance, queued_behind
 from workers.jobs.leased import leased
 from workers.jobs.logged_judgement import Passed, passed_all
+from workers.jobs.pace import PACE
 from workers.jobs.sweep import clean, nudge_next
 from workers.method_audits.citation import citation
 from workers.provenance import code_digest, environment
@@ -104,6 +105,7 @@ def run(services: Services, job_id: str) -> None:
         reached("certify.committed")
         nudge_next(services, lease.model_id)
         clean(services)
+        PACE.note(lease, len(signed))
 
 
 def _issue(services: Services, tx: Transaction, signed: Sequence[Signed], keyid: str) -> None:

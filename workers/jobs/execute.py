@@ -27,6 +27,7 @@ from workers.jobs.chain import BatchMember, Chain
 from workers.jobs.lease import JobContext, Lease, advance
 from workers.jobs.leased import leased
 from workers.jobs.logged_model import OtherModelError, as_registered
+from workers.jobs.pace import PACE
 from workers.jobs.releases import AnswerError, dropped_subjects
 from workers.jobs.retained_set import open_tree
 from workers.jobs.sweep import clean, nudge_next
@@ -105,6 +106,7 @@ def erase(job: JobContext) -> None:
     if len(members) > 1 and not together:
         try:
             _execute(job, members)
+            PACE.note(lease, len(members))
             return
         except OtherModelError:
             raise

@@ -5,7 +5,8 @@ and comes back finds its token outdated and its transaction rolled back.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 
 from sqlalchemy import bindparam, tuple_, update
 from sqlmodel import Session, col, select
@@ -25,7 +26,10 @@ class LeaseLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A held job. `token` is the fencing token that every commit must still match."""
+    """A held job. `token` is the fencing token that every commit must still match.
+
+    begun: when it was taken, by the monotonic clock of its worker.
+    """
 
     job_id: str
     token: int
@@ -37,6 +41,7 @@ class Lease:
     contribution_id: str | None
     tries: int
     call_id: str | None
+    begun: float = field(default_factory=monotonic, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
 from workers.jobs.lease import JobContext, advance
 from workers.jobs.leased import leased
+from workers.jobs.pace import PACE
 from workers.jobs.sweep import nudge_next
 from workers.provenance import code_digest
 
@@ -81,6 +82,7 @@ def run(services: Services, job_id: str) -> None:
                 )
         reached("verify.judged")
         services.ledger.transact(lambda tx: _record_all(job, tx, passed, refuted, following))
+        PACE.note(lease, len(judged))
         reached("verify.recorded")
     if lease is not None:
         nudge_next(services, lease.model_id)
