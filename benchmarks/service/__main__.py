@@ -15,7 +15,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.service import certification, flames, log, report, sizes, startup, submissions
+from benchmarks.service import (
+    certification,
+    flames,
+    log,
+    report,
+    scale,
+    sizes,
+    startup,
+    submissions,
+)
 
 
 def main() -> None:
@@ -56,6 +65,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
         found |= startup.measure(Path(folder), 3 if quick else 10)
         found |= submissions.measure(Path(folder), requests, rounds)
         found |= certification.measure(Path(folder), *waiting)
+        found |= scale.measure(Path(folder), 200 if quick else 1000)
         found |= sizes.register(Path(folder), sizes.LARGE if quick else sizes.REGISTERED)
         found |= sizes.measure(Path(folder), rows)
         found |= log.measure(Path(folder) / "log", 1_000_000 if quick else 10_000_000)
