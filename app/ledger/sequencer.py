@@ -43,7 +43,7 @@ from app.ledger.receipt import (
     UnpublishedError,
     read_receipt,
 )
-from app.ledger.storage import LogState, NodeTable
+from app.ledger.storage import LogState, NodeCache, NodeTable
 from app.ledger.tail import REMEDY, Tail, read_on, read_tail
 from app.steps import reached
 from lethe.errors import LetheError
@@ -204,6 +204,8 @@ class Ledger:
         self.guard = guard
         self.entry_key = entry_key
         self._signer = signer
+        self.nodes = NodeCache()
+        self._proved = 0  # entries that the log has at least
         self._recent: deque[Published] = deque(maxlen=RECENT)
         # The log as this process last verified it, all of it published.
         self._known: Tail | None = None
@@ -354,7 +356,9 @@ class Ledger:
             LogMissingError: No log was begun.
         """
         with self._reading() as session:
-            return self._require_latest(session)
+            latest = self._require_latest(session)
+        self._proved = max(self._proved, latest.size)
+        return latest
 
     def recent_receipt(self, index: int) -> EntryReceipt | None:
         """Return the receipt of an entry that this process published just now, from memory."""
@@ -380,8 +384,9 @@ class Ledger:
             ProofError: There is no such entry, or no such tree yet.
         """
         with self._reading() as session:
-            _require_size(session, size)
-            return NodeTable(session).compute(lambda read: inclusion_proof(index, size, read))
+            self._require_size(session, size)
+            nodes = NodeTable(session, self.nodes)
+            return nodes.compute(lambda read: inclusion_proof(index, size, read))
 
     def consistency(self, old: int, new: int) -> list[bytes]:
         """Prove that the tree of `new` entries extends the tree of `old` entries.
@@ -390,8 +395,15 @@ class Ledger:
             ProofError: Not 0 < old <= new, or there is no such tree yet.
         """
         with self._reading() as session:
-            _require_size(session, new)
-            return NodeTable(session).compute(lambda read: consistency_proof(old, new, read))
+            self._require_size(session, new)
+            nodes = NodeTable(session, self.nodes)
+            return nodes.compute(lambda read: consistency_proof(old, new, read))
+
+    def _require_size(self, session: Session, size: int) -> None:
+        if size > self._proved:  # the log never shrinks
+            self._proved = max(self._proved, storage.read_size(session))
+        if size > self._proved:
+            raise ProofError("the log has no tree of this size yet")
 
     def _open_stored(self, row: LogCheckpoint) -> Checkpoint:
         stored = Checkpoint(self.origin, row.size, row.root)
@@ -573,8 +585,3 @@ class Ledger:
     def _reading(self) -> Iterator[Session]:
         with Session(reading(self.engine), expire_on_commit=False) as session:
             yield session
-
-
-def _require_size(session: Session, size: int) -> None:
-    if size > storage.read_size(session):
-        raise ProofError("the log has no tree of this size yet")

@@ -2,14 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from threading import Lock
 from typing import TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import func, text, tuple_
+from sqlalchemy import func, text
 from sqlalchemy import select as columns
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
@@ -22,7 +24,7 @@ from models.session import bounds, reading
 from models.types import utcnow
 
 LOCK = int.from_bytes(sha256(b"lethe log").digest()[:8], "big", signed=True)
-KEYS = 250  # nodes in one query; two variables each, and SQLite's oldest limit is 999
+CACHED = 32_768  # nodes that proofs share in memory, about 10 MB: the top 14 levels and more
 
 T = TypeVar("T")
 
@@ -177,15 +179,15 @@ def read_nodes(
 ) -> dict[tuple[int, int], bytes]:
     """Return the hashes of nodes by (level, index), those that are stored.
 
-    O(log size) for each key.
+    One statement for any number of keys, O(log size) for each.
     """
     connection = session.connection()
     if connection.dialect.name == "sqlite":
-        found = connection.execute(_NODES_ON_SQLITE, {"keys": json.dumps(keys)})
+        wanted = bulk.Statement(_NODES_ON_SQLITE, [(json.dumps(keys),)])
     else:
-        pair = tuple_(col(LogNode.level), col(LogNode.index))
-        found = connection.execute(_NODES.where(pair.in_(keys)))
-    return {(level, at): value for level, at, value in found}
+        kinds = bulk.types(LogNode, level="level", at="index")
+        wanted = bulk.over(connection.dialect, _NODES, kinds, keys)
+    return {(level, at): bytes(value) for level, at, value in bulk.run(connection, wanted)[0]}
 
 
 def read_row(session: Session, level: int, start: int, count: int) -> list[bytes]:
@@ -229,8 +231,8 @@ def insertion_of_nodes(
 
 def latest_checkpoint(session: Session) -> LogCheckpoint | None:
     """Return the stored checkpoint of the largest size, None where no log was begun."""
-    query = select(LogCheckpoint).order_by(col(LogCheckpoint.size).desc())
-    return session.exec(query.limit(1)).first()
+    found = session.connection().execute(_LATEST).first()
+    return None if found is None else LogCheckpoint(**found._mapping)
 
 
 def covering_checkpoint(session: Session, index: int) -> LogCheckpoint | None:
@@ -242,18 +244,48 @@ def covering_checkpoint(session: Session, index: int) -> LogCheckpoint | None:
     return session.exec(covering.order_by(col(LogCheckpoint.size)).limit(1)).first()
 
 
+class NodeCache:
+    """The nodes that proofs read last, of any number of threads.
+
+    Nodes never change. Every proof reads nodes near the root, so these stay.
+    """
+
+    def __init__(self, most: int = CACHED) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._known: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+
+    def find(self, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+        """Return those that it has."""
+        found = {}
+        with self._lock:
+            for key in keys:
+                if (value := self._known.get(key)) is not None:
+                    self._known.move_to_end(key)
+                    found[key] = value
+        return found
+
+    def add(self, nodes: Mapping[tuple[int, int], bytes]) -> None:
+        """Take nodes that were read, in place of those that were used least recently."""
+        with self._lock:
+            self._known |= nodes
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+
 class NodeTable:
     """The stored nodes for tree algorithms, remembering what it has read.
 
-    Nodes never change, so it may outlive the transaction that filled it.
+    Nodes never change, so it may outlive the transaction that filled it. cache: of nodes that
+    were read before, for proofs; whoever checks what is stored has none.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, cache: NodeCache | None = None) -> None:
+        self._session, self._cache = session, cache
         self._known: dict[tuple[int, int], bytes] = {}
 
     def compute(self, algorithm: Callable[[NodeReader], T]) -> T:
-        """Return what `algorithm` returns, with one query for up to 250 nodes it reads.
+        """Return what `algorithm` returns, with one statement for all nodes it reads.
 
         Which nodes a tree algorithm reads follows from sizes and never from hashes, so a
         first run on zeros names them. `algorithm` must therefore be a pure function.
@@ -268,9 +300,13 @@ class NodeTable:
             return bytes(HASH_SIZE)
 
         algorithm(note)
-        missing = [key for key in wanted if key not in self._known]
-        for start in range(0, len(missing), KEYS):
-            self._known |= read_nodes(self._session, missing[start : start + KEYS])
+        if self._cache is not None:
+            self._known |= self._cache.find(wanted)
+        if missing := [key for key in wanted if key not in self._known]:
+            found = read_nodes(self._session, missing)
+            self._known |= found
+            if self._cache is not None:
+                self._cache.add(found)
         return algorithm(self._read)
 
     def root_at(self, size: int) -> bytes:
@@ -295,10 +331,23 @@ _ENTRIES = columns(
     col(LogEntry.day),
     col(LogEntry.mac),
 )
-_NODES = columns(col(LogNode.level), col(LogNode.index), col(LogNode.hash))
+_LATEST = (
+    columns(
+        col(LogCheckpoint.size),
+        col(LogCheckpoint.root),
+        col(LogCheckpoint.note),
+        col(LogCheckpoint.signed_at),
+    )
+    .order_by(col(LogCheckpoint.size).desc())
+    .limit(1)
+)
+_NODES = (
+    f'SELECT node.level, node."index", node.hash FROM {bulk.ROWS} '  # noqa: S608
+    'JOIN log_nodes AS node ON node.level = given.level AND node."index" = given.at'
+)
 # SQLite looks through the whole table for a pair IN a list: 0.2 s among two million nodes.
-_NODES_ON_SQLITE = text(
-    'SELECT node.level, node."index", node.hash FROM json_each(:keys) AS wanted '
+_NODES_ON_SQLITE = (
+    'SELECT node.level, node."index", node.hash FROM json_each(?) AS wanted '
     "CROSS JOIN log_nodes AS node ON node.level = json_extract(wanted.value, '$[0]') "
     "AND node.\"index\" = json_extract(wanted.value, '$[1]')"
 )

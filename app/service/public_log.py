@@ -104,7 +104,7 @@ def entries(
         if until is not None:
             query = query.where(col(LogEntry.day) <= until)
         rows = list(session.exec(query))
-        proofs = NodeTable(session).compute(
+        proofs = NodeTable(session, services.ledger.nodes).compute(
             lambda read: [inclusion_proof(row.index, size, read) for row in rows[:limit]]
         )
         items = [
@@ -136,7 +136,7 @@ def inclusion(services: Services, index: int, size: int | None) -> InclusionView
         if not index < wanted <= published:
             raise NotFoundError("the published tree does not reach that far")
         (leaf,) = read_leaves(session, index, index + 1)
-        root, hashes = NodeTable(session).compute(
+        root, hashes = NodeTable(session, services.ledger.nodes).compute(
             lambda read: (tree_root(wanted, read), inclusion_proof(index, wanted, read))
         )
         return InclusionView(
@@ -159,7 +159,7 @@ def consistency(services: Services, old: int, new: int | None) -> ConsistencyVie
         wanted = published if new is None else new
         if not old <= wanted <= published:
             raise NotFoundError("sizes must satisfy old ≤ new ≤ the published size")
-        old_root, new_root, hashes = NodeTable(session).compute(
+        old_root, new_root, hashes = NodeTable(session, services.ledger.nodes).compute(
             lambda read: (
                 tree_root(old, read),
                 tree_root(wanted, read),

@@ -1,19 +1,21 @@
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, text
 from sqlmodel import Session, select
 
 from app import steps
+from app.ledger import storage
 from app.ledger.receipt import EntryReceipt, UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from app.ledger.startup import load_ledger
-from app.ledger.storage import NodeTable, read_row
+from app.ledger.storage import NodeCache, NodeTable, read_row
 from app.reconcile.fsck import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError
@@ -24,11 +26,13 @@ from lethe.log.proofs import (
     ProofError,
     check_consistency,
     check_inclusion,
+    consistency_proof,
     inclusion_proof,
 )
 from lethe.log.tree import NodeReader, leaf_hash
-from models import Model
-from tests.app.ledger.samples import add_model, append, entry, stored_leaves
+from models import Model, bulk
+from models.bulk import Statement
+from tests.app.ledger.samples import add_model, append, entry, stored_leaves, tamper
 from tests.lethe.log import oracle
 
 
@@ -119,44 +123,90 @@ def _row(level: int, count: int, read: NodeReader) -> list[bytes]:
     return [read(level, index) for index in range(count)]
 
 
-def test_nodes_are_found_by_their_key_and_not_by_looking_at_all(ledger: Ledger) -> None:
+def test_nodes_are_found_by_their_key_and_not_by_looking_at_all(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(ledger, *(entry(i) for i in range(300)))
     plans: list[str] = []
 
-    def explain(
-        connection: Connection, _cursor: Any, statement: str, values: Any, *_: Any
-    ) -> None:
-        if "log_nodes" in statement and not statement.startswith("EXPLAIN"):
-            found = connection.exec_driver_sql(
-                f"{EXPLAIN[ledger.engine.name]} {statement}", values
-            )
-            plans.append("\n".join(str(row) for row in found))
+    def explain(connection: Connection, *statements: Statement) -> list[Any]:
+        (one,) = statements
+        explained = replace(one, text=f"{EXPLAIN[ledger.engine.name]} {one.text}")
+        plans.append("\n".join(str(row) for row in run(connection, explained)[0]))
+        return run(connection, one)
 
+    run = bulk.run
     with Session(ledger.engine) as session:
         if ledger.engine.name == "postgresql":  # which would read so small a table whole
             session.connection().execute(text("SET LOCAL enable_seqscan = off"))
-        event.listen(ledger.engine, "before_cursor_execute", explain)
+        monkeypatch.setattr(bulk, "run", explain)
         NodeTable(session).compute(lambda read: inclusion_proof(5, 299, read))
-        event.remove(ledger.engine, "before_cursor_execute", explain)
     (plan,) = plans
     assert not re.search(r"SCAN (log_nodes|node)|Seq Scan", plan), plan
+
+
+def test_proofs_read_what_they_share_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaves = tuple(entry(i) for i in range(300))
+    append(ledger, *leaves)
+    ledger.latest()
+    read: list[int] = []
+
+    def note(session: Session, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+        read.append(len(keys))
+        return found(session, keys)
+
+    found = storage.read_nodes
+    monkeypatch.setattr(storage, "read_nodes", note)
+    strict = oracle.StrictReader(leaves)
+    for _ in range(2):
+        assert ledger.inclusion(5, 300) == inclusion_proof(5, 300, strict)
+        assert ledger.consistency(40, 300) == consistency_proof(40, 300, strict)
+        assert ledger.inclusion(4, 300) == inclusion_proof(4, 300, strict)
+    # Nine siblings, of which the last is made of two nodes; one of entry 4 is not among them.
+    assert read == [len(inclusion_proof(5, 300, strict)) + 2, read[1], 1]
+    assert read[1] < len(consistency_proof(40, 300, strict))
+
+
+def test_the_nodes_that_proofs_share_are_bounded() -> None:
+    cache = NodeCache(most=3)
+    cache.add({(0, number): bytes([number]) for number in range(3)})
+    assert cache.find([(0, 0), (1, 0)]) == {(0, 0): b"\0"}
+    cache.add({(0, 3): b"\3"})
+    left = {(0, 0): b"\0", (0, 2): b"\2", (0, 3): b"\3"}  # 1 was used least recently
+    assert cache.find((0, number) for number in range(4)) == left
+
+
+def test_what_checks_the_stored_log_reads_it_again(ledger: Ledger) -> None:
+    append(ledger, *(entry(i) for i in range(3)))
+    proof = ledger.inclusion(0, 3)
+    tamper(ledger.engine, "DELETE FROM log_nodes")
+    assert ledger.inclusion(0, 3) == proof
+    with Session(ledger.engine) as session, pytest.raises(LetheError, match="log fsck"):
+        NodeTable(session).root_at(3)
 
 
 EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN", "postgresql": "EXPLAIN"}
 
 
 @pytest.mark.parametrize("size", [2, 100, 300])
-def test_a_proof_takes_as_many_statements_in_every_tree(ledger: Ledger, size: int) -> None:
+def test_a_proof_takes_one_statement_in_every_tree(
+    ledger: Ledger, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(ledger, *(entry(i) for i in range(size)))
     statements: list[str] = []
-    event.listen(
-        ledger.engine,
-        "before_cursor_execute",
-        lambda _connection, _cursor, text, *_: statements.append(text),
-    )
-    ledger.inclusion(0, size)
-    ledger.consistency(1, size)
-    assert len([one for one in statements if "log_nodes" in one]) == 2
+
+    def note(connection: Connection, *given: Statement) -> list[Any]:
+        statements.extend(one.text for one in given)
+        return run(connection, *given)
+
+    run = bulk.run
+    monkeypatch.setattr(bulk, "run", note)
+    for number, prove in enumerate((ledger.inclusion, ledger.consistency), 1):
+        ledger.nodes = NodeCache()
+        prove(number - 1, size)
+        assert len([one for one in statements if "log_nodes" in one]) == number
 
 
 def test_entries_and_rows_commit_together_or_not_at_all(ledger: Ledger) -> None:
