@@ -11,10 +11,12 @@ from sqlmodel import Session
 from app.backup.reapply import Reapplied, log_quarantines, reapply_all, unlogged
 from app.cli.backup import print_reapplied
 from app.ledger.recover import recover as recover_log
+from app.ledger.sequencer import Ledger
 from app.ledger.startup import init_log, last_signed, load_issuer, open_ledger, require_schema
-from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, FsckReport
+from app.reconcile.findings import NOT_CHECKED, NOT_OPENED, UNREAD, FsckReport
 from app.reconcile.fsck import fsck as check_log
 from app.reconcile.fsck_journal import fsck_journal
+from app.reconcile.fsck_state import StateError, Verified, read_state, write_state
 from app.reconcile.fsck_vault import fsck_vault
 from app.reconcile.journal import RESTORED
 from app.settings import Settings
@@ -26,6 +28,7 @@ from app.vault.master import MasterKey
 from lethe.log.entries import Leaf, succession_leaf
 from lethe.log.fetch import fetch_from
 from models.session import opened_engine
+from models.types import utcnow
 
 
 @click.command()
@@ -88,29 +91,65 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def fsck(as_json: bool) -> None:
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keeps what was verified: the next call reads what came since.",
+)
+@click.option("--full", is_flag=True, help="Read everything, whatever FILE says.")
+def fsck(as_json: bool, state: Path | None, full: bool) -> None:
     """Check this installation's log.
 
     Compares entries, tree, checkpoint and keys. Exits with 1 if they disagree.
     """
     settings = Settings()
-    issuer, keyid = load_issuer(settings)
     with opened_engine(settings.resolved_database_url) as engine:
         require_schema(engine)
-        report = check_log(
-            open_ledger(settings, engine, examine=True), {keyid: issuer.public_key()}
-        )
-        with suppress(MasterKeyError):  # the report says that files were not opened
-            master = MasterKey.load(settings)
-            artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
-            fsck_vault(engine, artifacts, master, report)
-            fsck_journal(engine, ErasureJournal(settings.keys_dir / JOURNAL, master), report)
+        ledger = open_ledger(settings, engine, examine=True)
+        key = ledger.entry_key
+        if state is not None and key is None:
+            raise click.UsageError("--state needs entries.key, under which FILE has its MAC")
+        refused, held = None, None
+        if state is not None and key is not None:
+            try:
+                held = read_state(state, key)
+            except StateError as error:
+                refused = error.detail
+            except OSError as error:
+                raise click.BadParameter(f"{state} cannot be read: {error.strerror}") from None
+        begun = utcnow()
+        report = _checked(settings, ledger, None if full else held)
+        if report.before and not report.ok:
+            # A full read names what is wrong as it always was named.
+            report = whole if not (whole := _checked(settings, ledger, None)).ok else report
+        if refused is not None:
+            report.add("state", refused)
+        if state is not None and key is not None and report.ok and report.edge is not None:
+            try:
+                write_state(state, key, Verified(*report.edge, begun, report.files))
+            except OSError as error:
+                raise click.BadParameter(
+                    f"{state} cannot be written: {error.strerror}"
+                ) from None
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
         _print(report)
     if not report.ok:
         sys.exit(1)
+
+
+def _checked(settings: Settings, ledger: Ledger, held: Verified | None) -> FsckReport:
+    issuer, keyid = load_issuer(settings)
+    report = check_log(ledger, {keyid: issuer.public_key()}, held)
+    with suppress(MasterKeyError):  # the report says that files were not opened
+        master = MasterKey.load(settings)
+        artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
+        fsck_vault(ledger.engine, artifacts, master, report, held)
+        journal = ErasureJournal(settings.keys_dir / JOURNAL, master)
+        fsck_journal(ledger.engine, journal, report)
+    return report
 
 
 def _settings(origin: str | None) -> Settings:
@@ -123,6 +162,8 @@ def _print(report: FsckReport) -> None:
         f"{'PASS' if report.ok else 'FAIL'}  {report.size} entries, "
         f"{report.checkpoints} checkpoints"
     )
+    if report.before:
+        click.echo(f"      {report.before} entries were verified before; {UNREAD}")
     if not report.macs:
         click.echo(f"      MACs of the entries: {NOT_CHECKED}")
     if not report.files:

@@ -7,10 +7,16 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from app.ledger.peaks import Peaks
 from models import Artifact
 
 NOT_OPENED = "not checked: the master key is not here"
 NOT_CHECKED = "not checked: entries.key is not here"
+UNREAD = (
+    "not read again: these entries, their nodes, checkpoints, openings and certificates, the "
+    "evidence of erased records that these name, versions and records of models without a new "
+    "event, and files stored before; --full reads everything"
+)
 MOST = 20  # findings of one check that are listed; a wrong leaf makes many wrong nodes
 
 
@@ -30,9 +36,13 @@ class FsckReport:
     macs: whether the entries' MACs were checked, for which entries.key must be there. files:
     whether requests, certificates, models and stored files were, for which the master key must
     be. ended: requests whose retention has ended, of which there is nothing left to compare.
+    before: entries that an earlier call verified, and this one did not read. edge: the tree
+    that was computed, of the size that the guard had, and how many checkpoints it has.
     """
 
     size: int = 0
+    before: int = 0
+    edge: tuple[Peaks, int] | None = None
     checkpoints: int = 0
     macs: bool = False
     files: bool = False
@@ -62,6 +72,8 @@ class FsckReport:
         return {
             "result": "PASS" if self.ok else "FAIL",
             "size": self.size,
+            "before": self.before,
+            "unread": UNREAD if self.before else "",
             "checkpoints": self.checkpoints,
             "macs": "checked" if self.macs else NOT_CHECKED,
             "files": "checked" if self.files else NOT_OPENED,

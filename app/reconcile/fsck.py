@@ -18,6 +18,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.fsck_keys import check_keys
 from app.reconcile.fsck_models import check_models
 from app.reconcile.fsck_requests import check_certificates, check_openings, check_requests
+from app.reconcile.fsck_state import Verified
 from app.reconcile.fsck_tree import check_guard, check_tree
 from app.vault.errors import SealError
 from lethe.log.checkpoint import Checkpoint
@@ -26,7 +27,9 @@ from models.session import reading
 
 
 def fsck(
-    ledger: Ledger, issuers: Mapping[str, EllipticCurvePublicKey] | None = None
+    ledger: Ledger,
+    issuers: Mapping[str, EllipticCurvePublicKey] | None = None,
+    held: Verified | None = None,
 ) -> FsckReport:
     """Check the log, openings, certificates, audits, models, keys and tokens.
 
@@ -36,13 +39,16 @@ def fsck(
         ledger: Opened without checks (`open_ledger`) if it does not start any more.
         issuers: Public keys of certificate issuers by name. A certificate of an issuer that
             is not among them is checked against the key in its own leaf.
+        held: What an earlier call verified and this one does not read again (UNREAD).
     """
     report = FsckReport()
+    first = 0 if held is None else held.size
     # Entries are durable before the guard knows them, and the guard before a checkpoint is
     # stored: read in this order, a service at work cannot look like a damaged one.
     before = _guarded(ledger, report)
     with Session(reading(ledger.engine)) as session:
-        roots = check_tree(session, ledger, report, {before.size} if before else set())
+        watched = {before.size} if before else set()
+        roots = check_tree(session, ledger, report, watched, held)
         after = _guarded(ledger, report) if before else None
         if before and after:
             check_guard(session, before, after, roots, report)
@@ -51,13 +57,13 @@ def fsck(
         with sealed_rows(report, "requests"):
             check_requests(session, report)
         with sealed_rows(report, "openings"):
-            check_openings(session, report)
+            check_openings(session, report, first)
         with sealed_rows(report, "certificates"):
-            check_certificates(session, issuers or {}, report)
+            check_certificates(session, issuers or {}, report, first)
         with sealed_rows(report, "audits"):
             check_audits(session, report)
         with sealed_rows(report, "models and records"):
-            check_models(session, report)
+            check_models(session, report, first)
         check_keys(session, report)
     return report
 

@@ -26,12 +26,16 @@ from models import Certificate, ErasureRequest, LogEntry, RequestEvent
 FETCH = 500  # rows in memory at once
 
 
-def check_openings(session: Session, report: FsckReport) -> None:
-    """Open every commitment whose request and key still exist: retention destroys the key."""
+def check_openings(session: Session, report: FsckReport, first: int) -> None:
+    """Open every commitment whose request and key still exist: retention destroys the key.
+
+    first: The log index of the first event that is opened.
+    """
     query = (
         select(RequestEvent, ErasureRequest, LogEntry.leaf)
         .join(ErasureRequest, col(ErasureRequest.id) == col(RequestEvent.request_id))
         .join(LogEntry, col(LogEntry.index) == col(RequestEvent.log_index), isouter=True)
+        .where(col(RequestEvent.log_index) >= first)
         .order_by(col(RequestEvent.log_index))
         .execution_options(yield_per=FETCH)
     )
@@ -49,6 +53,7 @@ def check_openings(session: Session, report: FsckReport) -> None:
         .join(ErasureRequest, col(ErasureRequest.ref) == col(LogEntry.ref))
         .join(RequestEvent, col(RequestEvent.log_index) == col(LogEntry.index), isouter=True)
         .where(LogEntry.kind == ERASURE_EVENT, col(RequestEvent.log_index).is_(None))
+        .where(col(LogEntry.index) >= first)
         .order_by(col(LogEntry.index))
     )
     report.add_all(
@@ -109,12 +114,19 @@ def check_requests(session: Session, report: FsckReport) -> None:
 
 
 def check_certificates(
-    session: Session, issuers: Mapping[str, EllipticCurvePublicKey], report: FsckReport
+    session: Session,
+    issuers: Mapping[str, EllipticCurvePublicKey],
+    report: FsckReport,
+    first: int,
 ) -> None:
-    """Each certificate has its own leaf and a judgement before it, each such leaf its row."""
+    """Each certificate has its own leaf and a judgement before it, each such leaf its row.
+
+    first: The log index of the first certificate that is opened.
+    """
     query = (
         select(Certificate, LogEntry.leaf)
         .join(LogEntry, col(LogEntry.index) == col(Certificate.log_index), isouter=True)
+        .where(col(Certificate.log_index) >= first)
         .order_by(col(Certificate.log_index))
         .execution_options(yield_per=FETCH)
     )

@@ -10,6 +10,7 @@ from app.ledger.peaks import Peaks
 from app.ledger.sequencer import Ledger
 from app.ledger.storage import latest_checkpoint, read_size
 from app.reconcile.findings import FsckReport
+from app.reconcile.fsck_state import Verified
 from lethe.errors import LetheError
 from lethe.log.checkpoint import Checkpoint, open_checkpoint
 from lethe.log.entries import EntryError, parse_leaf
@@ -20,15 +21,32 @@ PAGE = 1000  # rows in memory at once
 
 
 def check_tree(
-    session: Session, ledger: Ledger, report: FsckReport, watched: set[int]
+    session: Session,
+    ledger: Ledger,
+    report: FsckReport,
+    watched: set[int],
+    held: Verified | None,
 ) -> dict[int, bytes]:
-    """Compute the tree again and compare every node and root; return the roots asked for."""
+    """Compute the tree again and compare every node and root; return the roots asked for.
+
+    held: The tree grows from the edge of the one that was verified; what is below is not read.
+    """
     report.size = read_size(session)
     report.macs = ledger.entry_key is not None
     peaks, roots = Peaks(), {}
-    checkpoints = _checkpoints(session)
+    checkpoints = _checkpoints(session, -1)
+    if held is not None:
+        peaks, report.before, report.checkpoints = (
+            held.peaks.copy(),
+            held.size,
+            held.checkpoints,
+        )
+        checkpoints = _checkpoints(session, held.size)
+        if held.size > report.size:
+            lost = f"the log has {report.size} entries but fsck has verified {held.size}"
+            report.add("gap", f"{lost}: restore a newer backup of the database")
     pending = next(checkpoints, None)
-    for entry, stored in _entries(session, report):
+    for entry, stored in _entries(session, peaks.size):
         _check_entry(entry, report)
         if ledger.entry_key is not None and not ledger.entry_key.is_authentic(entry):
             report.add("mac", "the row is not one that this installation wrote", entry.index)
@@ -41,6 +59,7 @@ def check_tree(
             pending = next(checkpoints, None)
         if peaks.size in watched:
             roots[peaks.size] = peaks.root()
+            report.edge = peaks.copy(), report.checkpoints
         for level, index, value in peaks.append(leaf_hash(entry.leaf)):
             if stored.get((level, index)) != value:
                 state = "wrong" if (level, index) in stored else "missing"
@@ -49,6 +68,8 @@ def check_tree(
     while pending is not None:
         _check_checkpoint(ledger, pending, peaks, report)
         pending = next(checkpoints, None)
+    if peaks.size in watched:
+        report.edge = peaks, report.checkpoints
     if report.checkpoints == 0:
         report.add("checkpoint", "no checkpoint is stored: the log was never begun")
     _check_strays(session, report)
@@ -75,10 +96,9 @@ def check_guard(
 
 
 def _entries(
-    session: Session, report: FsckReport
+    session: Session, start: int
 ) -> Iterator[tuple[LogEntry, dict[tuple[int, int], bytes]]]:
-    """Yield each entry with the stored nodes around it, in order of index."""
-    start = 0
+    """Yield each entry from `start` on with the stored nodes around it, in order of index."""
     while True:
         query = select(LogEntry).where(col(LogEntry.index) >= start)
         page = list(session.exec(query.order_by(col(LogEntry.index)).limit(PAGE)))
@@ -121,8 +141,7 @@ def _check_entry(entry: LogEntry, report: FsckReport) -> None:
         report.add("entry", "the columns differ from the leaf", entry.index)
 
 
-def _checkpoints(session: Session) -> Iterator[LogCheckpoint]:
-    last = -1
+def _checkpoints(session: Session, last: int) -> Iterator[LogCheckpoint]:
     while True:
         query = select(LogCheckpoint).where(col(LogCheckpoint.size) > last)
         page = list(session.exec(query.order_by(col(LogCheckpoint.size)).limit(PAGE)))

@@ -9,7 +9,8 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
-from app.vault.artifacts import ArtifactStore
+from app.reconcile.fsck_state import Verified
+from app.vault.artifacts import GRACE, ArtifactStore
 from app.vault.master import MasterKey
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.certificates.evidence import parse_evidence
@@ -32,21 +33,38 @@ STORED = "an erased record is stored again"
 
 
 def fsck_vault(
-    engine: Engine, artifacts: ArtifactStore, master: MasterKey, report: FsckReport
+    engine: Engine,
+    artifacts: ArtifactStore,
+    master: MasterKey,
+    report: FsckReport,
+    held: Verified | None = None,
 ) -> None:
-    """Add what is wrong with files, tombstones and records to a report of `fsck`."""
+    """Add what is wrong with files, tombstones and records to a report of `fsck`.
+
+    held: What an earlier call verified: files stored before it, and evidence of certificates
+    that its log had, are not read again.
+    """
     report.files = True
+    if held is not None and not held.files:
+        held = None
     with Session(reading(engine)) as session:
         with sealed_rows(report, "stored files"):
-            _check_files(engine, session, artifacts, report)
+            _check_files(engine, session, artifacts, report, held)
         with sealed_rows(report, "erased records"):
-            _check_erased(session, artifacts, master, report)
+            first = 0 if held is None else held.size
+            _check_erased(session, artifacts, master, report, first)
 
 
 def _check_files(
-    engine: Engine, session: Session, artifacts: ArtifactStore, report: FsckReport
+    engine: Engine,
+    session: Session,
+    artifacts: ArtifactStore,
+    report: FsckReport,
+    held: Verified | None,
 ) -> None:
     query = select(Artifact.id).where(col(Artifact.wrapped_key).is_not(None))
+    if held is not None:  # a transaction may have been open then
+        query = query.where(col(Artifact.created_at) >= held.at - GRACE)
     for artifact_id in session.exec(query.execution_options(yield_per=FETCH)):
         try:
             artifacts.get(session, artifact_id)
@@ -58,12 +76,17 @@ def _check_files(
 
 
 def _check_erased(
-    session: Session, artifacts: ArtifactStore, master: MasterKey, report: FsckReport
+    session: Session,
+    artifacts: ArtifactStore,
+    master: MasterKey,
+    report: FsckReport,
+    first: int,
 ) -> None:
     query = (
         select(Certificate.log_index, Verification.evidence_id, ErasureRequest)
         .join(Verification, col(Verification.request_id) == col(Certificate.request_id))
         .join(ErasureRequest, col(ErasureRequest.id) == col(Certificate.request_id))
+        .where(col(Certificate.log_index) >= first)
         .order_by(col(Certificate.log_index))
         .execution_options(yield_per=FETCH)
     )

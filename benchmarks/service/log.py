@@ -182,7 +182,7 @@ def _rows(origin: str, secret: bytes, start: int, end: int) -> Iterator[Row]:
 
 
 def _mirror(folder: Path) -> dict[str, float]:
-    """Return how fast a log is mirrored over HTTP, and the second calls of both commands."""
+    """Return how fast a log is mirrored over HTTP and checked, and the second calls."""
     installation = Installation(folder, {})
     ledger = _ledger(installation, MIRRORED)
     vkey, state = ledger.verifier.vkey, folder / "verified.json"
@@ -195,7 +195,11 @@ def _mirror(folder: Path) -> dict[str, float]:
         for _ in range(10):  # what the second calls fetch and check
             ledger.transact(_append)
         again, verified_again = (_seconds(installation, *one) for one in (mirror, verify))
+    fsck = ("fsck", "--state", str(folder / "fsck.json"))
+    checked, checked_again = (_seconds(installation, *fsck) for _ in range(2))
     return {
+        "fsck_entries_per_second": MIRRORED / (checked - started),
+        "fsck_second_call_seconds": checked_again,
         "mirror_entries_per_second": MIRRORED / (first - started),
         "mirror_second_call_seconds": again,
         "verify_entries_per_second": MIRRORED / (verified - started),

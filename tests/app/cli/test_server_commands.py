@@ -149,6 +149,8 @@ def test_fsck_speaks_json(environment: Settings) -> None:
     assert json.loads(lethe_log("fsck", "--json").output) == {
         "result": "PASS",
         "size": 0,
+        "before": 0,
+        "unread": "",
         "checkpoints": 1,
         "macs": "checked",
         "files": "checked",
