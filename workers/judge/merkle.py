@@ -31,6 +31,7 @@ SIZE = len(LEAF) + 64
 SMALL = 32  # to hash so many leaves again takes 0.1 ms
 CHUNK = 4096  # leaves written out at a time
 _NUMBERS = struct.Struct(">HQ")
+_WRITTEN = struct.Struct(f"{SIZE}s")
 
 NONE: frozenset[int] = frozenset()
 Digests = NDArray[np.uint8]  # (n, 32)
@@ -159,8 +160,7 @@ class Tree:
         written[:, : len(LEAF)] = np.frombuffer(LEAF, np.uint8)
         written[:, len(LEAF) : -32] = self._leaves[low:high]
         written[:, -32:] = self._contents[low:high]
-        data = written.tobytes()
-        return [sha256(data[at : at + SIZE]).digest() for at in range(0, len(data), SIZE)]
+        return [sha256(leaf).digest() for (leaf,) in _WRITTEN.iter_unpack(written.tobytes())]
 
 
 def table(values: Sequence[bytes]) -> Digests:

@@ -83,11 +83,11 @@ def commitment(row: int) -> bytes:
 
 def content(row: int, rows: Rows, place: int) -> bytes:
     """The digest of a stored row by its definition."""
-    names = (hashlib.sha256(name.encode()).digest() for name in (*OWNER, str(row)))
+    names = (hashlib.sha256(name.encode()).digest() for name in OWNER)
     codes = rows.codes[place].tolist()
     values = struct.pack(f"<q{len(codes)}h", rows.labels[place], *codes)
     return hashlib.sha256(
-        b"".join([b"lethe/row/v1\0", *names, salt("row", row), values])
+        b"".join([b"lethe/row/v2\0", *names, salt("row", row), values])
     ).digest()
 
 

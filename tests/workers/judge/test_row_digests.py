@@ -40,8 +40,8 @@ def sha(*parts: bytes) -> bytes:
 def by_hand(row: int, rows: Rows, salts: Any) -> bytes:
     client, subject = OWNER[row]
     return sha(
-        *(b"lethe/row/v1\0", sha(client.encode()), sha(subject.encode())),
-        *(sha(f"r{row}".encode()), bytes(salts[row].tolist())),
+        *(b"lethe/row/v2\0", sha(client.encode()), sha(subject.encode())),
+        bytes(salts[row].tolist()),
         struct.pack("<q", rows.labels[row]),
         struct.pack(f"<{D}h", *rows.codes[row]),
     )

@@ -1,11 +1,11 @@
 """Salted digests of a ridge head's rows: the contents of the leaves of its retained set.
 
-    SHA256(ROW | H(client) | H(subject) | H(record) | salt | label | codes)
+    SHA256(ROW | H(client) | H(subject) | salt | label | codes)
 
-H is SHA-256 of UTF-8, a label int64 and codes int16, little-endian. The root of each version's
-retained set, which the log has, so commits to its rows. The salts lie sealed with the rows and
-are destroyed with them: no evidence file has them, and without them a digest confirms nobody's
-guess of a row.
+H is SHA-256 of UTF-8, a label int64 and codes int16, little-endian. The leaf binds a digest to
+the record's commitment, and so to its id. The root of each version's retained set, which the
+log has, so commits to its rows. The salts lie sealed with the rows and are destroyed with
+them: no evidence file has them, and without them a digest confirms nobody's guess of a row.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from workers.judge.ridge.claim import (
     RemovedLeaf,
 )
 
-ROW = b"lethe/row/v1\0"
+ROW = b"lethe/row/v2\0"
 
 
 class RowDigest(NamedTuple):
@@ -60,9 +60,8 @@ def row_digests(block: RowBlock, owner: Owner) -> list[bytes]:
     packed[:, 32:40] = block.rows.labels.astype("<i8").view(np.uint8).reshape(count, 8)
     packed[:, 40:] = block.rows.codes.astype("<i2", order="C").view(np.uint8)
     found = []
-    for record, row in zip(block.records, packed, strict=True):
+    for row in packed:
         one = start.copy()
-        one.update(hashlib.sha256(record.encode()).digest())
         one.update(row)
         found.append(one.digest())
     return found

@@ -13,6 +13,7 @@ refit is recomputed, each from the rows that had come by then.
 
 from collections.abc import Sequence
 from hashlib import sha256
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from workers.judge.ridge.room import FURTHER, Judging
 
 BEFORE, AFTER = CHECKS["rows-before"], CHECKS["rows-after"]
 UNPUBLISHED = "a version was published without the root of its retained set"
+PAD = Struct("64s")
 CHUNK = 512  # rows written out at a time: less than a megabyte, which stays in cache
 
 
@@ -51,9 +53,7 @@ def leaves_of(block: BlockClaim) -> Leaves:
     if block.learned.shape != (count,) or len(block.records) != count:
         raise ValueError("a row without a record or a version")
     records = [record.encode() for record in block.records]
-    return Leaves(
-        _commitments(block.id_salts, records), _digests(block, records), block.learned
-    )
+    return Leaves(_commitments(block.id_salts, records), _digests(block), block.learned)
 
 
 def _commitments(salts: NDArray[np.uint8], records: Sequence[bytes]) -> Digests:
@@ -62,23 +62,26 @@ def _commitments(salts: NDArray[np.uint8], records: Sequence[bytes]) -> Digests:
     for first in range(0, len(records), CHUNK):
         key = np.zeros((len(salts[first : first + CHUNK]), 64), np.uint8)
         key[:, :32] = salts[first : first + CHUNK]
-        inner, outer = (key ^ 0x36).tobytes(), (key ^ 0x5C).tobytes()
+        inner, outer = ((key ^ pad).tobytes() for pad in (0x36, 0x5C))
         found += [
-            sha256(outer[at : at + 64] + sha256(inner[at : at + 64] + record).digest()).digest()
-            for at, record in zip(range(0, len(inner), 64), records[first:], strict=False)
+            sha256(two + sha256(one + record).digest()).digest()
+            for (one,), (two,), record in zip(
+                PAD.iter_unpack(inner),
+                PAD.iter_unpack(outer),
+                records[first : first + CHUNK],
+                strict=True,
+            )
         ]
     return table(found)
 
 
-def _digests(block: BlockClaim, records: Sequence[bytes]) -> Digests:
-    """Return the digest of each row of a block."""
-    start = sha256(b"lethe/row/v1\0" + _hash(block.client) + _hash(block.subject))
+def _digests(block: BlockClaim) -> Digests:
+    """Return the digest of each row of a block; its leaf binds it to the commitment."""
+    start = sha256(b"lethe/row/v2\0" + _hash(block.client) + _hash(block.subject))
     rows, found = block.rows, []
     for first in range(0, len(rows), CHUNK):
         part = slice(first, first + CHUNK)
-        hashes = b"".join(sha256(record).digest() for record in records[part])
         fields = (
-            np.frombuffer(hashes, np.uint8).reshape(-1, 32),
             block.salts[part],
             rows.labels[part].astype("<i8").view(np.uint8).reshape(-1, 8),
             rows.codes[part].astype("<i2", order="C").view(np.uint8),
