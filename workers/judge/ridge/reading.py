@@ -50,10 +50,11 @@ class Reading:
         return self._vouched
 
     def leaves(self) -> Leaves:
-        """Return the leaves of all rows."""
+        """Hand over the leaves of all rows: they are not kept here."""
         if "leaves" in self._errors:
             raise self._errors["leaves"]
-        return Leaves.joined(self._leaves)
+        parts, self._leaves = self._leaves, []
+        return Leaves.joined(parts)
 
     def _begin(self, claim: ExactClaim, stack: ExitStack) -> None:
         if claim.ridge.mode == "freivalds":

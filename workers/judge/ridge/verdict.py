@@ -6,7 +6,7 @@ its own check), then what the files of this room register, in the catalogue's or
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -59,7 +59,7 @@ class RidgeVerifier:
         """
         reading = Reading(claim, _erased(claim))
         first, found = _check_statistics(claim, reading)
-        judging = Judging(claim, found, cache(lambda: _sets(claim, reading)))
+        judging = Judging(claim, found, _once(lambda: _sets(claim, reading)))
 
         def second() -> Judgement:
             judgement = self.check_head(claim.ridge, found)
@@ -80,6 +80,24 @@ class RidgeVerifier:
             report_of([*begin, *own, *end])
             for _, *own in zip(links, cycle(kept), cycle(gone), strict=False)
         ]
+
+
+def _once(make: Callable[[], Sets]) -> Callable[[], Sets]:
+    """Return what calls `make` once: later calls return, or raise, what the first one did."""
+    found: list[Sets | Exception] = []
+
+    def get() -> Sets:
+        if not found:
+            try:
+                found.append(make())
+            except ODD_INPUT as error:
+                found.append(error)
+        [one] = found
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    return get
 
 
 def _erased(claim: ExactClaim) -> frozenset[str]:
