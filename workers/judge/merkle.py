@@ -18,7 +18,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +26,9 @@ TAG = b"lethe/retained-set/v2\0"
 EMPTY = sha256(b"\x02" + TAG).digest()
 NO_CONTENT = bytes(32)
 LEAF, INNER = b"\x00" + TAG, b"\x01" + TAG
-SIZE = len(LEAF) + 64
 SMALL = 32  # to hash so many leaves again takes 0.1 ms
 CHUNK = 4096  # leaves written out at a time
 _NUMBERS = struct.Struct(">HQ")
-_WRITTEN = struct.Struct(f"{SIZE}s")
 
 NONE: frozenset[int] = frozenset()
 Digests = NDArray[np.uint8]  # (n, 32)
@@ -132,35 +129,39 @@ class Tree:
         return Subtree(subtree.low, subtree.high, total, node, gone)
 
     def _hashed(self) -> Subtree | None:
-        """Return the whole tree; of each subtree with more than SMALL leaves its children."""
-        # Subtrees that lack their right side: where it begins, and from where on they have all.
-        open_: list[tuple[int, int, bytes, Subtree | None]] = []
-        low, node, known = 0, b"", None
-        pack, inner = _NUMBERS.pack, INNER
-        for start in range(0, len(self), CHUNK):
-            hashes = self._leaf_hashes(start, min(start + CHUNK, len(self)))
-            bits = [*self._bits[start : start + CHUNK].tolist(), -1]
-            for high, node, bit in zip(count(start + 1), hashes, bits, strict=False):
-                low, known = high - 1, None
-                while open_ and open_[-1][0] > bit:
-                    at, first, left, other = open_.pop()
-                    leaves = high - first
-                    # As `_inner`: a call for each node would take a tenth of the time.
-                    above = sha256(inner + pack(at, leaves) + left + node).digest()
-                    if leaves > SMALL:
-                        other = other or Subtree(first, low, low - first, left)
-                        known = known or Subtree(low, high, high - low, node)
-                        known = Subtree(first, high, leaves, above, NONE, at, other, known)
-                    low, node = first, above
-                open_.append((bit, low, node, known))
-        return known or (Subtree(0, len(self), len(self), node) if len(self) else None)
+        """Return the whole tree; of each subtree with more than SMALL leaves its children.
+
+        Those that divide at the same bit are apart from each other, so they are hashed
+        together, from the last bit to the first.
+        """
+        if not len(self):
+            return None
+        # By the place where a subtree begins: its hash, and where it ends; and the other way.
+        hashes = np.concatenate(
+            [table(self._leaf_hashes(low, low + CHUNK)) for low in range(0, len(self), CHUNK)]
+        )
+        last, first = np.arange(len(self)), np.arange(len(self))
+        large: dict[int, Subtree] = {}
+
+        def part(low: int, high: int) -> Subtree:
+            found = large.pop(low, None)
+            return found or Subtree(low, high, high - low, hashes[low].tobytes())
+
+        for bit in np.unique(self._bits)[::-1].tolist():
+            right = np.flatnonzero(self._bits == bit) + 1
+            left, end = first[right - 1], last[right]
+            above = _inner_hashes(bit, end + 1 - left, hashes[left], hashes[right])
+            for place in np.flatnonzero(end + 1 - left > SMALL).tolist():
+                low, middle, high = int(left[place]), int(right[place]), int(end[place]) + 1
+                node, sides = above[place].tobytes(), (part(low, middle), part(middle, high))
+                large[low] = Subtree(low, high, high - low, node, NONE, bit, *sides)
+            hashes[left], last[left], first[end] = above, end, left
+        return part(0, len(self))
 
     def _leaf_hashes(self, low: int, high: int) -> list[bytes]:
-        written = np.empty((high - low, SIZE), dtype=np.uint8)
-        written[:, : len(LEAF)] = np.frombuffer(LEAF, np.uint8)
-        written[:, len(LEAF) : -32] = self._leaves[low:high]
-        written[:, -32:] = self._contents[low:high]
-        return [sha256(leaf).digest() for (leaf,) in _WRITTEN.iter_unpack(written.tobytes())]
+        leaves, contents = self._leaves[low:high], self._contents[low:high]
+        start = np.broadcast_to(np.frombuffer(LEAF, np.uint8), (len(leaves), len(LEAF)))
+        return _sha256(np.concatenate([start, leaves, contents], axis=1))
 
 
 def table(values: Sequence[bytes]) -> Digests:
@@ -201,6 +202,26 @@ def _joined(bit: int, left: Subtree, right: Subtree) -> Subtree:
     total = left.count + right.count
     node = _inner(bit, total, left.hash, right.hash)
     return Subtree(left.low, right.high, total, node, NONE, bit, left, right)
+
+
+def _inner_hashes(
+    bit: int, leaves: NDArray[np.int64], left: Digests, right: Digests
+) -> Digests:
+    """Return the hashes (m, 32) of nodes that divide at a bit, by their leaves (m,)."""
+    start = np.frombuffer(INNER + _NUMBERS.pack(bit, 0)[:2], np.uint8)
+    fields = (
+        np.broadcast_to(start, (len(leaves), len(start))),
+        leaves.astype(">u8").view(np.uint8).reshape(-1, 8),
+        left,
+        right,
+    )
+    return table(_sha256(np.concatenate(fields, axis=1)))
+
+
+def _sha256(rows: NDArray[np.uint8]) -> list[bytes]:
+    """Return the hash of each row."""
+    each = struct.iter_unpack(f"{rows.shape[1]}s", rows.tobytes())
+    return [sha256(row).digest() for (row,) in each]
 
 
 def _inner(bit: int, leaves: int, left: bytes, right: bytes) -> bytes:
