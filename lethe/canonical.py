@@ -64,17 +64,22 @@ _MOST = 2**53 - 1  # RFC 8785 appendix B: larger integers are not interoperable
 
 
 def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
-    if kind is int:
-        return bool(-_MOST <= value <= _MOST)
-    if kind is dict:
-        return all(
-            type(name) is str and name.isascii() and _is_plain(item)
-            for name, item in value.items()
-        )
-    return kind is list and all(map(_is_plain, value))
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind is str or item is None or kind is bool:
+            continue
+        if kind is dict:
+            for name in item:
+                if type(name) is not str or not name.isascii():
+                    return False
+            waiting.extend(item.values())
+        elif kind is list:
+            waiting.extend(item)
+        elif kind is not int or not -_MOST <= item <= _MOST:
+            return False
+    return True
 
 
 def decode(data: bytes) -> Any:

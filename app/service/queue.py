@@ -33,16 +33,18 @@ _UNITS = {
 }
 
 
-def head_of_queue(session: Session, model_id: int) -> Job | None:
+def head_of_queue(session: Session, model_id: int, now: datetime | None = None) -> Job | None:
     """Return the job whose turn it is: the oldest unfinished one that is not parked.
 
     A job that was begun precedes an older one that has returned from parking: until what
-    was executed is certified, nothing else may change the model.
+    was executed is certified, nothing else may change the model. now: the database's time,
+    where the caller has asked for it.
     """
+    now = now or clock(session)
     begun = or_(
         col(Job.stage) != "execute",
         col(Job.attempt) > 1,
-        and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > clock(session)),
+        and_(col(Job.lease_until).is_not(None), col(Job.lease_until) > now),
     )
     query = _open(model_id).order_by(case((begun, 0), else_=1), col(Job.seq)).limit(1)
     return session.exec(query).first()

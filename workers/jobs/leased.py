@@ -127,7 +127,7 @@ def _whose_turn(
         return None
     if job.lease_until is not None and job.lease_until > now:
         return None
-    head = head_of_queue(session, job.model_id)
+    head = head_of_queue(session, job.model_id, now)
     if head is None or head.id != job.id:
         return None
     if session.get_one(Model, job.model_id).state == "quarantined":

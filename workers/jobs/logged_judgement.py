@@ -1,10 +1,12 @@
 """The judgement that a certificate repeats, read from the log; tables only locate it."""
 
 import hashlib
+import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from sqlalchemy.exc import NoResultFound
 from sqlmodel import Session, col, select
@@ -16,7 +18,6 @@ from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
 from app.vault.model_key import ADD_BACK
 from lethe import canonical
-from lethe.certificates import shape
 from lethe.certificates.errors import CertificateError
 from lethe.certificates.evidence import Evidence, parse_evidence
 from lethe.certificates.retained import Removal, record_commitment
@@ -159,7 +160,7 @@ def _passed(
     if problem is not None:
         raise NotJudgedError(problem)
     evidence = parse_evidence(file)
-    _check_evidence(evidence, plan)
+    _check_evidence(evidence, json.loads(file)["removal"], plan)
     before, after = logged.checked(plan.before_number), logged.checked(plan.number)
     if verification.version_id != after.id:
         raise NotJudgedError("the version that was judged is not the one that was executed")
@@ -193,12 +194,13 @@ def _check_received(request: ErasureRequest, model: Model, events: Sequence[Even
         raise NotJudgedError("the request is about something else than what was received")
 
 
-def _check_evidence(evidence: Evidence, plan: Draft) -> None:
+def _check_evidence(evidence: Evidence, removal: Mapping[str, Any], plan: Draft) -> None:
+    """Check that evidence is a PASS of what was executed. removal: the file's, as JSON."""
     if evidence.report.result != "PASS":
         raise NotJudgedError("the judgement is no PASS")
     statistics = {"before": plan.statistics_before, "after": plan.statistics_after}
-    removal = shape.read(Removal, plan.removal)
-    if (evidence.removal, dict(evidence.statistics)) != (removal, statistics):
+    # A removal has one spelling, and that of the file was just read.
+    if (removal, dict(evidence.statistics)) != (plan.removal, statistics):
         raise NotJudgedError("the evidence is of another removal than was executed")
 
 

@@ -8,8 +8,8 @@ from time import monotonic
 
 from workers.jobs.lease import Lease
 
-STAGE_S = 0.5
-LEAST = 32  # always go together: each update judges all rows of its model once more
+STAGE_S = 0.75
+LEAST = 64  # always go together: each update judges all rows of its model once more
 
 
 class Pace:

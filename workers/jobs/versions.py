@@ -13,7 +13,7 @@ from app.service.context import Services
 from lethe.certificates.retained_tree import Leaf as RetainedLeaf
 from lethe.certificates.retained_tree import retained_root
 from models import Artifact, Model, ModelVersion, Record, Subject, bulk
-from models.session import chunks
+from models.session import chunks, read_by_id
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import Lease
 from workers.jobs.update import Encoded, Owner
@@ -162,18 +162,18 @@ def withdraw_earlier(
     services: Services, tx: Transaction, model: Model, keep: ModelVersion
 ) -> list[ShreddedArtifact]:
     """Shred heads and states of all versions before `keep`; returns what was shredded now."""
-    shredded = []
     earlier = select(ModelVersion).where(
         ModelVersion.model_id == model.id,
         col(ModelVersion.number) < keep.number,
         col(ModelVersion.withdrawn_at).is_(None),
     )
-    for version in tx.session.exec(earlier).all():
+    found = tx.session.exec(earlier).all()
+    for version in found:
         version.withdrawn_at = tx.now
-        for artifact_id in (version.head_id, version.state_id):
-            if (done := shred(services, tx.session, artifact_id)) is not None:
-                shredded.append(done)
-    return shredded
+    ids = [one for version in found for one in (version.head_id, version.state_id)]
+    read_by_id(tx.session, Artifact, ids)
+    shredded = (shred(services, tx.session, artifact_id) for artifact_id in ids)
+    return [one for one in shredded if one is not None]
 
 
 def shred(services: Services, session: Session, artifact_id: str) -> ShreddedArtifact | None:
