@@ -154,7 +154,7 @@ def load_executed(
     assert job.draft_id is not None
     data = services.artifacts.get(session, job.draft_id)
     request = session.get_one(ErasureRequest, job.request_id)
-    if sha256_hex(data) != _digest_of_executed(events):
+    if sha256_hex(data) != logged_digest(events):
         raise OtherDraftError("the draft is not the one that the log has as executed")
     known = json.loads(data)  # whose bytes the log committed to
     if known["ref"] != request.ref:
@@ -164,7 +164,7 @@ def load_executed(
     return Draft(**known)
 
 
-def _digest_of_executed(events: Sequence[Event]) -> str | None:
+def logged_digest(events: Sequence[Event]) -> str | None:
     """Return the digest of the draft of a request's last execution, as the log has it."""
     last = [event.payload for event in events if event.event == EXECUTED][-1:]
     return last[0].get(DRAFT) if last else None

@@ -139,7 +139,7 @@ def planned(
         job.draft_id, digest = stored.id, stored.digest
         session.commit()
     if patch is not None:
-        patch.setattr(draft, "_executed", lambda *_: digest)
+        patch.setattr(draft, "logged_digest", lambda *_: digest)
 
 
 def test_a_draft_that_the_log_has_not_is_not_told(ready: Installation, failed: str) -> None:

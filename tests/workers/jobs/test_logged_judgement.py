@@ -244,7 +244,7 @@ def test_an_attempt_that_ends_with_the_same_bits_is_another_execution(
 
     assert told(ready, request, "", earlier) == OTHER_DRAFT
     with monkeypatch.context() as patch:  # nor if the log had it
-        patch.setattr(drafts, "_digest_of_executed", lambda *_: digest)
+        patch.setattr(drafts, "logged_digest", lambda *_: digest)
         assert told(ready, request, "", earlier) == (
             "the request was executed in another version"
         )
