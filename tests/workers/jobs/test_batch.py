@@ -1,6 +1,6 @@
 """Coalesced requests: one update, one version, and a certificate of full strength for each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -42,10 +42,13 @@ from workers.jobs import (
     sweep,
     verify,
 )
-from workers.jobs.chain import Chain
+from workers.jobs.chain import Chain, Link
 from workers.jobs.lease import JobContext, Lease, LeaseLostError
 from workers.jobs.leased import leased
+from workers.judge.base import Report
 from workers.judge.merkle import merkle_root
+from workers.judge.ridge.claim import ExactClaim
+from workers.judge.ridge.verdict import RidgeVerifier
 from workers.methods.ridge.base import Outcome, RidgeConfig, RidgeState
 from workers.methods.ridge.ridge_exact import METHOD
 
@@ -553,23 +556,57 @@ def test_a_refit_of_a_later_one_leaves_the_earlier_certificate(
     three.check()
 
 
+def hides_the_third(first: Link, second: Link, third: Link) -> list[Link]:
+    """The second is sound in itself, and the third's records are hidden from its chain."""
+    return [first, replace(second, later=[]), third]
+
+
+def is_of_somebody_else(first: Link, second: Link, third: Link) -> list[Link]:
+    """The second is shown what the third removed."""
+    return [first, replace(second, removal=third.removal), third]
+
+
+def leaves_out_a_step(first: Link, second: Link, third: Link) -> list[Link]:
+    """The third says that the second went after it: both begin where the first ended."""
+    return [first, second, replace(third, earlier=third.earlier[:1], later=third.earlier[1:])]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "ends", "reason"),
+    [
+        (hides_the_third, ["certified", "needs-decision", "verifying"], "other records"),
+        (is_of_somebody_else, ["certified", "needs-decision", "verifying"], "twice in one"),
+        (leaves_out_a_step, ["certified", "certified", "needs-decision"], "a step of the"),
+    ],
+    ids=["hidden", "another's", "left out"],
+)
 def test_a_chain_that_does_not_lead_to_the_version_is_not_certified(
-    three: Installation, monkeypatch: pytest.MonkeyPatch
+    three: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[..., list[Link]],
+    ends: list[str],
+    reason: str,
 ) -> None:
-    honest = Chain.of
+    honest, judge, said = Chain.of, RidgeVerifier.verify_each, list[str]()
 
     def of(*arguments: Any, **named: Any) -> Chain:
         found = honest(*arguments, **named)
-        first, second, third = found.links
-        # The link is sound in itself, and the third's records are hidden from its chain.
-        return replace(found, links=[first, replace(second, later=[]), third])
+        return replace(found, links=spoil(*found.links))
+
+    def verify_each(self: RidgeVerifier, claim: ExactClaim) -> list[Report]:
+        reports = judge(self, claim)
+        said.extend(report.checks[2].value for report in reports)
+        return reports
 
     monkeypatch.setattr(Chain, "of", of)
+    monkeypatch.setattr(RidgeVerifier, "verify_each", verify_each)
     requests = [submit(three, record) for record in ("r1", "r2", "r3")]
     three.drain()
-    assert states(three, *requests) == ["certified", "needs-decision", "verifying"]
+    assert states(three, *requests) == ends
+    assert any(reason in value for value in said[:3]), said
     with Session(three.services.engine) as session:
-        assert len(session.exec(select(Certificate)).all()) == 1
+        certified = len(session.exec(select(Certificate)).all())
+        assert certified == ends.count("certified")
         assert session.exec(select(Model)).one().state == "quarantined"
 
 
