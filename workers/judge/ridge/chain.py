@@ -25,6 +25,7 @@ from workers.judge.merkle import Digests, Subtree, Tree, root_of, table
 from workers.judge.ridge.claim import ChainClaim, LinkClaim
 
 SPEC = CHECKS["retained-set"]
+KEY = "S32"  # compared as bytes; zeros at the end, which it leaves out, are as many in all
 
 
 class ChainError(ValueError):
@@ -75,28 +76,35 @@ def sets_of(claim: ChainClaim, stored: Leaves) -> Sets:
         raise ChainError("a commitment that the update removed is not 32 bytes")
     if len(set(gone)) != len(gone):
         raise ChainError("a record is erased twice in one update")
-    commitments = np.concatenate([stored.commitments, table(gone)])
-    contents = np.concatenate(
-        [stored.contents, table([leaf.content for leaf in claim.removed])]
-    )
-    came = np.array([leaf.learned for leaf in claim.removed], dtype=np.int64)
-    order = np.argsort(np.ascontiguousarray(commitments).view("S32").ravel())
-    commitments = commitments[order]
-    same = np.flatnonzero((commitments[1:] == commitments[:-1]).all(axis=1))
-    if len(same):
-        among = {commitments[place].tobytes() for place in same}
+    every = Leaves.joined([stored, _leaves(claim)])
+    keys = np.ascontiguousarray(every.commitments).view(KEY).ravel()
+    order = np.argsort(keys)
+    keys = keys[order]
+    commitments = keys.view(np.uint8).reshape(-1, 32)
+    twice = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(twice):
+        among = {commitments[place].tobytes() for place in twice}
         raise ChainError(
             "two stored rows are of one record"
             if among.isdisjoint(gone)
             else "an erased record is still stored"
         )
-    tree = Tree(commitments, contents[order])
+    contents = np.take(every.contents, order, axis=0)
+    tree = Tree(commitments, contents)
     places = tree.places(gone)
     return Sets(
         tree,
-        np.concatenate([stored.learned, came])[order],
+        every.learned[order],
         dict(zip(sorted(gone), places, strict=True)),
         tree.without(tree.whole, places),
+    )
+
+
+def _leaves(claim: ChainClaim) -> Leaves:
+    return Leaves(
+        table([leaf.commitment for leaf in claim.removed]),
+        table([leaf.content for leaf in claim.removed]),
+        np.array([leaf.learned for leaf in claim.removed], dtype=np.int64),
     )
 
 
