@@ -19,6 +19,7 @@ from sqlmodel import SQLModel
 ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation `given`
 BLOCK = 5000  # rows in one statement of `insert_blocks`
 CACHE_KIB, USUAL_CACHE_KIB = 65_536, 2000  # of SQLite's pages; the latter is its own default
+_ALL = f"SELECT * FROM {ROWS} WHERE true"  # noqa: S608
 _Key = tuple[str, tuple[tuple[str, TypeEngine[Any]], ...]]
 
 
@@ -200,6 +201,9 @@ def _compiled(
             else kind.dialect_impl(dialect).bind_processor(dialect)
             for kind in types.values()
         ]
+        if dialect.name == "sqlite":
+            # Of one row, and without a table for what is selected: half the time.
+            text = text.replace(_ALL, f"VALUES ({', '.join('?' for _ in types)})")
         found = of_dialect[key] = text.replace(ROWS, relation), processors
     return found
 
@@ -217,5 +221,5 @@ def _relation(dialect: Dialect, types: Mapping[str, TypeEngine[Any]]) -> str:
 @lru_cache(maxsize=64)
 def _insertion(table: Table, names: tuple[str, ...]) -> tuple[str, dict[str, TypeEngine[Any]]]:
     columns = ", ".join(f'"{name}"' for name in names)
-    text = f'INSERT INTO "{table.name}" ({columns}) SELECT * FROM {ROWS} WHERE true'  # noqa: S608
+    text = f'INSERT INTO "{table.name}" ({columns}) {_ALL}'
     return text, {name: table.c[name].type for name in names}
