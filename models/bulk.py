@@ -4,7 +4,8 @@ For transactions that hold the log's lock, which all others wait for. SQLAlchemy
 cost more to build and to read than the database takes to run them, and each is a round trip.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -20,6 +21,7 @@ ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation 
 BLOCK = 5000  # rows in one statement of `insert_blocks`
 CACHE_KIB, USUAL_CACHE_KIB = 65_536, 2000  # of SQLite's pages; the latter is its own default
 _ALL = f"SELECT * FROM {ROWS} WHERE true"  # noqa: S608
+Rows = list[list[tuple[Any, ...]]]  # of each statement
 _Key = tuple[str, tuple[tuple[str, TypeEngine[Any]], ...]]
 
 
@@ -54,7 +56,9 @@ def over(
     ]
     if dialect.name == "sqlite":
         return Statement(compiled, list(zip(*columns, strict=True)), returns)
-    return Statement(compiled, [columns], returns)
+    from models import pipeline
+
+    return Statement(compiled, [[pipeline.array(column) for column in columns]], returns)
 
 
 def insert(
@@ -108,44 +112,72 @@ def defaults(model: type[SQLModel]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if isinstance(value, int | str)}
 
 
-def run(connection: Connection, *statements: Statement) -> list[list[tuple[Any, ...]]]:
+def run(connection: Connection, *statements: Statement) -> Rows:
     """Run statements in their order and return the rows of each, as they are stored.
 
-    On PostgreSQL in one round trip, so an error is that of the first one that fails.
+    On PostgreSQL in one message, so an error is that of the first one that fails.
 
     Raises:
         DBAPIError: As from SQLAlchemy.
         RuntimeError: A statement returned another number of rows than it must.
     """
-    driver: Any = connection.connection.driver_connection
-    try:
+    with _driver(connection) as driver:
         if connection.dialect.name == "sqlite":
             found = [_run_on_sqlite(driver, one) for one in statements]
         else:
-            found = _run_on_postgresql(driver, statements)
-    except connection.dialect.loaded_dbapi.Error as error:
-        raise _wrapped(connection, error) from error
+            from models import pipeline  # psycopg, which SQLite does not need
+
+            found = pipeline.run(driver, [(one.text, one.values[0]) for one in statements])
     for one, rows in zip(statements, found, strict=True):
-        if one.returns not in (None, len(rows)):  # whoever runs these holds the log's lock
-            raise RuntimeError("other rows than were read were there: nothing is committed")
+        if one.returns not in (None, len(rows)):
+            raise _other_rows()
     return found
 
 
-def script(connection: Connection, text: str) -> list[tuple[Any, ...]]:
-    """Run statements without values in one message; return the rows of the last one.
+def commit(connection: Connection, *statements: Statement) -> None:
+    """Run statements in their order, and commit on PostgreSQL; all of it is one message.
 
-    Unlike one statement of several parts, each sees what was committed before it began. Of
-    PostgreSQL only.
+    The caller commits afterwards: that does it on SQLite, and tells SQLAlchemy on both.
+
+    Raises:
+        DBAPIError: As from SQLAlchemy. If the connection was lost, it may be committed.
+        RuntimeError: A statement returned another number of rows than it must; nothing is
+            committed.
     """
-    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name == "sqlite":
+        run(connection, *statements)
+        return
+    from models import pipeline
+
+    with _driver(connection) as driver:
+        try:
+            pipeline.run(driver, [_counted(one) for one in statements], commit=True)
+        except pipeline.CountError:
+            raise _other_rows() from None
+
+
+def _counted(one: Statement) -> tuple[str, Sequence[Any]]:
+    """Return a statement that fails in the server if it returns another number of rows."""
+    values = one.values[0]
+    if one.returns is None:
+        return one.text, values
+    wrong = f"(count(*) = ${len(values) + 1}::bigint)::int"
+    text = f"WITH done AS ({one.text}) SELECT 1 / {wrong} FROM done"  # noqa: S608
+    return text, [*values, str(one.returns).encode()]
+
+
+def _other_rows() -> RuntimeError:
+    # Whoever runs these holds the log's lock, and has read the rows under it.
+    return RuntimeError("other rows than were read were there: nothing is committed")
+
+
+@contextmanager
+def _driver(connection: Connection) -> Iterator[Any]:
+    """The driver's connection; its errors leave as SQLAlchemy raises them."""
     try:
-        cursor = driver.execute(text, prepare=False)
-        while cursor.nextset():
-            pass
-        found: list[tuple[Any, ...]] = cursor.fetchall()
+        yield connection.connection.driver_connection
     except connection.dialect.loaded_dbapi.Error as error:
         raise _wrapped(connection, error) from error
-    return found
 
 
 def _run_on_sqlite(driver: Any, one: Statement) -> list[tuple[Any, ...]]:
@@ -153,18 +185,6 @@ def _run_on_sqlite(driver: Any, one: Statement) -> list[tuple[Any, ...]]:
         driver.executemany(one.text, one.values)
         return []
     return [row for given in one.values for row in driver.execute(one.text, given)]
-
-
-def _run_on_postgresql(driver: Any, statements: Sequence[Statement]) -> list[list[Any]]:
-    if len(statements) == 1:  # a pipeline of one is a message more
-        cursors = [driver.execute(statements[0].text, statements[0].values[0] or None)]
-    else:
-        with driver.pipeline():
-            cursors = [driver.execute(one.text, one.values[0] or None) for one in statements]
-        # The pipeline ends with a flush, at which the server stops its idle timer: who froze
-        # now would keep the log's lock for good. The answer to a query starts it again.
-        driver.execute("")
-    return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
 
 
 def _wrapped(connection: Connection, error: Exception) -> BaseException:
@@ -214,7 +234,9 @@ def _relation(dialect: Dialect, types: Mapping[str, TypeEngine[Any]]) -> str:
         return f"(SELECT {', '.join(f'? AS {name}' for name in names)}) AS given"
     # Without its length: a cast would cut what is too long, and a column refuses it.
     kinds = [dialect.type_compiler_instance.process(kind) for kind in types.values()]
-    arrays = ", ".join(f"%s::{kind.partition('(')[0]}[]" for kind in kinds)
+    arrays = ", ".join(
+        f"${place}::{kind.partition('(')[0]}[]" for place, kind in enumerate(kinds, 1)
+    )
     return f"unnest({arrays}) AS given({', '.join(names)})"
 
 

@@ -20,7 +20,7 @@ from app.api.deps import (
     signed_submission,
 )
 from app.api.immutable import immutable, unkept
-from app.api.strict import StrictRoute
+from app.api.strict import BareRoute, StrictRoute
 from app.schemas.base import Page
 from app.schemas.requests import (
     Accepted,
@@ -39,21 +39,6 @@ router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=StrictR
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
-@router.post(
-    "",
-    status_code=202,
-    response_model=Accepted,
-    dependencies=[Security(SIGNATURE)],
-    operation_id="submitRequest",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/NewRequest"}}
-            },
-        }
-    },
-)
 async def submit(request: Request) -> Response:
     """Accept a signed erasure request; the answer carries the log's receipt."""
     services = get_services(request)
@@ -68,6 +53,26 @@ async def submit(request: Request) -> Response:
         accepted = await acceptance.submit(services, submission)
     headers = {"location": f"/v1/requests/{accepted.id}"}
     return Response(accepted.model_dump_json(), 202, headers, "application/json")
+
+
+router.add_api_route(
+    "",
+    submit,
+    methods=["POST"],
+    status_code=202,
+    response_model=Accepted,
+    dependencies=[Security(SIGNATURE)],
+    operation_id="submitRequest",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/NewRequest"}}
+            },
+        }
+    },
+    route_class_override=BareRoute,
+)
 
 
 @router.get("", operation_id="listRequests")

@@ -4,18 +4,21 @@ A commit and its checkpoint cost a few fsyncs whatever they hold, so throughput 
 the number of callers and the latency of each stays that of about two commits.
 """
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from app.ledger.receipt import UnpublishedError
 from app.ledger.sequencer import Ledger, Transaction
 from lethe.errors import LetheError
+from models.bulk import Rows, Statement
 
 MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the lock
 # Whoever is answered together comes again together, one by one: taking the first of them alone
@@ -23,10 +26,28 @@ MAX_BATCH = 256  # items in one transaction; bounds how long others wait for the
 GATHER_S = 0.002
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 I = TypeVar("I")  # noqa: E741
-# What runs items that arrived together: a result or an error for each, in their order.
-Handler = Callable[[Transaction, Sequence[I]], Sequence[T | Exception]]
+I_contra = TypeVar("I_contra", contravariant=True)
+
+
+class Handler(Protocol[I_contra, T_co]):
+    """What runs items that arrived together."""
+
+    def opening(self, items: Sequence[I_contra]) -> Sequence[Statement]:
+        """Return what is to be read for the items with the first message under the lock."""
+
+    def __call__(
+        self, tx: Transaction, items: Sequence[I_contra], answers: Rows
+    ) -> Sequence[T_co | Exception]:
+        """Return a result or an error for each item, in their order.
+
+        answers: the rows of each statement of `opening`.
+        """
+
+
 _Item = tuple[Handler[Any, Any], Any, "Future[Any]"]
+_Run = tuple[Handler[Any, Any], list[_Item]]
 _Outcome = tuple["Future[Any]", Any, BaseException | None]
 
 
@@ -36,6 +57,24 @@ class CommitterClosedError(LetheError):
     slug = "shutting-down"
     title = "The service is shutting down"
     status = 503
+
+
+class _Awaited(Future[T]):
+    """A future that a coroutine waits for by `answer`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[T] = self.loop.create_future()
+
+    def pass_on(self) -> None:
+        """Give the coroutine what came, on its loop."""
+        if self.answer.done():  # it gave up
+            return
+        if (error := self.exception()) is None:
+            self.answer.set_result(self.result())
+        else:
+            self.answer.set_exception(error)
 
 
 class GroupCommitter:
@@ -62,7 +101,12 @@ class GroupCommitter:
         """
         # In the caller's context: what it logs or queues carries the call's id.
         context = copy_context()
-        return self.enqueue(_each, lambda tx: context.run(effect, tx)).result()
+
+        def in_context(tx: Transaction) -> T:
+            return context.run(effect, tx)
+
+        future: Future[T] = self.enqueue(_EACH, in_context)
+        return future.result()
 
     def enqueue(self, handler: Handler[I, T], item: I) -> "Future[T]":
         """Have `handler` run `item` with others that wait for the same handler.
@@ -74,13 +118,28 @@ class GroupCommitter:
             CommitterClosedError: `close` was called.
         """
         future: Future[T] = Future()
+        self._append(handler, item, future)
+        return future
+
+    async def run(self, handler: Handler[I, T], item: I) -> T:
+        """As `enqueue`, for a coroutine; all that a loop waits for is answered at once.
+
+        Raises what `enqueue` raises, and the error that the handler returned for the item.
+        """
+        future: _Awaited[T] = _Awaited()
+        self._append(handler, item, future)
+        try:
+            return await future.answer
+        finally:
+            future.cancel()  # of who gave up: one that is answered stays so
+
+    def _append(self, handler: Handler[I, T], item: I, future: "Future[T]") -> None:
         with self._changed:
             if self._closed:
                 raise CommitterClosedError("the service is shutting down: send again later")
             self._waiting.append((handler, item, future))
             if len(self._waiting) in (1, self._expected):
                 self._changed.notify()
-        return future
 
     def close(self) -> None:
         """Finish what was submitted and stop. Submitting afterwards is an error."""
@@ -94,72 +153,108 @@ class GroupCommitter:
             outcomes: list[_Outcome] = []
             stored: UnpublishedError | None = None
             try:
-                self._ledger.transact(partial(_run_batch, batch, outcomes))
+                self._transact(batch, outcomes)
             except UnpublishedError as error:  # committed: a refusal stays a refusal
                 stored = error
             except BaseException as error:  # raised again in each caller
                 outcomes = [(future, None, error) for _, _, future in batch]
-            for future, result, refused in outcomes:
-                if refused is None and stored is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(refused or stored)
+            _answer(outcomes, stored)
+
+    def _transact(self, batch: list[_Item], outcomes: list[_Outcome]) -> None:
+        runs: list[_Run] = []
+
+        def opening() -> Sequence[Statement]:
+            batch.extend(self._take(MAX_BATCH - len(batch)))  # while the lock was waited for
+            self._expected = len(batch)
+            runs.extend((key, list(run)) for key, run in groupby(batch, lambda one: one[0]))
+            if len(runs) > 1:  # they read in their savepoints: one may write what another reads
+                return ()
+            return runs[0][0].opening([item for _, item, _ in batch])
+
+        self._ledger.transact(partial(_run_all, runs, outcomes), opening=opening)
+
+    def _take(self, most: int) -> list[_Item]:
+        """Return what waits, but for what its caller has given up; then it is too late to."""
+        with self._changed:
+            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
+        return [one for one in taken if one[2].set_running_or_notify_cancel()]
 
     def _next_batch(self) -> list[_Item]:
-        """Wait for work; an empty batch means that there is none and never will be.
-
-        Whoever gave up waiting by then gets nothing done; after that it is too late to cancel.
-        """
-        with self._changed:
-            while True:
+        """Wait for work; an empty batch means that there is none and never will be."""
+        while True:
+            with self._changed:
                 while not self._waiting and not self._closed:
                     self._changed.wait()
                 if not self._closed and len(self._waiting) < self._expected:
                     self._changed.wait_for(self._is_gathered, GATHER_S)
-                self._expected = count = min(len(self._waiting), MAX_BATCH)
-                taken = [self._waiting.popleft() for _ in range(count)]
-                batch = [one for one in taken if one[2].set_running_or_notify_cancel()]
-                if batch or not taken:
-                    return batch
+                ended = not self._waiting
+            batch = self._take(MAX_BATCH)
+            if batch or ended:
+                return batch
 
     def _is_gathered(self) -> bool:
         return self._closed or len(self._waiting) >= self._expected
 
 
-def _run_batch(batch: list[_Item], outcomes: list[_Outcome], tx: Transaction) -> None:
+def _answer(outcomes: Sequence[_Outcome], stored: UnpublishedError | None) -> None:
+    """Answer all callers. Each loop is woken once: it would compete with this thread."""
+    awaited: dict[asyncio.AbstractEventLoop, list[_Awaited[Any]]] = {}
+    for future, result, refused in outcomes:
+        if refused is None and stored is None:
+            future.set_result(result)
+        else:
+            future.set_exception(refused or stored)
+        if isinstance(future, _Awaited):
+            awaited.setdefault(future.loop, []).append(future)
+    for loop, futures in awaited.items():
+        with suppress(RuntimeError):  # it is closed: nobody waits any more
+            loop.call_soon_threadsafe(_pass_on, futures)
+
+
+def _pass_on(futures: Sequence[_Awaited[Any]]) -> None:
+    for future in futures:
+        future.pass_on()
+
+
+def _run_all(runs: Sequence[_Run], outcomes: list[_Outcome], tx: Transaction) -> None:
     """Run neighbours of one handler together, each run in its own savepoint.
 
     A run that is alone needs none: if it raises, nothing of the transaction is stored.
     """
-    runs = [(handler, list(run)) for handler, run in groupby(batch, key=lambda item: item[0])]
-    if len(runs) == 1:
-        ((handler, items),) = runs
-        found = handler(tx, [item for _, item, _ in items])
-        for (_, _, future), result in zip(items, found, strict=True):
-            failed = result if isinstance(result, Exception) else None
-            outcomes.append((future, result, failed))
-        return
-    for handler, items in runs:
-        futures = [future for _, _, future in items]
-        try:
-            with tx.savepoint():
-                results = handler(tx, [item for _, item, _ in items])
-        except Exception as error:  # it belongs to these callers alone
-            results = [error] * len(items)
-        for future, result in zip(futures, results, strict=True):
+    for handler, batch in runs:
+        items = [item for _, item, _ in batch]
+        if len(runs) == 1:
+            results = handler(tx, items, tx.answers)
+        else:
+            try:
+                with tx.savepoint():
+                    results = handler(tx, items, tx.read(handler.opening(items)))
+            except Exception as error:  # it belongs to these callers alone
+                results = [error] * len(items)
+        for (_, _, future), result in zip(batch, results, strict=True):
             failed = result if isinstance(result, Exception) else None
             outcomes.append((future, result, failed))
 
 
-def _each(
-    tx: Transaction, effects: Sequence[Callable[[Transaction], T]]
-) -> Sequence[T | Exception]:
-    """Run each effect in its own savepoint."""
-    found: list[T | Exception] = []
-    for effect in effects:
-        try:
-            with tx.savepoint():
-                found.append(effect(tx))
-        except Exception as error:
-            found.append(error)
-    return found
+class _Each:
+    """Runs each effect in its own savepoint."""
+
+    def opening(self, items: Sequence[Callable[[Transaction], Any]]) -> Sequence[Statement]:
+        """Return nothing: effects read for themselves."""
+        return ()
+
+    def __call__(
+        self, tx: Transaction, items: Sequence[Callable[[Transaction], Any]], answers: Rows
+    ) -> Sequence[Any]:
+        """Return the result or the error of each."""
+        found: list[Any] = []
+        for effect in items:
+            try:
+                with tx.savepoint():
+                    found.append(effect(tx))
+            except Exception as error:
+                found.append(error)
+        return found
+
+
+_EACH = _Each()

@@ -16,9 +16,9 @@ write the database, and has no key, has nothing signed.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -53,7 +53,7 @@ from lethe.log.note import NoteError, NoteSigner, NoteVerifier
 from lethe.log.proofs import ProofError, consistency_proof, inclusion_proof
 from lethe.log.tree import EMPTY_ROOT
 from models import LogCheckpoint, bulk
-from models.bulk import Statement
+from models.bulk import Rows, Statement
 from models.session import WAIT_S, reading, unbounded
 from models.types import utcnow
 
@@ -89,10 +89,13 @@ class LogBusyError(LetheError):
 
 
 class Transaction:
-    """A writer transaction under the log's lock; `now` is one time of the database for all."""
+    """A writer transaction under the log's lock; `now` is one time of the database for all.
 
-    def __init__(self, session: Session, tail: Tail, key: EntryKey, now: datetime) -> None:
-        self.session, self.now = session, now
+    answers: the rows of the statements that it was begun with.
+    """
+
+    def __init__(self, session: Session, tail: Tail, key: EntryKey, state: LogState) -> None:
+        self.session, self.now, self.answers = session, state.now, state.answers
         self._tail, self._key = tail, key
         self._entries: list[EntryRow] = []
         self._writes: list[Statement] = []
@@ -131,16 +134,24 @@ class Transaction:
         """
         self._rows.setdefault((model, tuple(row)), []).append(row)
 
+    def read(self, statements: Sequence[Statement]) -> Rows:
+        """Return the rows of each statement, after what was to be written until now."""
+        self.flush()
+        return bulk.run(self.session.connection(), *statements) if statements else []
+
     def flush(self) -> None:
         """Run what `write` and `insert` were given."""
+        if writes := self._take_writes():
+            bulk.run(self.session.connection(), *writes)
+
+    def _take_writes(self) -> list[Statement]:
         if self._rows:
             self.session.flush()  # what the rows refer to
             dialect = self.session.get_bind().dialect
             rows, self._rows = self._rows, {}
             self.write(*(bulk.insert(dialect, kind, own) for (kind, _), own in rows.items()))
-        if self._writes:
-            writes, self._writes = self._writes, []
-            bulk.run(self.session.connection(), *writes)
+        writes, self._writes = self._writes, []
+        return writes
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -158,24 +169,27 @@ class Transaction:
             self._rows.clear()
             raise
 
-    def write_entries(self) -> Appended | None:
-        """Write the appended entries and the nodes they complete; None if there are none.
+    def commit(self) -> Appended | None:
+        """Write the appended entries and the nodes they complete, and commit.
+
+        Returns the entries, None if there are none. All that is still to be written, and the
+        commit, is one message.
 
         Raises:
-            ForkedError: Rows are in their place that no append wrote.
+            ForkedError: Rows are in the entries' place that no append wrote.
         """
         self.session.flush()
+        writes = self._take_writes()
         if not self._entries:
-            self.flush()
+            self._run_and_commit(writes)
             return None
         start = self._tail.peaks.size
         nodes = [node for row in self._entries for node in self._tail.append(row.leaf, row.mac)]
-        self.write(
-            storage.insertion_of_entries(self.session, self._entries),
-            storage.insertion_of_nodes(self.session, nodes),
-        )
+        writes.append(storage.insertion_of_entries(self.session, self._entries))
+        writes.append(storage.insertion_of_nodes(self.session, nodes))
+        reached("ledger.appended")
         try:
-            self.flush()
+            self._run_and_commit(writes)
         except IntegrityError as error:
             if not any(table in str(error.orig) for table in ("log_entries", "log_nodes")):
                 raise  # what the effect wrote
@@ -183,6 +197,11 @@ class Transaction:
                 f"rows that no append wrote lie at or above entry {start}: {REMEDY}"
             ) from None
         return Appended(start, tuple(row.leaf for row in self._entries))
+
+    def _run_and_commit(self, writes: Sequence[Statement]) -> None:
+        if writes:
+            bulk.commit(self.session.connection(), *writes)
+        self.session.commit()
 
 
 class Ledger:
@@ -214,6 +233,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._holder: int | None = None
         self._waited = 0.0  # seconds, of the thread whose turn it is
+        self._contended = False  # other processes had the lock the last time
 
     @property
     def origin(self) -> str:
@@ -232,8 +252,18 @@ class Ledger:
         same = self.entry_key.same_as(other.entry_key)
         return same and self.verifier.vkey == other.verifier.vkey
 
-    def transact(self, effect: Callable[[Transaction], T], *, checkpoint: bool = True) -> T:
+    def transact(
+        self,
+        effect: Callable[[Transaction], T],
+        *,
+        checkpoint: bool = True,
+        opening: Callable[[], Sequence[Statement]] = tuple,
+    ) -> T:
         """Run `effect` in one writer transaction, commit it and publish a checkpoint.
+
+        opening: returns statements that run before all else under the lock; their rows are in
+        the transaction's `answers`. If other processes had the lock the last time, it is
+        called once the lock is taken.
 
         When this returns, all that `effect` wrote is durable and, with `checkpoint`, a signed
         note over its entries is stored. If `effect` raises, nothing of it is stored. What goes
@@ -249,16 +279,13 @@ class Ledger:
             UnpublishedError: All is stored, and no checkpoint covers it yet.
         """
         with self._turn():
-            with self._writing() as (session, state):
-                # Before anything is written: an entry that can never be signed is no entry.
+            with self._writing(self._known, opening) as (session, state):
+                # Before anything is committed: an entry that can never be signed is no entry.
                 tail = self._verified(session, state, self._known)
                 pending = state.published != state.size
-                tx = Transaction(session, tail, self._required_key(), state.now)
+                tx = Transaction(session, tail, self._required_key(), state)
                 result = effect(tx)
-                appended = tx.write_entries()
-                if appended is not None:
-                    reached("ledger.appended")
-                session.commit()
+                appended = tx.commit()
             if appended is not None:
                 reached("ledger.committed")
             if checkpoint and (appended is not None or pending):
@@ -460,7 +487,7 @@ class Ledger:
         if state.size == known.peaks.size and state.mac != known.mac:
             return None  # a backup of this size, or the last entry was changed
         tail = known.copy()
-        read_on(session, tail, state.size, self._required_key())
+        read_on(session, tail, state.size, self._required_key(), state.above)
         require_extends(held, self.origin, state.size, tail.root_at)
         return tail
 
@@ -502,36 +529,46 @@ class Ledger:
         known: the log as this thread left it; what others appended since is verified first.
         appended: entries of it whose receipts somebody waits for.
         """
-        with self._writing() as (session, state):
+
+        def covering() -> Sequence[Statement]:
+            if appended is None:
+                return ()
+            return [storage.selection_of_covering(self.engine.dialect, appended.start)]
+
+        with self._writing(known, covering) as (session, state):
             tail = self._verified(session, state, known)
-            if state.published == state.size:
-                self._remember(session, tail, appended)
+            if state.published == state.size or any(state.answers):
+                # What others appended since then is theirs to publish.
+                self._remember(tail, appended, *state.answers)
                 return
             checkpoint = Checkpoint(self.origin, tail.peaks.size, tail.peaks.root())
             self.guard.advance(checkpoint, tail.root_at)
             reached("checkpoint.guarded")
-            # Who was frozen meanwhile lost the lock with the transaction: it signs nothing.
-            bulk.run(session.connection(), Statement("SELECT 1"))
+            # Who was frozen meanwhile lost the lock with the transaction: its note stays here.
             note = self._store(session, checkpoint)
         reached("checkpoint.committed")
         self._known = tail.published(checkpoint)
-        # Nobody published a smaller one over these entries: the lock was held since.
-        if appended is not None and (state.published or 0) <= appended.start:
+        # Nobody published a smaller one over these entries: there was none under the lock.
+        if appended is not None:
             self._recent.append(Published(appended, checkpoint.size, note, tail.nodes))
 
-    def _remember(self, session: Session, tail: Tail, appended: Appended | None) -> None:
-        """Keep what another process published: the log, and the receipts of `appended`."""
+    def _remember(
+        self, tail: Tail, appended: Appended | None, *covering: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Keep what another process published: the log, and the receipts of `appended`.
+
+        covering: the smallest checkpoint over the first of these entries.
+        """
         held = self.guard.read()
         if held.size == tail.peaks.size:
             self._known = tail.published(held)
         if appended is None:
             return
-        first = storage.covering_checkpoint(session, appended.start)
-        whole = appended.start + len(appended.leaves)
-        if first is None or not whole <= first.size <= tail.peaks.size:
-            return
-        if self._open_stored(first).root == tail.root_at(first.size):
-            self._recent.append(Published(appended, first.size, first.note, tail.nodes))
+        for size, root, note in covering[0]:
+            stored = LogCheckpoint(size=size, root=root, note=note)
+            whole = appended.start + len(appended.leaves) <= size <= tail.peaks.size
+            if whole and self._open_stored(stored).root == tail.root_at(size):
+                self._recent.append(Published(appended, size, note, tail.nodes))
 
     def _store(self, session: Session, checkpoint: Checkpoint) -> str:
         note = sign_checkpoint(checkpoint, self._signer)
@@ -541,7 +578,8 @@ class Ledger:
             "note": note,
             "signed_at": utcnow(),
         }
-        bulk.run(session.connection(), bulk.insert(self.engine.dialect, LogCheckpoint, [row]))
+        insertion = bulk.insert(self.engine.dialect, LogCheckpoint, [row])
+        bulk.commit(session.connection(), insertion)
         session.commit()
         return note
 
@@ -573,10 +611,16 @@ class Ledger:
             self._lock.release()
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[Session, LogState]]:
+    def _writing(
+        self, known: Tail | None = None, opening: Callable[[], Sequence[Statement]] = tuple
+    ) -> Iterator[tuple[Session, LogState]]:
         with Session(self._locking, expire_on_commit=False) as session:
             begun = perf_counter()
-            state = storage.lock_log(session)
+            size = None if known is None else known.peaks.size
+            if alone := self._contended:
+                self._contended = storage.lock_alone(session)
+            state = storage.lock_log(session, size, opening(), locked=alone)
+            self._contended |= state.contended
             LOCK_WAIT.observe(self._waited + perf_counter() - begun)
             self._waited = 0.0  # of a turn's second transaction
             yield session, state

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import func, text
+from sqlalchemy import Connection, Dialect, func, text
 from sqlalchemy import select as columns
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
@@ -58,33 +58,86 @@ def take_lock(session: Session) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Above:
+    """The entries and nodes that lie above a tree of `size`, as far as they were read.
+
+    entries: by their index, up to MOST_ABOVE. nodes: {(level, index): hash}, of all subtrees
+    that these entries complete, and maybe more.
+    """
+
+    size: int
+    entries: dict[int, EntryRow]
+    nodes: dict[tuple[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """What the database says of the log, and its time.
 
     mac: of the last entry, None if there is none. published: the size of the largest stored
-    checkpoint, None where no log was begun.
+    checkpoint, None where no log was begun. above: what lies above the size that was asked
+    for. answers: of the statements that were run with it. contended: others had the lock.
     """
 
     size: int
     mac: bytes | None
     published: int | None
     now: datetime
+    above: Above | None
+    answers: bulk.Rows
+    contended: bool
 
 
-def lock_log(session: Session) -> LogState:
-    """Take the lock as `take_lock` and return what the previous holder left.
+def lock_alone(session: Session) -> bool:
+    """Take the lock in a message of its own; return whether somebody else had it.
 
-    On an engine of `models.session.unbounded` this is a writer's first message, and one only.
+    Whoever reads only then can ask for more than what it knew when it began to wait. On an
+    engine of `models.session.unbounded` this is a writer's first message.
     """
     connection = session.connection()
     if connection.dialect.name == "sqlite":
-        ((last, mac, published),) = bulk.run(connection, bulk.Statement(_STATE))[0]
-        now = utcnow()
-    else:
-        parts = (bounds(connection), f"SELECT pg_advisory_xact_lock({LOCK})", _STATE_AND_TIME)
-        ((last, mac, published, now),) = bulk.script(connection, "; ".join(filter(None, parts)))
-        now = now.astimezone(UTC)
-    return LogState(0 if last is None else last + 1, mac, published, now)
+        return False  # the transaction is the lock, and has begun
+    *_, ((free,),), _ = bulk.run(connection, *_locking(connection))
+    return not free
+
+
+def lock_log(
+    session: Session,
+    known: int | None = None,
+    statements: Sequence[bulk.Statement] = (),
+    *,
+    locked: bool = False,
+) -> LogState:
+    """Take the lock as `take_lock` and return what the previous holder left.
+
+    known: a size of the log; what lies above it is read as well. statements: of the caller,
+    which run under the lock. locked: by `lock_alone`. On an engine of
+    `models.session.unbounded` this is a writer's first message, and on PostgreSQL one only.
+    """
+    connection = session.connection()
+    dialect = connection.dialect
+    above = [] if known is None else _selection_above(dialect, known)
+    state, lock = bulk.Statement(_STATE), list[bulk.Statement]()
+    if dialect.name != "sqlite":
+        state = bulk.Statement(f"{_STATE}, clock_timestamp()")
+        lock = [] if locked else _locking(connection)
+    found = bulk.run(connection, *lock, state, *above, *statements)
+    contended = bool(lock) and not found[len(lock) - 2][0][0]
+    del found[: len(lock)]
+    ((last, mac, published, *times),) = found.pop(0)
+    now = times[0].astimezone(UTC) if times else utcnow()
+    size = 0 if last is None else last + 1
+    seen = None if known is None else _above(known, *found[: len(above)])
+    return LogState(size, mac, published, now, seen, found[len(above) :], contended)
+
+
+def _locking(connection: Connection) -> list[bulk.Statement]:
+    """Return what a writer on PostgreSQL begins with; the last two take the lock.
+
+    The first of these says whether it was free, and counts as one holding more.
+    """
+    locks = (f"SELECT {how}_advisory_xact_lock({LOCK})" for how in ("pg_try", "pg"))
+    return [bulk.Statement(part) for part in (bounds(connection), _BY_KEY, *locks) if part]
 
 
 _STATE = (
@@ -92,7 +145,39 @@ _STATE = (
     '(SELECT mac FROM log_entries ORDER BY "index" DESC LIMIT 1), '
     "(SELECT max(size) FROM log_checkpoints)"
 )
-_STATE_AND_TIME = f"{_STATE}, clock_timestamp()"
+# Plans of statements and foreign keys are kept with the connection. One that was made while a
+# table was nearly empty would read all of it, for each row, until the server next analyses it.
+_BY_KEY = "SELECT set_config('enable_seqscan', 'off', true)"
+MOST_ABOVE = 512  # entries; two batches of whoever else appends
+_RANGE = bulk.types(LogEntry, low="index", high="index")
+_ENTRIES_ABOVE = (
+    'SELECT e."index", e.leaf, e.kind, e.event, e.ref, e.day, e.mac FROM {rows} '
+    'JOIN log_entries e ON e."index" >= given.low AND e."index" < given.high'
+)
+_ROWS = bulk.types(LogNode, level="level", low="index", high="index")
+_NODES_ABOVE = (
+    'SELECT n.level, n."index", n.hash FROM {rows} JOIN log_nodes n '
+    'ON n.level = given.level AND n."index" >= given.low AND n."index" < given.high'
+)
+
+
+def _selection_above(dialect: Dialect, known: int) -> list[bulk.Statement]:
+    high = known + MOST_ABOVE
+    levels = [(one, known >> one, (high >> one) + 1) for one in range(high.bit_length())]
+    return [
+        bulk.over(dialect, _ENTRIES_ABOVE, _RANGE, [(known, high)]),
+        bulk.over(dialect, _NODES_ABOVE, _ROWS, levels),
+    ]
+
+
+def _above(
+    known: int, entries: Sequence[tuple[Any, ...]], nodes: Sequence[tuple[Any, ...]]
+) -> Above:
+    return Above(
+        known,
+        {row[0]: EntryRow(*row) for row in entries},
+        {(level, at): value for level, at, value in nodes},
+    )
 
 
 def require_lock_moves(engine: Engine, patience_s: float) -> None:
@@ -271,6 +356,18 @@ class NodeCache:
             self._known |= nodes
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
+
+
+def selection_of_covering(dialect: Dialect, index: int) -> bulk.Statement:
+    """Return what reads size, root and note of `covering_checkpoint`."""
+    return bulk.over(dialect, _COVERING, _INDEX, [(index,)])
+
+
+_INDEX = bulk.types(LogEntry, index="index")
+_COVERING = (
+    "SELECT c.size, c.root, c.note FROM {rows} JOIN log_checkpoints c "
+    'ON c.size = (SELECT min(n.size) FROM log_checkpoints n WHERE n.size > given."index")'
+)
 
 
 class NodeTable:

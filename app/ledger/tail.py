@@ -5,7 +5,7 @@ one by one, by their MAC, and the tree over them is computed from the leaves: a 
 says otherwise is refused as well, or a proof would lead to another leaf than the one checked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from sqlmodel import Session
 
@@ -13,7 +13,7 @@ from app.ledger import storage
 from app.ledger.entry_macs import EntryKey, EntryRow
 from app.ledger.guard import ForkedError
 from app.ledger.peaks import Peaks
-from app.ledger.storage import NodeTable
+from app.ledger.storage import MOST_ABOVE, Above, NodeTable
 from lethe.log.checkpoint import Checkpoint
 from lethe.log.tree import leaf_hash
 
@@ -98,33 +98,50 @@ def read_tail(
     return tail
 
 
-def read_on(session: Session, tail: Tail, size: int, key: EntryKey) -> None:
+def read_on(
+    session: Session, tail: Tail, size: int, key: EntryKey, above: Above | None = None
+) -> None:
     """Verify the entries above `tail`, up to `size`, and add them to it.
+
+    above: what was read above `tail` already.
 
     Raises:
         ForkedError: As `read_tail`.
     """
+    if above is not None and above.size == tail.peaks.size and size <= above.size + MOST_ABOVE:
+        completed = _add(tail, above.entries, size, key)
+        _compare(completed, above.nodes, size)
+        return
     for start in range(tail.peaks.size, size, PAGE):
-        made: dict[tuple[int, int], bytes] = {}
-        for entry in _authentic(session, start, min(start + PAGE, size), key):
-            completed = tail.append(bytes(entry.leaf), bytes(entry.mac))
-            made |= {(level, at): value for level, at, value in completed}
-        stored = storage.read_nodes(session, list(made))
-        for level, at in made:
-            if stored.get((level, at)) != made[level, at]:
-                raise ForkedError(
-                    f"node {at} of level {level} is not that of the {size} entries: {REMEDY}"
-                )
+        end = min(start + PAGE, size)
+        completed = _add(tail, storage.read_entries(session, start, end), end, key)
+        _compare(completed, storage.read_nodes(session, list(completed)), size)
 
 
-def _authentic(session: Session, start: int, end: int, key: EntryKey) -> Iterator[EntryRow]:
-    entries = storage.read_entries(session, start, end)
-    for index in range(start, end):
+def _add(
+    tail: Tail, entries: Mapping[int, EntryRow], end: int, key: EntryKey
+) -> dict[tuple[int, int], bytes]:
+    """Add the entries up to `end`, once each is authentic; return the nodes they complete."""
+    made: dict[tuple[int, int], bytes] = {}
+    for index in range(tail.peaks.size, end):
         if index not in entries:
             raise ForkedError(f"entry {index} of the log is missing: {REMEDY}")
-        if not key.is_authentic(entries[index]):
+        entry = entries[index]
+        if not key.is_authentic(entry):
             raise ForkedError(f"entry {index} was not written by this installation: {REMEDY}")
-        yield entries[index]
+        completed = tail.append(bytes(entry.leaf), bytes(entry.mac))
+        made |= {(level, at): value for level, at, value in completed}
+    return made
+
+
+def _compare(
+    made: Mapping[tuple[int, int], bytes], stored: Mapping[tuple[int, int], bytes], size: int
+) -> None:
+    for level, at in made:
+        if stored.get((level, at)) != made[level, at]:
+            raise ForkedError(
+                f"node {at} of level {level} is not that of the {size} entries: {REMEDY}"
+            )
 
 
 def _extend(peaks: Peaks, value: bytes) -> None:

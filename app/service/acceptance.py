@@ -1,6 +1,5 @@
 """The way of an erasure request from its verified signature to its receipt."""
 
-import asyncio
 import base64
 from collections.abc import Sequence
 
@@ -22,12 +21,14 @@ from app.service.admission import (
     Submission,
     admit,
     choose,
+    opening,
 )
 from app.service.context import Services
 from app.service.scope import check_scope, check_size, narrow
 from app.service.signatures import current_key
 from app.steps import reached
 from models import ErasureRequest, Model, RequestEvent
+from models.bulk import Rows, Statement
 
 ALONE = (
     "This request erases a single record, and the model is updated for it alone if no other "
@@ -60,8 +61,7 @@ async def submit(services: Services, submission: Submission) -> Accepted:
         await run_sync(_explain, services, submission)
     for tried in range(1, CHECKS + 1):
         try:
-            future = services.committer.enqueue(_admit, (services, submission))
-            entered = await asyncio.wrap_future(future)
+            entered = await services.committer.run(_ADMISSION, (services, submission))
             break
         except ScopeChangedError:  # now it can be said why
             if tried == CHECKS:
@@ -81,9 +81,23 @@ async def submit(services: Services, submission: Submission) -> Accepted:
     return _accepted(services, entered, entered.new, asked, receipt)
 
 
-def _admit(tx: Transaction, items: Sequence[_Item]) -> list[Entered | Exception]:
-    (services, _), *_ = items
-    return admit(services, tx, [submission for _, submission in items])
+class _Admission:
+    """Admits the submissions of one process that arrived together."""
+
+    def opening(self, items: Sequence[_Item]) -> list[Statement]:
+        """Return what admission reads, and writes, first."""
+        (services, _), *_ = items
+        return opening(services.engine.dialect, [submission for _, submission in items])
+
+    def __call__(
+        self, tx: Transaction, items: Sequence[_Item], answers: Rows
+    ) -> list[Entered | Exception]:
+        """Admit them in their order."""
+        (services, _), *_ = items
+        return admit(services, tx, [submission for _, submission in items], answers)
+
+
+_ADMISSION = _Admission()  # the same each time: the committer compares handlers
 
 
 def _explain(services: Services, submission: Submission) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from sqlalchemy import Dialect
 from sqlmodel import SQLModel
 
 from app import logs
@@ -94,15 +95,47 @@ class Entered:
     new: New | None = None
 
 
+def opening(dialect: Dialect, submissions: Sequence[Submission]) -> list[bulk.Statement]:
+    """Return what reads all that a batch needs, and spends its nonces.
+
+    Nonces first, so that no read follows the first statement that another could wait for.
+    """
+    keyids = sorted({one.signed.keyid for one in submissions})
+    refs = sorted({one.wanted.model for one in submissions})
+    reads = [
+        selection_of_keys(dialect, keyids),
+        bulk.over(dialect, _READ_MODELS, _REF, [(ref,) for ref in refs]),
+    ]
+    if unspent := [one.signed for one in submissions if not one.spent]:
+        reads.insert(0, insertion_of_nonces(dialect, unspent))
+    keyed = [one for one in submissions if one.idempotency_key is not None]
+    if sent := sorted({(one.signed.keyid, one.idempotency_key) for one in keyed}):
+        reads.append(bulk.over(dialect, _READ_EARLIER, _SENT, sent))
+    if named := _few_named(submissions):
+        reads.append(bulk.over(dialect, _READ_RECORDS, _NAMED, named))
+    return reads
+
+
+def _few_named(submissions: Sequence[Submission]) -> list[tuple[str, str]]:
+    """Return the (model, record) of scopes that name few."""
+    scopes = ((one.wanted.model, one.wanted.scope.records or []) for one in submissions)
+    return sorted({(model, name) for model, few in scopes if len(few) <= FEW for name in few})
+
+
 def admit(
-    services: Services, tx: Transaction, submissions: Sequence[Submission]
+    services: Services,
+    tx: Transaction,
+    submissions: Sequence[Submission],
+    answers: bulk.Rows,
 ) -> list[Entered | Exception]:
     """Store the requests that can be accepted; return what became of each, in order.
+
+    answers: the rows of `opening`, read under the lock.
 
     Errors are those of `app.problems` and `lethe.signing.errors`. ScopeChangedError
     says that not all a scope names can be claimed, for whichever reason.
     """
-    batch = _Batch(services, tx, submissions)
+    batch = _Batch(services, tx, submissions, answers)
     outcomes: list[Entered | Exception] = []
     for submission in submissions:
         try:
@@ -179,14 +212,18 @@ class _Batch:
     """One batch: what it needs of the database, read at once, and what it writes."""
 
     def __init__(
-        self, services: Services, tx: Transaction, submissions: Sequence[Submission]
+        self,
+        services: Services,
+        tx: Transaction,
+        submissions: Sequence[Submission],
+        answers: bulk.Rows,
     ) -> None:
         self._services, self._tx, self._session = services, tx, tx.session
         self._connection = tx.session.connection()
         self._dialect = self._connection.dialect
         self._tag = services.master.tag
         self._submissions = submissions
-        self._read()
+        self._note(answers)
         self._requests: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
         self._claims: list[tuple[int, str]] = []
@@ -302,8 +339,9 @@ class _Batch:
         with self._tx.savepoint():
             bulk.run(self._connection, bulk.insert(self._dialect, ErasureRequest, [request]))
             claimed = claim(self._session, model.id, key, scope, request["id"])
-        for records in bulk.run(self._connection, *self._selection_of_records()):
-            self._note_records(records)
+        if named := _few_named(self._submissions):
+            selection = bulk.over(self._dialect, _READ_RECORDS, _NAMED, named)
+            self._note_records(bulk.run(self._connection, selection)[0])
         return claimed
 
     def _is_current(self, keyid: str, key: KnownKey) -> bool:
@@ -368,54 +406,23 @@ class _Batch:
         assert submission.idempotency_key is not None
         return submission.signed.keyid, self._tag("idempotency-key", submission.idempotency_key)
 
-    def _read(self) -> None:
-        """Read all that the batch needs, and spend its nonces, in one round trip.
-
-        Nonces first, so that no read follows the first statement that another could wait for.
-        """
-        dialect, submissions = self._dialect, self._submissions
-        unspent = [one.signed for one in submissions if not one.spent]
-        keyids = sorted({one.signed.keyid for one in submissions})
-        refs = sorted({one.wanted.model for one in submissions})
-        sent = sorted(
-            {(one.signed.keyid, one.idempotency_key) for one in submissions}
-            - {(keyid, None) for keyid in keyids}
-        )
-        reads = {
-            "nonces": [insertion_of_nonces(dialect, unspent)] if unspent else [],
-            "keys": [selection_of_keys(dialect, keyids)],
-            "models": [bulk.over(dialect, _READ_MODELS, _REF, [(ref,) for ref in refs])],
-            "earlier": [bulk.over(dialect, _READ_EARLIER, _SENT, sent)] if sent else [],
-            "records": self._selection_of_records(),
-        }
-        answers = iter(
-            bulk.run(self._connection, *(one for part in reads.values() for one in part))
-        )
-        found = {name: next(answers) if part else [] for name, part in reads.items()}
-        self._fresh = {(keyid, nonce) for keyid, nonce in found["nonces"]}
-        self._keys = {row[0]: row for row in found["keys"]}
+    def _note(self, answers: bulk.Rows) -> None:
+        """Note what `opening` read."""
+        dialect, submissions, rows = self._dialect, self._submissions, iter(answers)
+        spends = any(not one.spent for one in submissions)
+        self._fresh = {(keyid, nonce) for keyid, nonce in (next(rows) if spends else [])}
+        self._keys = {row[0]: row for row in next(rows)}
         self._revoked = key_rows(self._session).revoked()
         self._models = {
             ref: _Model(model_id, ref, method, _json(config), state, head)
-            for model_id, ref, method, config, state, head in found["models"]
+            for model_id, ref, method, config, state, head in next(rows)
         }
+        keyed = any(one.idempotency_key is not None for one in submissions)
         self._earlier = {
             (keyid, tag): (request_id, _DIGEST.process_result_value(digest, dialect))
-            for keyid, tag, request_id, digest in found["earlier"]
+            for keyid, tag, request_id, digest in (next(rows) if keyed else [])
         }
-        self._note_records(found["records"])
-
-    def _selection_of_records(self) -> list[bulk.Statement]:
-        """Return what reads the records that scopes of few records name; nothing if none do."""
-        named = {
-            (one.wanted.model, name)
-            for one in self._submissions
-            if len(one.wanted.scope.records or []) <= FEW
-            for name in one.wanted.scope.records or []
-        }
-        if not named:
-            return []
-        return [bulk.over(self._dialect, _READ_RECORDS, _NAMED, sorted(named))]
+        self._note_records(next(rows) if _few_named(submissions) else [])
 
     def _note_records(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._records = {
@@ -449,10 +456,13 @@ _READ_EARLIER = (
     "ON r.keyid = given.keyid AND r.idempotency_key = given.tag"
 )
 _NAMED = _REF | bulk.types(Record, record="record")
+# By both columns of the key: as a join, PostgreSQL reads all records of the model for each that
+# is named, until it has statistics.
 _READ_RECORDS = (
     "SELECT r.model_id, r.record, r.id, r.claimed_by IS NOT NULL, s.client_tag, s.subject_tag "
     "FROM {rows} JOIN models m ON m.ref = given.ref "
-    "JOIN records r ON r.model_id = m.id AND r.record = given.record "
+    "JOIN records r ON r.id = (SELECT named.id FROM records named "
+    "WHERE named.model_id = m.id AND named.record = given.record) "
     "JOIN subjects s ON s.id = r.subject_id"
 )
 _CLAIMED = bulk.types(Record, id="id", claimed_by="claimed_by")

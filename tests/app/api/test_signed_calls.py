@@ -216,7 +216,7 @@ def test_a_refused_call_stays_spent_while_the_databases_clock_is_ahead(
     def sweep_ahead(by: timedelta) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(sweep, "clock", lambda at: clock(at) + by)
-            patch.setattr(storage, "lock_log", lambda session: later(lock_log(session), by))
+            patch.setattr(storage, "lock_log", lambda *a, **k: later(lock_log(*a, **k), by))
             sweep.run(ready.services)
 
     problem(send(), 404, "record-unknown")

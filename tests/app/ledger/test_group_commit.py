@@ -9,9 +9,12 @@ from app import steps
 from app.ledger import group_commit
 from app.ledger.group_commit import CommitterClosedError, GroupCommitter
 from app.ledger.sequencer import Ledger, Transaction
+from app.ledger.startup import load_ledger
 from app.reconcile.fsck import fsck
+from app.settings import Settings
 from app.steps import PlantedFaultError
 from models import LogCheckpoint, Model
+from models.session import make_engine
 from tests.app.ledger.samples import add_model, entry, stored_leaves
 
 
@@ -63,6 +66,45 @@ def test_whatever_waits_shares_one_transaction_and_one_checkpoint(
     assert sizes(ledger) == [0, 1, 41]
     assert stored_leaves(ledger.engine) == (entry(10_000), *(entry(i) for i in range(40)))
     assert fsck(ledger).ok
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
+    settings: Settings, ledger: Ledger
+) -> None:
+    engine = make_engine(settings.resolved_database_url)
+    mine = load_ledger(settings, engine)
+    committer = GroupCommitter(mine)
+    has_lock, let_go = threading.Event(), threading.Event()
+
+    def holding(tx: Transaction) -> int:
+        has_lock.set()
+        assert let_go.wait(60)
+        return tx.append(entry(10_000))
+
+    with ThreadPoolExecutor(20) as pool:
+        assert pool.submit(committer.submit, appending(0)).result() == 0
+        assert not mine._contended
+        mine._contended = True  # as after a transaction that had to wait
+        other = pool.submit(ledger.transact, holding)
+        assert has_lock.wait(60)
+        first = pool.submit(committer.submit, appending(1))
+        while mine._holder is None:  # its batch has begun
+            threading.Event().wait(0.001)
+        more = [pool.submit(committer.submit, appending(i)) for i in range(2, 8)]
+        while len(committer._waiting) < len(more):
+            threading.Event().wait(0.001)
+        let_go.set()
+        assert other.result() == 1
+        assert first.result() == 2
+        assert sorted(one.result() for one in more) == list(range(3, 9))
+        assert mine._contended
+        assert pool.submit(committer.submit, appending(9)).result() == 9
+        assert not mine._contended  # nobody else had it
+    committer.close()
+    assert {1, 9, 10} <= set(sizes(ledger)) <= {0, 1, 2, 9, 10}
+    assert fsck(ledger).ok
+    engine.dispose()
 
 
 def test_concurrent_callers_make_fewer_checkpoints_than_entries(

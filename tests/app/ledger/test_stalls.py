@@ -5,10 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
 from app import steps
@@ -22,6 +25,7 @@ from app.ledger.startup import load_ledger
 from app.ledger.storage import LockStuckError
 from app.reconcile.fsck import fsck
 from app.settings import Settings
+from models import pipeline
 from models import session as sessions
 from models.session import make_engine, unavailable
 from tests.app.ledger.samples import entry
@@ -65,6 +69,71 @@ def test_a_writer_that_stands_still_loses_the_lock(bounded: Callable[[], Ledger]
         with pytest.raises(Exception, match=r"(?i)terminat|closed|idle") as ended:
             session.connection().execute(text("SELECT 1"))
         assert unavailable(ended.value)
+    assert fsck(other).ok
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_sequencer_that_stands_still_between_its_messages_stores_nothing(
+    bounded: Callable[[], Ledger], ledger: Ledger
+) -> None:
+    """The server's idle timer runs after a message of several statements, too."""
+    frozen, other = bounded(), ledger  # which waits for as long as it takes
+    assert other.transact(append(0)) == 0
+
+    def late(tx: Transaction) -> int:
+        index = tx.append(entry(1))
+        assert other.transact(append(2)) == index  # once the server has ended this one
+        return index
+
+    began = time.monotonic()
+    with pytest.raises(DBAPIError) as lost:
+        frozen.transact(late)
+    assert time.monotonic() - began >= STALL_S
+    assert unavailable(lost.value)
+    assert other.latest().size == 2
+    assert fsck(other).ok
+    assert frozen.transact(append(3)) == 2
+    assert fsck(other).ok
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("message", [1, 2, 3, 4])
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_message_of_which_no_answer_came_has_stored_all_or_nothing(
+    bounded: Callable[[], Ledger],
+    message: int,
+    arrived: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lock and reads, entries and COMMIT, lock again, note and COMMIT: each is cut off."""
+    cut, other = bounded(), bounded()
+    assert cut.transact(append(0)) == 0
+    receive, seen = pipeline._receive, 0
+
+    def lose(connection: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen != message:
+            return receive(connection)
+        if arrived:
+            receive(connection)
+        raise psycopg.OperationalError("the connection was cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_receive", lose)
+        with pytest.raises((DBAPIError, UnpublishedError)):
+            cut.transact(append(1))
+    assert seen >= message
+    stored = message > 2 or (message == 2 and arrived)
+    if (
+        message != 2 or arrived
+    ):  # or the message was sent, and its commit may still be on its way
+        with Session(other.engine) as session:
+            assert storage.read_size(session) == 1 + stored
+    assert other.transact(append(2)) in (1, 2)
+    assert cut.transact(append(3)) in (2, 3)
+    with Session(other.engine) as session:
+        assert other.latest().size == storage.read_size(session)
     assert fsck(other).ok
 
 
@@ -117,7 +186,7 @@ def test_threads_of_a_process_wait_only_so_long(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_who_lost_the_lock_between_guard_and_signature_signs_nothing(
+def test_who_lost_the_lock_after_the_guard_publishes_nothing(
     bounded: Callable[[], Ledger],
 ) -> None:
     """Frozen there, it wakes up when others have signed more than it remembers."""

@@ -1,6 +1,6 @@
 """Requests that arrive together: each is judged as if it came alone, in their order."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.receipt import read_receipt
 from app.schemas.requests import NewRequest
-from app.service.admission import FEW, Entered, Submission, admit
+from app.service.admission import FEW, Entered, Submission, admit, opening
 from lethe.signing.http import SignedBy, new_nonce
 from lethe.signing.keys import generate_key
 from models import ErasureRequest, Job, Record, RequesterKey, RequestEvent, UsedNonce, bulk
@@ -41,7 +41,10 @@ def records(made: Installation, *names: str, **changes: Any) -> Submission:
 
 def together(made: Installation, *submissions: Submission) -> list[Entered | Exception]:
     """Admit submissions in one transaction."""
-    return made.services.ledger.transact(lambda tx: admit(made.services, tx, submissions))
+    reads = opening(made.services.engine.dialect, submissions)
+    return made.services.ledger.transact(
+        lambda tx: admit(made.services, tx, submissions, tx.answers), opening=lambda: reads
+    )
 
 
 def outcomes(found: list[Entered | Exception]) -> list[str]:
@@ -60,18 +63,22 @@ def outcomes(found: list[Entered | Exception]) -> list[str]:
 def statements(made: Installation) -> Iterator[list[str]]:
     """Collect the statements of the database."""
     seen: list[str] = []
-    run = bulk.run
+    ways = {"run": bulk.run, "commit": bulk.commit}
 
-    def noted(connection: Connection, *statements: bulk.Statement) -> Any:
-        seen.extend(one.text for one in statements)
-        return run(connection, *statements)
+    def noting(way: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(connection: Connection, *statements: bulk.Statement) -> Any:
+            seen.extend(one.text for one in statements)
+            return way(connection, *statements)
+
+        return noted
 
     def note(*arguments: Any) -> None:
         seen.append(arguments[2])
 
     event.listen(made.services.engine, "before_cursor_execute", note)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "run", noted)
+        for name, way in ways.items():
+            patch.setattr(bulk, name, noting(way))
         yield seen
     event.remove(made.services.engine, "before_cursor_execute", note)
 
