@@ -104,8 +104,12 @@ class FeatureVault:
         read_by_id(session, FeatureBlock, subject_ids)
         return {subject: self.load(session, subject) for subject in subject_ids}
 
-    def load_many(self, session: Session, model_id: int) -> Iterator[tuple[int, bytes]]:
+    def load_many(
+        self, session: Session, model_id: int, fetch: int = FETCH
+    ) -> Iterator[tuple[int, bytes]]:
         """Yield (subject id, payload) of all that is stored for a model, by subject id.
+
+        fetch: how many blocks are in memory at once, at least 1.
 
         Raises:
             SealError: A stored blob was altered or belongs elsewhere, or lacks its key.
@@ -120,7 +124,7 @@ class FeatureVault:
             .join(Subject, col(Subject.id) == col(FeatureBlock.subject_id))
             .where(col(FeatureBlock.model_id) == model_id)
             .order_by(col(FeatureBlock.subject_id))
-            .execution_options(yield_per=FETCH)
+            .execution_options(yield_per=fetch)
         )
         with session.connection().execute(query) as found:
             for subject_id, generation, ciphertext, wrapped in found:

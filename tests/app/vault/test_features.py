@@ -72,8 +72,9 @@ def test_many_blocks_are_read_in_order(engine: Engine) -> None:
             session.flush()
             VAULT.store(session, subject, b"%d" % number, rows=1)
         session.commit()
-        found = [data for _, data in VAULT.load_many(session, model.id)]
-    assert found == [b"%d" % number for number in range(250)]
+        for fetch in (1, 100, 1000):
+            found = [data for _, data in VAULT.load_many(session, model.id, fetch)]
+            assert found == [b"%d" % number for number in range(250)]
 
 
 def test_at_rest_there_is_only_ciphertext(engine: Engine, subjects: list[int]) -> None:

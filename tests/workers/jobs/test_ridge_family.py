@@ -8,14 +8,19 @@ import pytest
 from sqlmodel import Session, select
 
 from app.schemas.models import NewModel
+from app.vault.features import FeatureVault
 from lethe.catalogue import RIDGE
 from lethe.certificates.bundle import parse_bundle
 from lethe.certificates.statement import Statement, parse_statement
-from models import Artifact
+from models import Artifact, Model, Record
 from tests.installation import Installation
-from tests.small import MODEL, Caller, pack, rows
+from tests.small import MODEL, ROWS, Caller, pack, rows
 from workers.artifacts import decode_head
+from workers.families.ridge import rows as ridge_rows
 from workers.families.ridge import state as ridge_state
+from workers.families.ridge.rows import RowStream
+from workers.judge.ridge.chain import Leaves
+from workers.judge.ridge.row_digests import leaves_of
 from workers.methods.ridge import registry
 
 CLASSES = {
@@ -135,3 +140,31 @@ def test_statistics_before_that_are_others_are_noticed(
     shown = installation.caller.http.get(f"/v1/requests/{accepted.json()['id']}").json()
     assert shown["state"] == "needs-decision"
     assert "5 posterior" in shown["reason"]
+
+
+@pytest.mark.parametrize("at_once", [1, 9, 4096])
+def test_the_verifier_reads_all_rows_each_time_anew(
+    ready: Installation, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Five clients have eight rows each: one block, or all of them, is in memory at once."""
+    fetched: list[int] = []
+    honest = FeatureVault.load_many
+
+    def load_many(*arguments: Any) -> Any:
+        fetched.append(arguments[-1])
+        return honest(*arguments)
+
+    monkeypatch.setattr(FeatureVault, "load_many", load_many)
+    monkeypatch.setattr(ridge_rows, "MOST_ROWS", at_once)
+    with Session(ready.services.engine) as session:
+        model = session.exec(select(Model)).one()
+        known = {one.record: bytes(one.commitment) for one in session.exec(select(Record))}
+    assert model.id is not None
+    stored = RowStream(ready.services, model.id)
+    for _ in range(2):
+        blocks = list(stored)
+        leaves = Leaves.joined(map(leaves_of, blocks))
+        names = [record for block in blocks for record in block.records]
+        assert dict(zip(names, map(bytes, leaves.commitments), strict=True)) == known
+        assert stored.read == ROWS
+    assert fetched == [{1: 1, 9: 1, 4096: 100}[at_once]] * 2

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from app.ledger.sequencer import Ledger
 from app.service.context import Services
@@ -23,7 +23,7 @@ from app.vault.features import FETCH
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal
 from lethe.certificates.retained_tree import EMPTY_ROOT
-from models import Model, ModelVersion, Subject
+from models import FeatureBlock, Model, ModelVersion, Subject
 from models.session import chunks
 from workers.families.ridge.blocks import RowBlock, decode_block
 from workers.jobs.case import ExecutedJob
@@ -39,6 +39,7 @@ from workers.judge.ridge.claim import (
 )
 
 ROW = b"lethe/row/v2\0"
+MOST_ROWS = 4096  # of small blocks that are in memory at once
 
 
 class RowDigest(NamedTuple):
@@ -85,7 +86,7 @@ def owners(session: Session, subjects: Iterable[int]) -> dict[int, Owner]:
 
 @dataclass(slots=True)
 class RowStream:
-    """A model's rows as the verifier reads them: each time anew, a block in memory at a time.
+    """A model's rows as the verifier reads them: each time anew, and few in memory at once.
 
     read: how many were read the last time.
     """
@@ -98,8 +99,9 @@ class RowStream:
         """Yield what is stored of each subject. Raises SealError for a block of another."""
         self.read = 0
         with self.services.reading() as session:
-            stored = self.services.features.load_many(session, self.model_id)
-            while part := list(islice(stored, FETCH)):
+            fetch = _fetch(session, self.model_id)
+            stored = self.services.features.load_many(session, self.model_id, fetch)
+            while part := list(islice(stored, fetch)):
                 known = owners(session, [subject for subject, _ in part])
                 for subject, payload in part:
                     block = decode_block(payload)
@@ -114,6 +116,15 @@ class RowStream:
                         block.id_salts,
                         block.learned,
                     )
+
+
+def _fetch(session: Session, model_id: int) -> int:
+    """Return how many blocks of a model are read at once: MOST_ROWS rows, or one block."""
+    query = select(func.count(), func.sum(FeatureBlock.rows)).where(
+        FeatureBlock.model_id == model_id
+    )
+    blocks, rows = session.exec(query).one()
+    return max(1, min(FETCH, MOST_ROWS * blocks // (rows or 1)))
 
 
 def contents_claim(ledger: Ledger, case: ExecutedJob) -> ContentsClaim | None:
