@@ -22,7 +22,7 @@ from workers.jobs import (
 log = logging.getLogger(__name__)
 app: Celery = make_celery(Settings())
 
-SOON_S = 0.25
+SOON_S = 1.0
 STAGES = {"execute": execute.run, "verify": verify.run, "certify": certify.run}
 
 

@@ -37,7 +37,7 @@ from workers.families import base as family
 from workers.jobs import endings
 from workers.jobs.checkpoints import release_before
 from workers.jobs.draft import Draft
-from workers.jobs.lease import advance, queued_behind
+from workers.jobs.lease import JobContext, advance, load_job, queued_behind
 from workers.jobs.leased import leased
 from workers.jobs.logged_judgement import Passed, passed_all
 from workers.jobs.pace import PACE
@@ -69,11 +69,12 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "certify") as lease:
         if lease is None:
             return
+        job = load_job(services, lease)
         key, keyid = load_issuer(services.settings)
 
         def sign(session: Session, judgement: Passed) -> Signed:
             certificate_id = str(uuid.uuid4())
-            payload = _statement(services, session, judgement, certificate_id)
+            payload = _statement(job, session, judgement, certificate_id)
             envelope = sign_envelope(payload, key, keyid)
             leaf = hashedrekord_leaf(envelope, key.public_key())
             return Signed(certificate_id, judgement, envelope, leaf)
@@ -83,18 +84,18 @@ def run(services: Services, job_id: str) -> None:
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
                 behind = queued_behind(session, lease.job_id, "certify")
                 others = behind if lease.tries == 1 else []
-                judgements = passed_all(services, session, [row, *others])
+                judgements = passed_all(job, session, [row, *others])
                 signed = [sign(session, next(judgements))]
                 with suppress(RefusedError, LetheError, OSError):
                     for judgement in judgements:
                         signed.append(sign(session, judgement))
         except RefusedError as refusal:
-            endings.give_up(services, lease, f"not certified: {refusal}")
+            endings.give_up(job, f"not certified: {refusal}")
             return
         reached("certify.signed")
 
         def effect(tx: Transaction) -> None:
-            _issue(services, tx, signed, keyid)
+            _issue(job, tx, signed, keyid)
             moved = [(one.judgement.job_id, one.judgement.token) for one in signed[1:]]
             advance(tx, lease, "done", moved)
             release_before(
@@ -108,8 +109,9 @@ def run(services: Services, job_id: str) -> None:
         PACE.note(lease, len(signed))
 
 
-def _issue(services: Services, tx: Transaction, signed: Sequence[Signed], keyid: str) -> None:
+def _issue(job: JobContext, tx: Transaction, signed: Sequence[Signed], keyid: str) -> None:
     """Store and log certificates, and destroy what was kept to make them."""
+    services = job.services
     ids = [one.judgement.request.id for one in signed]
     requests = {one.id: one for one in read_by_id(tx.session, ErasureRequest, ids)}
     for one in signed:
@@ -137,7 +139,7 @@ def _issue(services: Services, tx: Transaction, signed: Sequence[Signed], keyid:
 
 
 def _statement(
-    services: Services, session: Session, judgement: Passed, certificate_id: str
+    job: JobContext, session: Session, judgement: Passed, certificate_id: str
 ) -> bytes:
     request, model, plan = judgement.request, judgement.model, judgement.plan
     after, evidence, received = judgement.after, judgement.evidence, judgement.received
@@ -166,7 +168,7 @@ def _statement(
             parameters={
                 **plan.parameters,
                 **kind.registered(model),
-                **_cited(services, session, model, plan),
+                **_cited(job.services, session, model, plan),
             },
             code_digest=code_digest(*kind.rooms),
             environment=environment(),

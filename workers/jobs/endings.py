@@ -11,17 +11,18 @@ from app.service.requests import close
 from models import Contribution, ErasureRequest, Job, Model
 from workers.families import base as family
 from workers.jobs.checkpoints import release_before
-from workers.jobs.lease import Lease, advance, held_job
+from workers.jobs.lease import JobContext, Lease, advance, held_job
 
 
-def refuse(services: Services, lease: Lease, reason: str) -> None:
+def refuse(leased: JobContext, reason: str) -> None:
     """End the leased job as refused by its method. Nothing of the model was changed.
 
     Raises:
         LeaseLostError: Another worker holds the job now.
     """
+    services = leased.services
     services.ledger.transact(
-        lambda tx: fail(services, tx, held_job(tx, lease), reason, state="refused")
+        lambda tx: fail(services, tx, held_job(tx, leased.lease), reason, state="refused")
     )
 
 
@@ -57,7 +58,7 @@ def fail(
     record_model_event(tx, model.ref, "contribution.failed", {})
 
 
-def give_up(services: Services, lease: Lease, reason: str) -> None:
+def give_up(leased: JobContext, reason: str) -> None:
     """Have a request wait for a decision, and quarantine its model.
 
     Its refit was refused, or the log contradicts what would be certified.
@@ -65,10 +66,10 @@ def give_up(services: Services, lease: Lease, reason: str) -> None:
     Raises:
         LeaseLostError: Another worker holds the job now.
     """
-    services.ledger.transact(lambda tx: give_up_within(services, tx, lease, reason))
+    leased.services.ledger.transact(lambda tx: give_up_within(leased, tx, reason))
 
 
-def hold(services: Services, lease: Lease, reason: str) -> None:
+def hold(leased: JobContext, reason: str) -> None:
     """Quarantine a model whose row was changed, and have the request wait for a decision.
 
     Its job stays on its attempt: where nothing was executed, a `retry` begins with what was
@@ -80,14 +81,15 @@ def hold(services: Services, lease: Lease, reason: str) -> None:
     """
 
     def effect(tx: Transaction) -> None:
-        _quarantine_model(tx, lease, reason)
-        _await_decision(tx, lease, reason, lease.attempt)
+        _quarantine_model(tx, leased.lease, reason)
+        _await_decision(tx, leased.lease, reason, leased.lease.attempt)
 
-    services.ledger.transact(effect)
+    leased.services.ledger.transact(effect)
 
 
-def give_up_within(services: Services, tx: Transaction, lease: Lease, reason: str) -> None:
+def give_up_within(leased: JobContext, tx: Transaction, reason: str) -> None:
     """Do what `give_up` does; a request that nobody can decide on fails at once."""
+    services, lease = leased.services, leased.lease
     job, model = _quarantine_model(tx, lease, reason)
     if not family.of(model).decidable:
         fail(services, tx, job, reason)

@@ -24,7 +24,7 @@ from workers.jobs import (
     versions,
 )
 from workers.jobs.chain import BatchMember, Chain
-from workers.jobs.lease import JobContext, Lease, advance
+from workers.jobs.lease import JobContext, advance, load_job
 from workers.jobs.leased import leased
 from workers.jobs.logged_model import OtherModelError, as_registered
 from workers.jobs.pace import PACE
@@ -41,24 +41,25 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "execute") as lease:
         if lease is None:
             return
+        job = load_job(services, lease)
         try:
             with services.reading() as session:
                 model = as_registered(services.ledger, session, lease.model_id)
             job = JobContext(services, lease, model)
-            if lease.kind == "erase" and lease.attempt == 1 and _is_executed(services, lease):
+            if lease.kind == "erase" and lease.attempt == 1 and _is_executed(job):
                 # Its rows are gone and what came of it may be refuted: nothing is tried on it.
-                endings.give_up(services, lease, EXECUTED)
+                endings.give_up(job, EXECUTED)
             elif lease.kind == "erase" and lease.attempt > 1:
                 repair.run(job)
             else:
                 _begin(job)
         except RefusedError as refusal:
             if lease.kind == "erase" and isinstance(refusal, OtherModelError):
-                endings.hold(services, lease, str(refusal))
+                endings.hold(job, str(refusal))
             elif lease.attempt > 1:
-                endings.give_up(services, lease, str(refusal))
+                endings.give_up(job, str(refusal))
             else:
-                endings.refuse(services, lease, str(refusal))
+                endings.refuse(job, str(refusal))
         reached("execute.applied")
         clean(services)
     # After the lease: the nudge's receiver must find the job free.
@@ -78,10 +79,10 @@ def _begin(job: JobContext) -> None:
         erase(job)
 
 
-def _is_executed(services: Services, lease: Lease) -> bool:
-    with services.reading() as session:
-        ref = session.get_one(ErasureRequest, lease.request_id).ref
-    return is_executed(request_events(services.ledger, ref))
+def _is_executed(job: JobContext) -> bool:
+    with job.services.reading() as session:
+        ref = session.get_one(ErasureRequest, job.lease.request_id).ref
+    return is_executed(request_events(job.services.ledger, ref))
 
 
 def erase(job: JobContext) -> None:
@@ -133,13 +134,13 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
         tree = open_tree(services.ledger, session, model, before, changes)
         chain = Chain.of(members, tree, dropped=dropped)
     reached("execute.computed")
-    going: list[tuple[str, str]] = []
+    nudges: list[tuple[str, str]] = []
 
     def effect(tx: Transaction) -> None:
         publish.current(job, tx, before.number)
         published = publish.publish(job, tx, before, members, update, chain)
         ids = [member.request_id for member in members]
-        going.extend(releases.settle(services, tx, ids, list(update.rest)))
+        nudges.extend(releases.settle(services, tx, ids, list(update.rest)))
         checkpoints.let_go(job, tx)
         advance(
             tx, lease, "verify", draft_id=published.drafts[0], before_id=published.before_id
@@ -147,5 +148,5 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
         audit_numbers.destroy(tx.session, audited)
 
     services.ledger.transact(effect)
-    for job_id, stage in going:
+    for job_id, stage in nudges:
         services.dispatcher.nudge(job_id, stage)

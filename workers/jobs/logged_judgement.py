@@ -41,6 +41,7 @@ from workers.jobs import (
 )
 from workers.jobs.case import read_stored
 from workers.jobs.draft import Draft
+from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import check_logged, registered, versions_of
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
@@ -115,20 +116,21 @@ class LoggedVersions:
         return self._rows[number]
 
 
-def passed_all(services: Services, session: Session, jobs: Sequence[Job]) -> Iterator[Passed]:
+def passed_all(leased: JobContext, session: Session, jobs: Sequence[Job]) -> Iterator[Passed]:
     """Yield the judgement of each job's request, once the log agrees with all of it.
 
-    The jobs are of one model, and are read in one snapshot.
+    The jobs are of the leased one's model, and are read in one snapshot: that of `session`.
 
     Raises:
         RefusedError: The log does not agree. The message names what, and no person.
         LetheError: The log itself cannot be read, or is not the one that was signed.
     """
+    services = leased.services
     leaves = read_stored(services, session, jobs)
     ids = [job.request_id for job in jobs if job.request_id is not None]
     judged = read_by_id(session, Verification, ids)
     read_by_id(session, Artifact, [verification.evidence_id for verification in judged])
-    model = session.get_one(Model, jobs[0].model_id)
+    model = session.get_one(Model, leased.lease.model_id)
     logged = LoggedVersions(services, session, model)
     for job in jobs:
         try:

@@ -106,7 +106,7 @@ def settle(
     session = tx.session
     session.flush()
     close_releases(services, tx, *requests)
-    going = []
+    nudges = []
     others = select(Release).where(
         col(Release.subject_id).in_(subjects),
         col(Release.state) != "done",
@@ -123,9 +123,9 @@ def settle(
         release.state = "done"
         session.flush()
         if (job := resume(tx, release)) is not None:
-            going.append(job)
+            nudges.append(job)
     session.flush()
-    return going
+    return nudges
 
 
 def wake(services: Services) -> None:

@@ -14,7 +14,6 @@ from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.reconcile.escalation import TOGETHER
 from app.retained_pages import RetainedSet, leaves
-from app.service.context import Services
 from app.steps import reached
 from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
@@ -23,7 +22,7 @@ from workers.jobs import checkpoints, draft, publish
 from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
 from workers.jobs.draft import Draft
 from workers.jobs.endings import give_up_within
-from workers.jobs.lease import JobContext, Lease, advance, queued_behind
+from workers.jobs.lease import JobContext, advance, queued_behind
 from workers.jobs.publish import Refuted
 from workers.jobs.update import UpdateResult
 
@@ -45,7 +44,7 @@ def run(job: JobContext) -> None:
     with services.reading() as session:
         since = {
             row.request_id: attempts_since(services, session, row, plan)
-            for row, plan in _plans(services, session, lease)
+            for row, plan in _plans(job, session)
         }
         base = model.current_version
         retained = RetainedSet.of(leaves(session, lease.model_id))
@@ -58,7 +57,7 @@ def run(job: JobContext) -> None:
         session = tx.session
         publish.current(job, tx, base)
         refuted = []
-        for row, plan in _plans(services, session, lease):
+        for row, plan in _plans(job, session):
             # Those who wait left out the attempts that the refuted one left out.
             more = [] if row.request_id == lease.request_id else skipped
             refuted.append(Refuted(row, plan, [*since[row.request_id], *more]))
@@ -105,14 +104,14 @@ def _record_attempt(
         )
 
 
-def _plans(services: Services, session: Session, lease: Lease) -> list[tuple[Job, Draft]]:
+def _plans(leased: JobContext, session: Session) -> list[tuple[Job, Draft]]:
     """Return the leased job and those that wait to be verified after it, with their drafts.
 
     These were executed in the version that is refuted now.
     """
-    job = session.exec(select(Job).where(Job.id == lease.job_id)).one()
+    job = session.exec(select(Job).where(Job.id == leased.lease.job_id)).one()
     jobs = [job, *queued_behind(session, job.id, "verify")]
-    return [(one, draft.load(services, session, one)) for one in jobs]
+    return [(one, draft.load(leased.services, session, one)) for one in jobs]
 
 
 def escalate(
@@ -132,7 +131,7 @@ def escalate(
     )
     if following is None:
         reason = family.of(job.model).why_ended(found.result, failed)
-        give_up_within(services, tx, lease, reason)
+        give_up_within(job, tx, reason)
         return
     if not following.compared:
         checkpoints.drop_before(services, session, lease.job_id)

@@ -25,7 +25,7 @@ from workers.jobs import checkpoints, endings, repair, versions
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
-from workers.jobs.lease import JobContext, advance
+from workers.jobs.lease import JobContext, advance, load_job
 from workers.jobs.leased import leased
 from workers.jobs.pace import PACE
 from workers.jobs.sweep import nudge_next
@@ -52,6 +52,7 @@ def run(services: Services, job_id: str) -> None:
     with leased(services, job_id, "verify") as lease:
         if lease is None:
             return
+        job = load_job(services, lease)
         try:
             with services.reading() as session:
                 row = session.exec(select(Job).where(Job.id == lease.job_id)).one()
@@ -60,9 +61,9 @@ def run(services: Services, job_id: str) -> None:
                 together = kind.judges_together and lease.tries == 1
                 cases = [case, *(load_others(services, session, case) if together else ())]
         except OtherDraftError as refusal:
-            endings.give_up(services, lease, f"not verified: {refusal}")
+            endings.give_up(job, f"not verified: {refusal}")
             return
-        job = JobContext(services, lease, case.model)
+        job = replace(job, model=case.model)
         kind.check_here()  # before anything of the judgement is in the log
         # Only now: the digest of what is judged has been in the log since it was executed.
         seed = kind.draw_seed(job, case)

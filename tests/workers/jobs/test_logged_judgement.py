@@ -20,6 +20,7 @@ from lethe.certificates.retained_tree import RetainedTree, bare
 from lethe.signing.keys import PrivateKey
 from models import (
     Artifact,
+    Job,
     Model,
     ModelVersion,
     Record,
@@ -40,6 +41,7 @@ from workers.jobs import (
 )
 from workers.jobs import draft as drafts
 from workers.jobs import logged_judgement as judging
+from workers.jobs.lease import JobContext, Lease
 from workers.jobs.logged_judgement import passed_all
 
 Patch = pytest.MonkeyPatch
@@ -118,6 +120,15 @@ def test_each_table_that_says_otherwise_stops_the_certificate(ready: Installatio
     assert state(ready, request) == "certified"
 
 
+def leased_by_nobody(ready: Installation, session: Session, job: Job) -> JobContext:
+    """Return the context of a job to certify."""
+    token, model = job.lease_token, session.get_one(Model, job.model_id)
+    lease = Lease(
+        job.id, token, "certify", 1, "erase", job.model_id, job.request_id, None, 1, None
+    )
+    return JobContext(ready.services, lease, model)
+
+
 def told(
     ready: Installation,
     request: str,
@@ -131,7 +142,7 @@ def told(
             session.flush()
         job = job_of(session, request)
         try:
-            (found,) = passed_all(ready.services, session, [job])
+            (found,) = passed_all(leased_by_nobody(ready, session, job), session, [job])
         except RefusedError as refusal:
             return str(refusal)
         finally:
