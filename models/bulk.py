@@ -4,7 +4,7 @@ For transactions that hold the log's lock, which all others wait for. SQLAlchemy
 cost more to build and to read than the database takes to run them, and each is a round trip.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +16,8 @@ from sqlalchemy import Connection, Dialect, LargeBinary, Table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 from sqlmodel import SQLModel
+
+from models.sealed import SealedName
 
 ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation `given`
 BLOCK = 5000  # rows in one statement of `insert_blocks`
@@ -49,10 +51,9 @@ def over(
     On PostgreSQL the rows are arrays, so that the text does not depend on how many there are
     and the server plans it once. On SQLite the statement runs once for each row.
     """
-    compiled, processors = _compiled(dialect, text, types)
+    compiled, binders = _compiled(dialect, text, types)
     columns = [
-        list(column) if process is None else [process(value) for value in column]
-        for process, column in zip(processors, zip(*rows, strict=True), strict=True)
+        bind(column) for bind, column in zip(binders, zip(*rows, strict=True), strict=True)
     ]
     if dialect.name == "sqlite":
         return Statement(compiled, list(zip(*columns, strict=True)), returns)
@@ -204,28 +205,34 @@ def _wrapped(connection: Connection, error: Exception) -> BaseException:
     )
 
 
-_known: WeakKeyDictionary[Dialect, dict[_Key, tuple[str, list[Any]]]] = WeakKeyDictionary()
+_Binder = Callable[[Sequence[Any]], list[Any]]
+_known: WeakKeyDictionary[Dialect, dict[_Key, tuple[str, list[_Binder]]]] = WeakKeyDictionary()
 
 
 def _compiled(
     dialect: Dialect, text: str, types: Mapping[str, TypeEngine[Any]]
-) -> tuple[str, list[Any]]:
+) -> tuple[str, list[_Binder]]:
     of_dialect = _known.setdefault(dialect, {})
     key = text, tuple(types.items())
     if (found := of_dialect.get(key)) is None:
         relation = _relation(dialect, types)
-        processors = [
-            # Both drivers take bytes as they are; SQLAlchemy would wrap each in a memoryview.
-            None
-            if type(kind) is LargeBinary
-            else kind.dialect_impl(dialect).bind_processor(dialect)
-            for kind in types.values()
-        ]
+        binders = [_binder(dialect, kind) for kind in types.values()]
         if dialect.name == "sqlite":
             # Of one row, and without a table for what is selected: half the time.
             text = text.replace(_ALL, f"VALUES ({', '.join('?' for _ in types)})")
-        found = of_dialect[key] = text.replace(ROWS, relation), processors
+        found = of_dialect[key] = text.replace(ROWS, relation), binders
     return found
+
+
+def _binder(dialect: Dialect, kind: TypeEngine[Any]) -> _Binder:
+    """Return what makes of a column's values those that the driver takes."""
+    if isinstance(kind, SealedName):
+        return lambda values: kind.bind_all(values, dialect)
+    # Both drivers take bytes as they are; SQLAlchemy would wrap each in a memoryview.
+    if type(kind) is LargeBinary:
+        return list
+    process = kind.dialect_impl(dialect).bind_processor(dialect)
+    return list if process is None else lambda values: [process(value) for value in values]
 
 
 def _relation(dialect: Dialect, types: Mapping[str, TypeEngine[Any]]) -> str:
