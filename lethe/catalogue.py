@@ -173,6 +173,7 @@ _CHECKS = (
         f"{_DIGEST}; the random identity holds modulo two primes",
         _SUMS,
         _ROWS,
+        "rows after",
     ),
     CheckSpec(
         "statistics-resummed",

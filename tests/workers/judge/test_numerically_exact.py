@@ -82,9 +82,10 @@ def test_freivalds_passes_true_claims_of_both_guarantees(guarantee: str, rounds:
     assert report.result == "PASS"
     assert [c.number for c in report.checks] == [1, 2, 3, 4, 5]
     assert report.checks[0].name == "statistics-freivalds"
-    assert of.ridge.statistics_digest in report.checks[0].value
+    assert report.checks[0].value == of.ridge.statistics_digest
     low, high = report.checks[0].interval or ("", "")
     assert low == "0"
+    assert f"pass with probability at most {high}" in str(report.checks[0].threshold)
     assert (2.0**-60) ** rounds < float(high) < (2.0**-59) ** rounds
     for check in report.checks:
         strings = [check.name, check.value, check.threshold, *(check.interval or ())]

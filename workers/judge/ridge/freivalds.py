@@ -238,8 +238,10 @@ class Testing:
         if answers != answer_of_claim(claimed, answering.challenge):
             raise UnusableRowsError("the statistics are not those of the retained rows")
         chance = decimal_above(error_probability(self._claim.rounds))
-        value = f"{self._digest}; wrong statistics pass with probability at most {chance}"
-        judgement = judged(SPEC, value, passed=True, interval=("0", chance))
+        limit = f"{SPEC.threshold}; wrong statistics pass with probability at most {chance}"
+        judgement = judged(
+            SPEC, self._digest, passed=True, interval=("0", chance), threshold=limit
+        )
         return judgement, Recomputed(claimed.gram, claimed.moment, claimed.rows)
 
 
