@@ -54,6 +54,12 @@ RATIOS = {
         "submissions of one API process to bare inserts, PostgreSQL", "higher"
     ),
     "submission_ratio_postgres_2": Ratio("the same, two API processes", "higher"),
+    "submission_ratio_postgres_1_32_connections": Ratio(
+        "one API process over 32 connections", "higher"
+    ),
+    "submission_ratio_postgres_2_32_connections": Ratio(
+        "two API processes over 32 connections", "higher"
+    ),
     "submission_ratio_sqlite": Ratio("submissions to bare inserts, SQLite", "higher"),
     "certified_share_under_load": Ratio(
         "certificates a second under submissions to those without", "higher"

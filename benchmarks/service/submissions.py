@@ -19,6 +19,7 @@ from benchmarks.service.servers import created_database
 from tests.servers import free_port, postgres_server, redis_server
 
 CONNECTIONS = 8
+MANY = 32  # connections: the log's lock is taken and synced once for more of them
 MODEL = "load"
 
 
@@ -33,6 +34,7 @@ def measure(folder: Path, requests: int, rounds: int) -> dict[str, float | list[
     bare = f"sqlite:///{folder / 'bare.sqlite'}"
     sqlite, sqlite_turns = _measure(folder / "sqlite", {}, bare, requests, rounds, (1,))
     better = max(found["bare_1"], found["bare_2"])
+    many = max(found["bare_1_many"], found["bare_2_many"])
     return {
         "submissions_per_second_postgres": found["lethe_1"],
         "submissions_per_second_postgres_2": found["lethe_2"],
@@ -42,6 +44,12 @@ def measure(folder: Path, requests: int, rounds: int) -> dict[str, float | list[
         "submission_ratio_postgres_1_rounds": turns[1],
         "submission_ratio_postgres_2": found["lethe_2"] / better,
         "submission_ratio_postgres_2_rounds": turns[2],
+        "submissions_per_second_postgres_32_connections": found["lethe_1_many"],
+        "submissions_per_second_postgres_2_32_connections": found["lethe_2_many"],
+        "bare_per_second_postgres_32_connections": found["bare_1_many"],
+        "bare_per_second_postgres_2_32_connections": found["bare_2_many"],
+        "submission_ratio_postgres_1_32_connections": found["lethe_1_many"] / many,
+        "submission_ratio_postgres_2_32_connections": found["lethe_2_many"] / many,
         "submission_p99_ms": found["p99_ms"],
         "submission_idle_ms": found["idle_ms"],
         "submissions_per_second_sqlite": sqlite["lethe_1"],
@@ -63,29 +71,38 @@ def _measure(
 ) -> tuple[dict[str, float], dict[int, list[float]]]:
     """Return medians, and the ratio in each turn by the number of API processes."""
     installation = Installation(folder, environment)
-    needed = 3 * requests * (rounds + 1) * len(processes)
+    needed = 4 * requests * (rounds + 1) * len(processes)
     with installation.serving(workers=1) as (port,):
         records = iter(installation.register(port, MODEL, needed))
     found: dict[str, float] = {}
     turns: dict[int, list[float]] = {}
     for count in processes:
-        rates: dict[str, list[float]] = {"lethe": [], "bare": []}
+        rates: dict[str, list[float]] = {name: [] for name in _CONTENDERS}
         with installation.serving(count) as ports, _bare(bare_url, count) as bare_ports:
             for turn in range(rounds + 1):
-                lethe = _lethe(installation, ports, records, requests)
-                bare = drive(bare_ports, _rows(requests), CONNECTIONS)
-                if turn:  # the first one warms both up
-                    rates["lethe"].append(lethe.rate)
-                    rates["bare"].append(bare.rate)
+                found_now = (
+                    _lethe(installation, ports, records, requests),
+                    drive(bare_ports, _rows(requests), CONNECTIONS),
+                    _lethe(installation, ports, records, requests, connections=MANY),
+                    drive(bare_ports, _rows(requests), MANY),
+                )
+                if turn:  # the first one warms all up
+                    for name, one in zip(_CONTENDERS, found_now, strict=True):
+                        rates[name].append(one.rate)
             if count == 1:
                 half = median(rates["lethe"]) / 2
                 some = _lethe(installation, ports, records, requests, half)
                 found["p99_ms"] = 1000 * some.quantile(0.99)
                 idle = _lethe(installation, ports, records, min(50, requests), 5.0, 1)
                 found["idle_ms"] = 1000 * idle.quantile(0.5)
-        found |= {f"{name}_{count}": median(values) for name, values in rates.items()}
+        for name, values in rates.items():
+            contender, _, many = name.partition("_")
+            found["_".join(filter(None, (contender, str(count), many)))] = median(values)
         turns[count] = [a / b for a, b in zip(rates["lethe"], rates["bare"], strict=True)]
     return found, turns
+
+
+_CONTENDERS = ("lethe", "bare", "lethe_many", "bare_many")
 
 
 def _lethe(
