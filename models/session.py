@@ -83,7 +83,11 @@ def make_engine(url: str, stall_s: int | None = None) -> Engine:
         case "sqlite":
             return _sqlite_engine(parsed, pool)
         case "postgresql":
-            known = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_S}
+            # Of its own accord psycopg prepares what is asked often, and deallocates all
+            # statements of the connection after a rollback: those of `models.pipeline` too.
+            known: dict[str, Any] = {"prepare_threshold": None}
+            if "connect_timeout" not in parsed.query:
+                known["connect_timeout"] = CONNECT_S
             engine = create_engine(
                 parsed,
                 isolation_level="READ COMMITTED",

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, func, select, text
 from sqlalchemy.engine import Engine
 
 from benchmarks.service.certification import count_certified
 from benchmarks.service.installation import Installation
 from benchmarks.service.load import drive
 from benchmarks.service.servers import created_database
+from models import LogEntry
 from tests.servers import postgres_server, redis_server
 
 PROCESSES = (1, 2, 4)
@@ -29,7 +30,7 @@ ROLES = ("lethe", "database", "broker", "load")
 
 
 def measure(folder: Path, requests: int) -> dict[str, float]:
-    """Return rates, processor milliseconds by role, and the share of the cores in use.
+    """Return rates, processor time by role, cores in use, and what is kept of a request.
 
     requests: submissions for each number of processes; as many are then certified.
     """
@@ -45,6 +46,7 @@ def measure(folder: Path, requests: int) -> dict[str, float]:
                 model: iter(installation.register(port, model, needed)) for model in models
             }
         engine = create_engine(url)
+        held = _held(engine, folder / "scale")
         try:
             for count in PROCESSES:
                 found |= _submit(installation, records, requests, count)
@@ -57,6 +59,9 @@ def measure(folder: Path, requests: int) -> dict[str, float]:
                     seconds = time.perf_counter() - begun
                     after = _spent(installation)
                 found |= _values("certified", count, done - first, seconds, before, after)
+            number = (requests + WARM) * len(PROCESSES)
+            for name, after_all in _held(engine, folder / "scale").items():
+                found[f"scale_{name}_per_request"] = (after_all - held[name]) / number
         finally:
             engine.dispose()
     return found
@@ -95,6 +100,21 @@ def _values(
         f"{name}_per_second_{count}": number / seconds,
         **{f"{name}_{role}_ms_{count}": 1000 * used[role] / number for role in ROLES},
         f"{name}_cores_busy_{count}": sum(used.values()) / seconds,
+    }
+
+
+def _held(engine: Engine, folder: Path) -> dict[str, float]:
+    """Return the bytes of the database and of files, and the entries of the log."""
+    with engine.connect() as connection:
+        size = connection.execute(
+            text("SELECT pg_database_size(current_database())")
+        ).scalar_one()
+        entries = connection.execute(select(func.count()).select_from(LogEntry)).scalar_one()
+    files = sum(path.stat().st_size for path in (folder / "data").rglob("*") if path.is_file())
+    return {
+        "database_bytes": float(size),
+        "file_bytes": float(files),
+        "entries": float(entries),
     }
 
 

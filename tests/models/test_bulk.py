@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import col
@@ -54,3 +54,17 @@ def test_rows_are_inserted_in_blocks_and_all_of_them_or_none(engine: Engine) -> 
         assert connection.execute(held).all() == [("key", len(rows))]
         if engine.dialect.name == "sqlite":
             assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -2000
+
+
+def test_what_was_prepared_outlives_a_rollback(postgres_url: str) -> None:
+    """psycopg deallocates all statements of a connection, once it prepared one of its own."""
+    engine = make_engine(postgres_url)
+    with engine.connect() as connection:
+        prepared = Statement("SELECT 1"), Statement("SELECT 2")
+        assert bulk.run(connection, *prepared) == [[(1,)], [(2,)]]
+        for _ in range(10):
+            connection.execute(text("SELECT 3"))
+        connection.rollback()
+        connection.execute(text("SELECT 3"))
+        assert bulk.run(connection, *prepared) == [[(1,)], [(2,)]]
+    engine.dispose()
