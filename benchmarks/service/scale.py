@@ -41,13 +41,18 @@ def measure(folder: Path, requests: int) -> dict[str, float]:
         installation = Installation(folder / "scale", environment)
         models = [f"model-{number}" for number in range(max(PROCESSES))]
         needed = (requests + WARM) * len(PROCESSES) // len(models) + 1
-        with installation.serving(workers=1) as (port,):
-            records = {
-                model: iter(installation.register(port, model, needed)) for model in models
-            }
         engine = create_engine(url)
-        held = _held(engine, folder / "scale")
         try:
+            empty = _held(engine, folder / "scale")
+            with installation.serving(workers=1) as (port,):
+                records = {
+                    model: iter(installation.register(port, model, needed)) for model in models
+                }
+            held = _held(engine, folder / "scale")
+            for name in ("database_bytes", "file_bytes"):
+                found[f"scale_{name}_per_record"] = (held[name] - empty[name]) / (
+                    needed * len(models)
+                )
             for count in PROCESSES:
                 found |= _submit(installation, records, requests, count)
                 done = count_certified(engine) + requests + WARM

@@ -95,7 +95,7 @@ def test_answers_stay_with_their_rows() -> None:
     assert not (found.retained_after == FULL.retained_after).all()
 
 
-DIGEST = "9d7ed0179fe1bedfc5e38bd4a7198d8f3d6ee00ed5e35f62f176849dce3f2720"
+DIGEST = "f75f35774e46d8758feed86253cb96200d320cee78f55c64411b9abadb83880b"
 
 
 def test_a_file_without_models_of_the_judges_own_says_nothing_of_them() -> None:
