@@ -1,9 +1,6 @@
 """Equal bits: twice, in another order, resumed; and FedAvg where it is gradient descent."""
 
 import hashlib
-import signal
-import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +9,7 @@ from torch.nn import functional
 
 from tests.workers.training.fedavg.small import CLIENTS, CONFIG, LOCAL, NETWORK, ROWS, Backwards
 from workers.errors import RefusedError
-from workers.training.fedavg.base import ClientData, ClientUpdate, RoundTask, Work
+from workers.training.fedavg.base import ClientData, Work
 from workers.training.fedavg.config import LocalConfig, ServerConfig, TrainingConfig
 from workers.training.fedavg.data import split
 from workers.training.fedavg.evaluate import evaluate
@@ -95,24 +92,6 @@ def test_bits_do_not_depend_on_how_many_clients_trainat_once(
         assert engine.at_once(9) == cores
         found.append(digest(train(named, sizes(clients), config, engine), named))
     assert found[0] == found[1]
-
-
-def test_where_the_caller_is_stopped_no_further_client_begins(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[str] = []
-    main = threading.get_ident()
-
-    def stopped(task: RoundTask, *_: object) -> ClientUpdate:
-        begun.append(task.client)
-        signal.pthread_kill(main, signal.SIGINT)
-        time.sleep(0.5)  # until the caller has heard it
-        raise RefusedError("stopped")
-
-    monkeypatch.setattr("workers.training.fedavg.in_process.respond", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        train(NETWORK, ROWS, CONFIG, InProcess(CLIENTS))
-    assert begun == ["anna"]
 
 
 def test_more_rounds_go_on_from_a_checkpoint() -> None:
