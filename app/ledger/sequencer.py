@@ -200,6 +200,9 @@ class Transaction:
 
     def _run_and_commit(self, writes: Sequence[Statement]) -> None:
         if writes:
+            # What must be durable before the commit is written now: the erasure journal.
+            # `Session.commit` calls it too late, and again: then nothing is left to write.
+            self.session.dispatch.before_commit(self.session)
             bulk.commit(self.session.connection(), *writes)
         self.session.commit()
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 from sqlmodel import Session, select
 
 from app import steps
@@ -32,6 +32,7 @@ from lethe.log.proofs import (
 from lethe.log.tree import NodeReader, leaf_hash
 from models import Model, bulk
 from models.bulk import Statement
+from models.session import reading
 from tests.app.ledger.samples import add_model, append, entry, stored_leaves, tamper
 from tests.lethe.log import oracle
 
@@ -267,6 +268,22 @@ def test_unpublished_entries_wait_for_the_next_checkpoint(ledger: Ledger) -> Non
     assert ledger.receipt(0).tree_size == 1
     note = ledger.latest().note
     assert ledger.publish_checkpoint().note == note
+
+
+def test_what_must_be_durable_first_is_asked_before_the_commit(ledger: Ledger) -> None:
+    """The erasure journal is: written after the commit, a crash between would lose a tombstone."""
+    seen: list[int] = []
+
+    others = reading(ledger.engine)
+
+    def effect(tx: Transaction) -> None:
+        tx.append(entry(0))
+        note = lambda _: seen.append(len(stored_leaves(others)))  # noqa: E731
+        event.listen(tx.session, "before_commit", note)
+
+    ledger.transact(effect)
+    assert seen[0] == 0
+    assert len(stored_leaves(ledger.engine)) == 1
 
 
 @pytest.mark.parametrize(
