@@ -37,6 +37,8 @@ DEMONSTRATION = """
 import signal, subprocess, sys
 from pathlib import Path
 from workers.demo.service import LocalService, stopped_on_failure
+for one in (signal.SIGTERM, signal.SIGHUP):  # whoever starts the tests may ignore them
+    signal.signal(one, signal.SIG_DFL)
 service = LocalService(Path(sys.argv[1]), Path(sys.argv[1]) / "log")
 with stopped_on_failure(service):
     null = subprocess.DEVNULL
