@@ -64,6 +64,9 @@ RATIOS = {
     "certified_share_under_load": Ratio(
         "certificates a second under submissions to those without", "higher"
     ),
+    "execute_growth_100k_over_1k": Ratio(
+        "executing one erasure from 100,000 rows to one from 1,000", "lower"
+    ),
     "log_append_growth_1m": Ratio("an append at 1 million entries to one at few", "lower"),
     "log_append_growth_10m": Ratio("an append at 10 million entries to one at few", "lower"),
     "log_inclusion_proof_growth_1m": Ratio(
