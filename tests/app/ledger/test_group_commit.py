@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session, col, select
 
 from app import steps
@@ -14,7 +15,7 @@ from app.reconcile.fsck import fsck
 from app.settings import Settings
 from app.steps import PlantedFaultError
 from models import LogCheckpoint, Model
-from models.session import make_engine
+from models.session import make_engine, reading
 from tests.app.ledger.samples import add_model, entry, stored_leaves
 
 
@@ -68,6 +69,12 @@ def test_whatever_waits_shares_one_transaction_and_one_checkpoint(
     assert fsck(ledger).ok
 
 
+WAITS = text(
+    "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+    "WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database()"
+)
+
+
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
     settings: Settings, ledger: Ledger
@@ -89,8 +96,9 @@ def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
         other = pool.submit(ledger.transact, holding)
         assert has_lock.wait(60)
         first = pool.submit(committer.submit, appending(1))
-        while mine._holder is None:  # its batch has begun
-            threading.Event().wait(0.001)
+        with reading(engine).connect() as connection:  # until its batch waits for the lock
+            while not connection.execute(WAITS).scalar_one():
+                threading.Event().wait(0.001)
         more = [pool.submit(committer.submit, appending(i)) for i in range(2, 8)]
         while len(committer._waiting) < len(more):
             threading.Event().wait(0.001)
@@ -98,7 +106,8 @@ def test_what_arrives_while_another_process_has_the_lock_joins_the_batch(
         assert other.result() == 1
         assert first.result() == 2
         assert sorted(one.result() for one in more) == list(range(3, 9))
-        assert mine._contended
+        # One batch: no checkpoint lies between the first and the last of them.
+        assert not set(range(3, 9)) & set(sizes(ledger))
         assert pool.submit(committer.submit, appending(9)).result() == 9
         assert not mine._contended  # nobody else had it
     committer.close()
