@@ -78,15 +78,15 @@ def read_state(path: Path, key: EntryKey) -> Verified | None:
 
 def write_state(path: Path, key: EntryKey, verified: Verified) -> None:
     """Keep what was verified, durably. Raises OSError."""
-    said: dict[str, Any] = {
+    content: dict[str, Any] = {
         "at": verified.at.isoformat(),
         "checkpoints": str(verified.checkpoints),
         "files": "opened" if verified.files else "not opened",
         "peaks": [format_base64(one) for one in verified.peaks.nodes().values()],
         "size": str(verified.size),
     }
-    write_durably(path, canonical.encode({**said, "mac": _mac(key, said)}) + b"\n")
+    write_durably(path, canonical.encode({**content, "mac": _mac(key, content)}) + b"\n")
 
 
-def _mac(key: EntryKey, said: dict[str, Any]) -> str:
-    return digest(key.derive(LABEL), canonical.encode(said), "sha256").hex()
+def _mac(key: EntryKey, content: dict[str, Any]) -> str:
+    return digest(key.derive(LABEL), canonical.encode(content), "sha256").hex()

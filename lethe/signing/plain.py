@@ -69,21 +69,21 @@ def parse_plain(lines: Mapping[str, list[str]]) -> PlainSignature | None:
     inputs, signatures = lines.get("signature-input", ()), lines.get("signature", ())
     if len(inputs) != 1 or len(signatures) != 1:
         return None
-    said = _INPUT.fullmatch(inputs[0])
+    parsed = _INPUT.fullmatch(inputs[0])
     signed = _SIGNATURE.fullmatch(signatures[0])
-    if said is None or signed is None or said["label"] != signed["label"]:
+    if parsed is None or signed is None or parsed["label"] != signed["label"]:
         return None
     signature = base64.b64decode(signed["base64"])
     if base64.b64encode(signature).decode() != signed["base64"]:
         return None
-    covered = tuple(name.strip('"') for name in said["covered"].split(" "))
+    covered = tuple(name.strip('"') for name in parsed["covered"].split(" "))
     fields = SignatureFields(
         bare=frozenset(covered),
         wrapped=frozenset(),
-        created=int(said["created"]),
-        expires=int(said["expires"]),
-        nonce=said["nonce"],
-        keyid=said["keyid"],
-        alg=said["alg"],
+        created=int(parsed["created"]),
+        expires=int(parsed["expires"]),
+        nonce=parsed["nonce"],
+        keyid=parsed["keyid"],
+        alg=parsed["alg"],
     )
-    return PlainSignature(fields, signature, covered, said["parameters"])
+    return PlainSignature(fields, signature, covered, parsed["parameters"])
