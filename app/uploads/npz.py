@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.spool import Spool
+from lethe.identity import COLUMN, HELD_OUT
 
 MAX_ID_LENGTH = 200
 MAX_MEMBERS = 64  # of an archive; a registration or contribution has up to 11
@@ -51,6 +52,7 @@ MALFORMED = (
     SyntaxError,
     tokenize.TokenError,
 )
+IDENTITIES = (COLUMN, HELD_OUT)  # what the names of arrays about people begin with
 EXACT_SUM = 2**63  # an int64 sum of n products of two codes must stay below this
 
 
@@ -131,7 +133,7 @@ def opened(
     required: Sequence[str],
     fit: Callable[[Headers], None],
 ) -> Iterator[Archive]:
-    """Open an .npz for its arrays `known`, of which some are `required`.
+    """Open an .npz for its arrays `known` and of identities, of which some are `required`.
 
     `fit` is given their headers before any data are unpacked, and raises if the arrays cannot
     be what is expected.
@@ -151,7 +153,8 @@ def opened(
             missing = [name for name in required if name not in members]
             if missing:
                 raise UploadError(f"the .npz lacks: {', '.join(missing)}")
-            wanted = {name: members[name] for name in known if name in members}
+            people = sorted(name for name in members if name.startswith(IDENTITIES))
+            wanted = {name: members[name] for name in (*known, *people) if name in members}
             if sum(info.file_size for info in wanted.values()) > max_bytes:
                 raise BodyTooLargeError(f"the arrays unpack to more than {max_bytes} bytes")
             headers = {name: _header(archive, info) for name, info in wanted.items()}

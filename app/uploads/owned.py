@@ -10,11 +10,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from app.problems import UploadError
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Archive, Header, read_ids
+from app.uploads.npz import Archive, Header, Headers, check_ids, read_ids
 from app.vault.artifacts import StagedArtifact
+from lethe.identity import COLUMN, HELD_OUT, WIDTH, IdentityError, check_kind
 
 OWNERS = ("clients", "records", "subjects")  # arrays of ids, one for each row
 BLOCK = 1 << 14  # ids packed at a time
+HELD_OUT_RECORDS, HELD_OUT_COLUMN = HELD_OUT + "records", HELD_OUT + COLUMN
+MAX_KINDS = 8  # of identities; each is three rows of a table for each record
 
 
 class Packed:
@@ -87,4 +90,62 @@ def add_owners(
         raise UploadError("record ids repeat: a record is its id, so each needs its own")
     for name, values in (("clients", clients), ("records", records), ("subjects", subjects)):
         packed.add_ids(name, values)
+    add_identities(packed, archive, set(records))
     return CheckedUpload(packed.file, rows, records, clients, subjects)
+
+
+def check_people(headers: Headers, rows: int, max_bytes: int) -> None:
+    """Check by their headers the identities of `rows` rows and of rows that are held out.
+
+    identity_KIND (rows, WIDTH) uint8 are digests, as `lethe.identity.pack` writes them; so are
+    held_out_identity_KIND (m, WIDTH), beside held_out_records (m,) ids.
+
+    Raises:
+        UploadError: An array is something else, or there are too many kinds.
+        BodyTooLargeError: The ids of held-out rows would take more than `max_bytes`.
+    """
+    kinds = {name.removeprefix(HELD_OUT).removeprefix(COLUMN) for name in _columns(headers)}
+    if len(kinds) > MAX_KINDS:
+        raise UploadError(f"at most {MAX_KINDS} kinds of identities are kept of a record")
+    held = headers.get(HELD_OUT_RECORDS)
+    if held is not None:
+        if held.ndim != 1 or not held.size:
+            raise UploadError(f"{HELD_OUT_RECORDS} must be a list of ids, not empty")
+        check_ids(headers, (HELD_OUT_RECORDS,), held.size, max_bytes)
+    for name in _columns(headers):
+        whose = held.size if held is not None and name.startswith(HELD_OUT) else rows
+        if name.startswith(HELD_OUT) and held is None:
+            raise UploadError(f"identities of held-out rows need {HELD_OUT_RECORDS}")
+        try:
+            check_kind(name.removeprefix(HELD_OUT).removeprefix(COLUMN))
+        except IdentityError as error:
+            raise UploadError(f"an array of identities has no kind: {error.detail}") from None
+        header = headers[name]
+        if header.dtype != "uint8" or header.shape != (whose, WIDTH) or header.fortran:
+            raise UploadError(
+                f"{name} must be {WIDTH} bytes of digests for each row, by rows: values are "
+                "hashed before they are sent, as `lethe model register` and "
+                "`lethe client contribute` do"
+            )
+
+
+def add_identities(packed: Packed, archive: Archive, records: set[str]) -> None:
+    """Add the digests of identities, and the ids of held-out rows that have some.
+
+    Raises:
+        UploadError: An id of a held-out row repeats, or is that of a row that is learned.
+    """
+    headers = archive.headers
+    if HELD_OUT_RECORDS in headers:
+        held = read_ids(archive, HELD_OUT_RECORDS)
+        if len(set(held)) != len(held) or not records.isdisjoint(held):
+            raise UploadError(
+                f"{HELD_OUT_RECORDS} repeat an id: a record is its id, so each needs its own"
+            )
+        packed.add_ids(HELD_OUT_RECORDS, held)
+    for name in _columns(headers):
+        packed.add(name, headers[name].dtype, headers[name], archive.blocks(name))
+
+
+def _columns(headers: Headers) -> list[str]:
+    return sorted(name for name in headers if name.startswith((COLUMN, HELD_OUT_COLUMN)))

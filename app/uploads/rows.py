@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.problems import BodyTooLargeError, UploadError
 from app.uploads.checked import CheckedUpload
 from app.uploads.npz import Archive, Headers, check_exactness, check_ids, opened
-from app.uploads.owned import OWNERS, Packed, add_owners
+from app.uploads.owned import OWNERS, Packed, add_owners, check_people
 from app.uploads.spool import Spool
 from app.vault.artifacts import StagedArtifact
 
@@ -58,6 +58,7 @@ def parse_upload(
         if labels.shape != (rows,) or labels.dtype.kind not in "iu":
             raise UploadError("labels must be one integer for each row")
         check_ids(headers, OWNERS, rows, max_bytes)
+        check_people(headers, rows, max_bytes)
 
     with (
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
@@ -129,6 +130,7 @@ def parse_inputs(
         if labels.size * 8 > max_bytes:  # as they are kept
             raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
         check_ids(headers, OWNERS, rows, max_bytes)
+        check_people(headers, rows, max_bytes)
 
     with (
         opened(body, max_bytes, ("inputs", *COMMON), ("inputs", *REQUIRED), fit) as sent,

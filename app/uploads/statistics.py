@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from app.problems import UploadError
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Header, Headers, check_exactness, check_ids, ids, opened
-from app.uploads.owned import Packed
+from app.uploads.npz import Archive, Header, Headers, check_exactness, check_ids, ids, opened
+from app.uploads.owned import Packed, add_identities, check_people
 from app.uploads.spool import Spool
 from app.vault.artifacts import StagedArtifact
 
@@ -56,6 +56,7 @@ def parse_message(
             raise UploadError("records must be a list of one id for each row, not empty")
         check_exactness(records.size, bits)
         check_ids(headers, ("records",), records.size, max_bytes)
+        check_people(headers, records.size, max_bytes)
         for owner in ("client", "subject"):
             if owner in headers and headers[owner].size != 1:
                 raise UploadError(f"{owner} must be one id")
@@ -63,11 +64,18 @@ def parse_message(
         _fit_form(headers, records.size, dimension, sketches)
 
     with opened(body, max_bytes, ARRAYS, REQUIRED, fit) as sent:
-        arrays = {name: sent.array(name) for name in sent.headers}
-    rows = int(arrays["records"].size)
-    names = ids(arrays["records"], "records", rows)
-    if len(set(names)) != rows:
-        raise UploadError("record ids repeat: a record is its id, so each needs its own")
+        arrays = {name: sent.array(name) for name in sent.headers if name in ARRAYS}
+        rows = int(arrays["records"].size)
+        names = ids(arrays["records"], "records", rows)
+        if len(set(names)) != rows:
+            raise UploadError("record ids repeat: a record is its id, so each needs its own")
+        return _packed(file, sent, arrays, names)
+
+
+def _packed(
+    file: StagedArtifact, sent: Archive, arrays: _Arrays, names: list[str]
+) -> CheckedUpload:
+    rows = len(names)
     client = ids(arrays["client"].reshape(-1), "client", 1)
     subject = (
         ids(arrays["subject"].reshape(-1), "subject", 1) if "subject" in arrays else client
@@ -78,6 +86,7 @@ def parse_message(
     kept = {"counts": counts, "moment": arrays["moment"], **_check_form(arrays)}
     with Packed(file) as packed:
         packed.add_ids("records", names)
+        add_identities(packed, sent, set(names))
         for name, array in {
             "client": np.array(client[0]),
             "subject": np.array(subject[0]),

@@ -79,6 +79,7 @@ def contribute(
 ) -> None:
     """Send rows, or one message of statistics for each client and subject in DATA."""
     from workers.cli.errors import shown
+    from workers.data.identities import hashed_npz
     from workers.data.raw import load_extractor
     from workers.secure_sum.local import load_rows, message_of, with_features
 
@@ -87,10 +88,10 @@ def contribute(
         if manifest["data"] == "masked":
             raise click.ClickException("this model is masked: see `lethe round`")
         if manifest["data"] == "rows":
-            sent = service.contribute(ref, data.read_bytes(), add_back=add_back)
+            sent = service.contribute(ref, hashed_npz(data), add_back=add_back)
             click.echo(f"{sent['id']}  {sent['rows']} rows")
             return
-        rows = with_features(load_rows(data), manifest, load_extractor(data))
+        rows = with_features(load_rows(data, people=True), manifest, load_extractor(data))
         for owner in rows.owners():
             message = message_of(
                 rows, rows.owned(*owner), manifest, form=form, rank=rank, kind=kind

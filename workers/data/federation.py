@@ -1,13 +1,15 @@
 """Labelled rows that belong to clients: what every reader returns."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels
+from workers.data.identities import Column, check_column
 from workers.errors import DatasetError
 
 HELD_OUT = 0.1
@@ -20,6 +22,8 @@ class Federation:
     is_test (n,) marks held-out rows, which are never trained on: only they may calibrate a
     quantiser or measure accuracy. records (n,) are distinct: a record is its id, not its
     content. subjects (n,) say whose a row is within its client; None: the client's own.
+    identities: by kind, such as email, one value of a person for each row, "" for none: (n,)
+    strings, or (n, WIDTH) bytes where a door before has hashed them (`lethe.identity`).
     Raises DatasetError, naming the array, for anything else.
     """
 
@@ -30,6 +34,7 @@ class Federation:
     is_test: NDArray[np.bool_]
     records: NDArray[np.str_]
     subjects: NDArray[np.str_] | None = None
+    identities: Mapping[str, Column] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rows = len(self.features)
@@ -52,6 +57,8 @@ class Federation:
             raise DatasetError("is_test: leaves no row to train on")
         if len(set(self.records.tolist())) != rows:
             raise DatasetError("records: must be distinct")
+        for kind, column in self.identities.items():
+            check_column(kind, column, rows)
 
 
 def record_ids(rows: int) -> NDArray[np.str_]:

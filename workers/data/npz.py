@@ -2,7 +2,8 @@
 
 features (n, p) numbers · labels (n,) integers from 0 · clients (n,) integers or strings
 optional: records (n,) distinct ids, integers or strings · subjects (n,) integers or strings ·
-          is_test (n,) booleans · label_names (c,) strings
+          is_test (n,) booleans · label_names (c,) strings ·
+          identity_KIND (n,) integers or strings, or digests (n, 68) as `lethe features` writes
 """
 
 import zipfile
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels
+from workers.data import identities
 from workers.data.federation import Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
@@ -37,7 +39,8 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
-            arrays = {name: _read(archive, name) for name in (*REQUIRED, *OPTIONAL)}
+            wanted = (*REQUIRED, *OPTIONAL, *identities.names(archive.files))
+            arrays = {name: _read(archive, name) for name in wanted}
     except _UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     for name in REQUIRED:
@@ -57,6 +60,7 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
         if records is None
         else _ids("records", records, len(features)),
         subjects=None if subjects is None else _ids("subjects", subjects, len(features)),
+        identities=identities.columns(arrays, len(features)),
     )
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.identity import COLUMN
+from workers.data import identities
 from workers.data.extractors.base import Kind
 from workers.data.extractors.described import Described, parse_description
 from workers.errors import DatasetError
@@ -31,7 +33,10 @@ _Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Raw:
-    """inputs (n, …) of one kind; `beside`: the arrays of BESIDE that were in the file."""
+    """inputs (n, …) of one kind; `beside`: the arrays of BESIDE that were in the file.
+
+    Of identities it has digests: what is written beside features must not name anybody.
+    """
 
     inputs: _Array
     kind: Kind
@@ -45,7 +50,8 @@ def load_raw(path: Path) -> Raw:
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in (*KINDS, *BESIDE) if name in archive.files}
+            wanted = (*KINDS, *BESIDE, *identities.names(archive.files))
+            found = {name: archive[name] for name in wanted if name in archive.files}
     except (*_UNREADABLE, AttributeError, TypeError):
         raise DatasetError(
             "the file is not a readable .npz, or holds pickled objects: save it again"
@@ -62,6 +68,8 @@ def load_raw(path: Path) -> Raw:
     for name, array in beside.items():
         if name != "label_names" and array.shape != (len(inputs),):
             raise DatasetError(f"{name}: must hold exactly one entry for each row")
+    for kind, column in identities.columns(found, len(inputs)).items():
+        beside[COLUMN + kind] = identities.hashed(kind, column)
     return Raw(inputs, KINDS[names[0]], beside)
 
 

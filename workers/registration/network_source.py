@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from workers.data import identities
 from workers.data.image_npz import load_image_npz
 from workers.data.images import numbered
 from workers.data.masks import load_masks
@@ -76,10 +77,12 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
     """
     try:
         with np.load(source.path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if name in KNOWN}
+            wanted = {*KNOWN, *identities.names(archive.files)}
+            arrays = {name: archive[name] for name in archive.files if name in wanted}
     except _UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     names = arrays.pop("label_names", None)
+    people = {name: arrays.pop(name) for name in identities.names(arrays)}
     for name in ("inputs", "labels"):
         if name not in arrays or arrays[name].ndim < 1 or not len(arrays[name]):
             raise DatasetError(f"{name}: missing or empty")
@@ -89,6 +92,8 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
     for name, array in arrays.items():
         if array.ndim < 1 or len(array) != len(arrays["inputs"]):
             raise DatasetError(f"{name}: must hold exactly one entry for each row")
+    found = identities.columns(people, len(arrays["inputs"]))
+    arrays |= identities.to_send(found, arrays["records"])
     if names is not None and names.ndim != 1:
         raise DatasetError("label_names: must be a list of strings")
     classes = source.classes or numbered(arrays["labels"].astype(np.int64))

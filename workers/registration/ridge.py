@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from workers.data.extractors.base import Extractor
 from workers.data.federation import Federation
+from workers.data.identities import to_send
 from workers.methods.ridge.statistics.quantiser import calibrate
 
 DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
@@ -82,6 +83,7 @@ def prepare(
         clients=np.array(clients),
         records=np.array(records),
         subjects=np.array(subjects),
+        **to_send(federation.identities, federation.records, held_out),
     )
     manifest = {
         "ref": ref,

@@ -2,14 +2,16 @@
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.identity import COLUMN
 from workers.arrays import Rows
+from workers.data import identities
 from workers.data.extractors import registry
 from workers.data.extractors.base import Extractor
 from workers.data.extractors.described import Described
@@ -26,13 +28,17 @@ NEEDED = ("features", "labels", "clients", "records")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalRows:
-    """A client's rows: features (n, d) float, labels (n,) int, and ids (n,) each."""
+    """A client's rows: features (n, d) float, labels (n,) int, and ids (n,) each.
+
+    identities: by kind, digests (n, WIDTH) as `workers.data.identities.hashed` makes them.
+    """
 
     features: NDArray[np.floating]
     labels: NDArray[np.int64]
     clients: list[str]
     records: list[str]
     subjects: list[str]
+    identities: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
 
     def owners(self) -> Iterator[tuple[str, str]]:
         """Yield each (client, subject) of the rows once, in the order of appearance."""
@@ -47,18 +53,19 @@ class LocalRows:
         ]
 
 
-def load_rows(path: Path) -> LocalRows:
+def load_rows(path: Path, *, people: bool = False) -> LocalRows:
     """Read an .npz of features, labels, clients, records and optionally subjects, is_test.
 
-    Held-out rows (is_test) are left out. Raises RefusedError for any other file.
+    Held-out rows (is_test) are left out. people: with identities, which only a contribution
+    needs. Raises RefusedError for any other file.
     """
     try:
-        return parse_rows(path.read_bytes())
+        return parse_rows(path.read_bytes(), people=people)
     except OSError:
         raise RefusedError("the file of rows cannot be read") from None
 
 
-def parse_rows(data: bytes) -> LocalRows:
+def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
     """Return the rows of an .npz, as `load_rows` reads them. Raises RefusedError."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -66,6 +73,9 @@ def parse_rows(data: bytes) -> LocalRows:
             if missing:
                 raise RefusedError(f"the .npz lacks: {', '.join(missing)}")
             keep = ~arrays["is_test"].astype(bool) if "is_test" in arrays else np.True_
+            named = identities.names(arrays) if people else []
+            rows = len(arrays["records"])
+            columns = identities.columns({name: arrays[name] for name in named}, rows)
             parts = {
                 name: arrays[name][keep] if keep.shape else arrays[name]
                 for name in (*NEEDED, "subjects")
@@ -81,6 +91,10 @@ def parse_rows(data: bytes) -> LocalRows:
         clients=clients,
         records=[str(value) for value in parts["records"].tolist()],
         subjects=clients if subjects is None else [str(value) for value in subjects.tolist()],
+        identities={
+            kind: identities.hashed(kind, column[keep] if keep.shape else column)
+            for kind, column in columns.items()
+        },
     )
 
 
@@ -139,12 +153,13 @@ def message_of(
     bits = int(manifest["bits"])
     exact = summarise(codes, codes.codes.shape[1], len(manifest["classes"]), bits=bits)
     ((client, subject),) = owners
+    people = {COLUMN + kind: all_[chosen] for kind, all_ in rows.identities.items()}
     if form == "sketch":
         sketch, message = compress(exact, rank or 1, kind, codes=codes.codes)
-        return pack_message(Envelope(message, records, client, subject), sketch)
+        return pack_message(Envelope(message, records, client, subject, people), sketch)
     if form == "factor":
         exact = _factored(exact, codes)
-    return pack_message(Envelope(exact, records, client, subject))
+    return pack_message(Envelope(exact, records, client, subject, people))
 
 
 def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) -> Rows:

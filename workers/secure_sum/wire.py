@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,12 +20,17 @@ Form = Literal["gram", "factor", "sketch"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A message, the ids of its rows, and whose they are."""
+    """A message, the ids of its rows, and whose they are.
+
+    identities: arrays of digests (n, WIDTH) by their names, as `workers.data.identities` has
+    them; of a message that was received, empty.
+    """
 
     message: Message
     records: list[str]
     client: str
     subject: str
+    identities: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
 
 
 def pack_message(envelope: Envelope, sketch: Sketch | None = None) -> bytes:
@@ -41,6 +46,7 @@ def pack_message(envelope: Envelope, sketch: Sketch | None = None) -> bytes:
         "moment": message.statistics.moment,
         "records": np.array(envelope.records),
         "subject": np.array(envelope.subject),
+        **envelope.identities,
     }
     if sketch is not None:
         arrays |= {

@@ -1,0 +1,157 @@
+"""Identities of people: how their values are normalised, hashed and written.
+
+An identity is a kind and a value, such as `email=jane@example.org`. Only digests of normalised
+values leave the process that reads them: doors hash whole columns, a request hashes its one
+value. Several algorithms, so that a list that came hashed still matches.
+
+A digest of an e-mail address is personal data: whoever guesses the address can test
+it. Whoever stores digests keys them (`app.vault.people`).
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lethe.errors import LetheError
+
+NORMALISATION = 1  # of `normalise`: other rules get another number, and other keyed digests
+# In the order in which `pack` writes them. The weak ones only match lists that others hashed.
+ALGORITHMS: dict[str, int] = {"sha256": 32, "sha1": 20, "md5": 16}  # bytes
+WIDTH = sum(ALGORITHMS.values())  # bytes of a packed identity
+MAX_LENGTH = 1000  # characters of a value
+COLUMN = "identity_"  # before a kind: the name of an array that holds one identity for each row
+HELD_OUT = "held_out_"  # before "records" and before COLUMN: of rows that are not sent
+_KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_PHONE_SEPARATORS = re.compile(r"[\s().\-/\u2010-\u2015]+")
+
+
+class IdentityError(LetheError):
+    """The message never repeats the value."""
+
+    slug: ClassVar[str] = "bad-identity"
+    title: ClassVar[str] = "Bad identity"
+    status: ClassVar[int] = 422
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity:
+    """A kind, and digests of one value by algorithm: all of them, or the one of a hashed list.
+
+    It has no repr, so that no log line or traceback prints the digests.
+    """
+
+    kind: str
+    digests: Mapping[str, bytes]
+
+
+def check_kind(kind: str) -> str:
+    """Return `kind`. Raises IdentityError unless it is a lower-case name."""
+    if _KIND.fullmatch(kind) is None:
+        raise IdentityError(
+            "the kind of an identity is 1 to 32 of a-z, 0-9, - and _, with a letter first, "
+            "such as email"
+        )
+    return kind
+
+
+def normalise(kind: str, value: str) -> str:
+    """Return the value that is hashed, by the rules NORMALISATION; "" where nothing remains.
+
+    White space around the value never counts, and the result is in Unicode's form NFC.
+
+    - email: case never counts (Unicode case folding), in the local part either.
+    - phone: brackets, spaces, dots, hyphens and slashes go, and a leading 00 becomes +. A
+      national number stays national: the country is not guessed.
+    - customer: inner white space goes and case never counts; leading zeros count.
+    - any other kind: nothing else.
+
+    Raises:
+        IdentityError: More than MAX_LENGTH characters, a control character, or half a
+            character.
+    """
+    if len(value) > MAX_LENGTH:
+        raise IdentityError(f"an identity has at most {MAX_LENGTH} characters")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value.strip()):
+        raise IdentityError("an identity holds a control character or half a character")
+    rule = _RULES.get(check_kind(kind), str)
+    return unicodedata.normalize("NFC", rule(unicodedata.normalize("NFC", value)).strip())
+
+
+def _fold(value: str) -> str:
+    # Canonical caseless matching (Unicode, D145), which folding alone does not give.
+    return unicodedata.normalize("NFD", value).casefold()
+
+
+def _phone(value: str) -> str:
+    digits = _PHONE_SEPARATORS.sub("", _fold(value))
+    return "+" + digits[2:] if digits.startswith("00") else digits
+
+
+def _customer(value: str) -> str:
+    return "".join(_fold(value).split())
+
+
+_RULES: dict[str, Callable[[str], str]] = {
+    "email": _fold,
+    "phone": _phone,
+    "customer": _customer,
+}
+
+
+def digests(kind: str, value: str) -> dict[str, bytes]:
+    """Return each algorithm's digest of the normalised value in UTF-8.
+
+    Raises:
+        IdentityError: As `normalise`, or nothing remains of the value.
+    """
+    data = normalise(kind, value).encode()
+    if not data:
+        raise IdentityError("an identity has a value")
+    return {
+        name: hashlib.new(name, data, usedforsecurity=False).digest() for name in ALGORITHMS
+    }
+
+
+def parse(text: str) -> Identity:
+    """Return the identity that `KIND=VALUE` or `KIND:sha256=HEX` names.
+
+    Raises:
+        IdentityError: It is neither, or the value is none of its kind.
+    """
+    name, sign, value = text.partition("=")
+    kind, hashed, algorithm = name.partition(":")
+    if not sign:
+        raise IdentityError("write KIND=VALUE, or KIND:sha256=HEX of a hashed list")
+    check_kind(kind)
+    if not hashed:
+        return Identity(kind, digests(kind, value))
+    return Identity(kind, {algorithm: parse_digest(algorithm, value)})
+
+
+def parse_digest(algorithm: str, text: str) -> bytes:
+    """Return the bytes of a digest in hex. Raises IdentityError."""
+    if (size := ALGORITHMS.get(algorithm)) is None:
+        raise IdentityError(f"hashed lists match by {', '.join(ALGORITHMS)}")
+    if re.fullmatch(f"[0-9a-fA-F]{{{2 * size}}}", text) is None:
+        raise IdentityError(f"a digest by {algorithm} is {2 * size} hex digits")
+    return bytes.fromhex(text)
+
+
+def pack(found: Mapping[str, bytes]) -> bytes:
+    """Return digests as WIDTH bytes, in the order of ALGORITHMS; zeros where there is none."""
+    return b"".join(found.get(name, bytes(size)) for name, size in ALGORITHMS.items())
+
+
+def unpack(packed: bytes) -> dict[str, bytes]:
+    """Return the digests that `pack` wrote; empty where there is no identity."""
+    assert len(packed) == WIDTH, "a packed identity has one width"
+    found: dict[str, bytes] = {}
+    start = 0
+    for name, size in ALGORITHMS.items():
+        if any(part := packed[start : start + size]):
+            found[name] = part
+        start += size
+    return found

@@ -1,0 +1,124 @@
+"""Columns of people's identities: read from files, and hashed before anything is written."""
+
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.identity import COLUMN, HELD_OUT, WIDTH, IdentityError, check_kind, digests, pack
+from workers.errors import DatasetError
+
+# One value for each row, "" for none: (n,) strings; or already hashed: (n, WIDTH) bytes.
+Column = NDArray[np.str_] | NDArray[np.uint8]
+
+
+def names(found: Iterable[str]) -> list[str]:
+    """Return those names of arrays that hold identities, in a fixed order."""
+    return sorted(name for name in found if name.startswith(COLUMN))
+
+
+def columns(arrays: Mapping[str, Any], rows: int) -> dict[str, Column]:
+    """Return each kind's column among a file's arrays; integers as strings.
+
+    Raises:
+        DatasetError: An array is no such column, or its name no kind.
+    """
+    found: dict[str, Column] = {}
+    for name in names(arrays):
+        column = arrays[name]
+        if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "iu":
+            column = column.astype(np.str_)
+        kind = name.removeprefix(COLUMN)
+        check_column(kind, column, rows)
+        found[kind] = column
+    return found
+
+
+def check_column(kind: str, column: Any, rows: int) -> None:
+    """Raise DatasetError unless `column` holds an identity of this kind for each row."""
+    name = COLUMN + kind
+    try:
+        check_kind(kind)
+    except IdentityError as error:
+        raise DatasetError(f"{name}: {error.detail}") from None
+    valid = isinstance(column, np.ndarray) and (
+        (column.dtype.kind == "U" and column.shape == (rows,))
+        or (column.dtype == np.uint8 and column.shape == (rows, WIDTH))
+    )
+    if not valid:
+        raise DatasetError(
+            f"{name}: must be one string for each row, empty for none, or its {WIDTH} bytes of "
+            "digests"
+        )
+
+
+def hashed(kind: str, column: Column) -> NDArray[np.uint8]:
+    """Return a column's digests (n, WIDTH), as `lethe.identity.pack` writes them.
+
+    Raises:
+        DatasetError: A value is none of its kind; the message has the row and not the value.
+    """
+    if column.dtype.kind != "U":
+        return column.astype(np.uint8, copy=False)
+    values, places = np.unique(column, return_inverse=True)
+    packed = np.zeros((len(values), WIDTH), dtype=np.uint8)
+    for place, value in enumerate(values.tolist()):
+        if value.strip():
+            try:
+                row = pack(digests(kind, value))
+            except IdentityError as error:
+                number = int(np.flatnonzero(places == place)[0])
+                raise DatasetError(f"{COLUMN}{kind}: row {number}: {error.detail}") from None
+            packed[place] = np.frombuffer(row, dtype=np.uint8)
+    return packed[places]
+
+
+def to_send(
+    identities: Mapping[str, Column],
+    records: NDArray[np.str_],
+    held_out: NDArray[np.bool_] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of digests that an upload takes beside its rows.
+
+    held_out (n,): marks rows whose features are not sent. Their ids and identities are, so that
+    a person who is in no other row gets that answer.
+
+    Raises:
+        DatasetError: As `hashed`.
+    """
+    if held_out is None:
+        held_out = np.zeros(len(records), dtype=np.bool_)
+    sent: dict[str, NDArray[Any]] = {}
+    for kind, column in sorted(identities.items()):
+        digest_rows = hashed(kind, column)
+        sent[COLUMN + kind] = digest_rows[~held_out]
+        if held_out.any():
+            sent[HELD_OUT + COLUMN + kind] = digest_rows[held_out]
+    if sent and held_out.any():
+        sent[HELD_OUT + "records"] = records[held_out]
+    return sent
+
+
+def hashed_npz(path: Path) -> bytes:
+    """Return an .npz as it may leave: the file itself, or with its identities hashed.
+
+    Raises:
+        DatasetError: The file is no readable .npz, or as `columns` and `hashed`.
+        OSError: The file cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not names(archive.files):
+                return path.read_bytes()
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, AttributeError, TypeError):
+        raise DatasetError("the file is not a readable .npz: save it again") from None
+    rows = len(arrays["records"]) if "records" in arrays else len(next(iter(arrays.values())))
+    for kind, column in columns(arrays, rows).items():
+        arrays[COLUMN + kind] = hashed(kind, column)
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    return packed.getvalue()
