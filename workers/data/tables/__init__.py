@@ -1,0 +1,1 @@
+"""Tables of an organisation: Parquet, CSV, Arrow and query results, as typed columns."""

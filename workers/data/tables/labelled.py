@@ -1,0 +1,176 @@
+"""What each column of a table is to a model: label, id, owner, held-out mark or feature."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.arrays import Labels
+from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids
+from workers.data.tables.table import Table, matching, unknown_column
+from workers.errors import DatasetError
+
+ONE_CLIENT = "all"  # the client of every row of a table that names none
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which column says what; features are names or globs, empty: every other column.
+
+    A glob leaves out the columns that have another role. persons: kinds of identities, such as
+    email, by the columns that hold them. holdout: a share, a column of booleans, or none.
+    """
+
+    label: str
+    record_id: str | None = None
+    client: str | None = None
+    subject: str | None = None
+    persons: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    holdout: float | Literal["none"] | str = HELD_OUT
+
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """Return the columns to read, of those that a table has. Raises DatasetError."""
+        others = list(dict.fromkeys(column for _, column in self._others()))
+        for _, column in self._others():
+            if column not in names:
+                raise DatasetError(unknown_column(column, names))
+        return [*others, *self.feature_names(names)]
+
+    def feature_names(self, names: Sequence[str]) -> list[str]:
+        """Return the feature columns, in the order of the table.
+
+        Raises:
+            DatasetError: A name or glob matches no column, or a feature has another role.
+        """
+        roles = {column: role for role, column in self._others()}
+        if not self.features:
+            return [name for name in names if name not in roles]
+        found: set[str] = set()
+        for pattern in self.features:
+            if pattern in roles:
+                raise DatasetError(
+                    f"{pattern}: it is the {roles[pattern]}, and cannot be a feature too"
+                )
+            found.update(matching(pattern, names))
+        return [name for name in names if name in found and name not in roles]
+
+    def _others(self) -> Iterator[tuple[str, str]]:
+        named = {
+            "label": self.label,
+            "record id": self.record_id,
+            "client": self.client,
+            "subject": self.subject,
+            "held-out column": self.held_out_column,
+        }
+        yield from ((role, column) for role, column in named.items() if column is not None)
+        yield from ((f"person's {kind}", column) for kind, column in self.persons.items())
+
+    @property
+    def held_out_column(self) -> str | None:
+        """The column that names the held-out rows, None for a share or none."""
+        if isinstance(self.holdout, str) and self.holdout != "none":
+            return self.holdout
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledTable:
+    """The rows of a table that have a label, with what its other columns say of them.
+
+    table has these rows (n,) and all columns that were read; features are names in it. Every
+    array is (n,). unlabelled: how many rows were left out. drawn: the held-out rows were drawn.
+    """
+
+    table: Table
+    features: tuple[str, ...]
+    labels: Labels
+    label_names: tuple[str, ...]
+    records: NDArray[np.str_]
+    clients: NDArray[np.str_]
+    subjects: NDArray[np.str_] | None
+    is_test: NDArray[np.bool_]
+    unlabelled: int
+    drawn: bool
+
+    def federation(self) -> Federation:
+        """Return the rows with their features as numbers.
+
+        Raises:
+            DatasetError: As `Table.matrix`, or a record's id occurs twice.
+        """
+        return Federation(
+            features=self.matrix(),
+            labels=self.labels,
+            clients=self.clients,
+            label_names=self.label_names,
+            is_test=self.is_test,
+            records=self.records,
+            subjects=self.subjects,
+        )
+
+    def matrix(
+        self,
+        *,
+        allow_missing: bool = False,
+        categories: Mapping[str, Sequence[str]] | None = None,
+    ) -> NDArray[np.floating[Any]]:
+        """Return the features (n, p) as numbers: see `Table.matrix`."""
+        return self.table.matrix(
+            self.features, allow_missing=allow_missing, categories=categories
+        )
+
+
+def labelled(table: Table, roles: Roles, seed: int = 0) -> LabelledTable:
+    """Return the labelled rows of a table; a share of them is drawn by `seed` and held out.
+
+    Raises:
+        DatasetError: A column is unknown or holds what its role does not allow, an id occurs
+            twice, or no row has a label.
+    """
+    roles.chosen(table.names)
+    holes = table.holes(roles.label)
+    if holes.all():
+        raise DatasetError(f"{roles.label}: no row has a label")
+    records = record_ids(len(table))[~holes]  # by their place in the file
+    table = table.take(~holes)
+    labels, label_names = table.classes(roles.label)
+    clients = np.full(len(table), ONE_CLIENT)
+    if roles.client is not None:
+        clients = table.ids(roles.client)
+    if roles.record_id is not None:
+        records = table.ids(roles.record_id)
+        repeated = len(records) - len(set(records.tolist()))
+        if repeated:
+            raise DatasetError(
+                f"{roles.record_id}: {repeated:,} ids occur twice: a record's id is its own"
+            )
+    return LabelledTable(
+        table=table,
+        features=tuple(roles.feature_names(table.names)),
+        labels=labels,
+        label_names=label_names,
+        records=records,
+        clients=clients,
+        subjects=None if roles.subject is None else table.ids(roles.subject),
+        is_test=_held_out(table, roles, clients, seed),
+        unlabelled=int(holes.sum()),
+        drawn=not isinstance(roles.holdout, str),
+    )
+
+
+def _held_out(
+    table: Table, roles: Roles, clients: NDArray[np.str_], seed: int
+) -> NDArray[np.bool_]:
+    if not isinstance(roles.holdout, str):
+        if not 0 < roles.holdout < 1:
+            raise DatasetError("holdout: must be a share between 0 and 1, a column, or none")
+        return hold_out(clients, seed, roles.holdout)
+    if roles.holdout == "none":
+        return np.zeros(len(table), dtype=np.bool_)
+    found = table.flags(roles.holdout)
+    if found.all():
+        raise DatasetError(f"{roles.holdout}: leaves no row to train on")
+    return found

@@ -1,0 +1,391 @@
+"""A table in memory: columns by name, each asked for as what its reader needs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from workers.arrays import Labels
+from workers.data.tables.kinds import (
+    Kind,
+    first_text,
+    is_narrow,
+    kind_of,
+    parsed,
+    spelled_kind,
+)
+from workers.errors import DatasetError
+
+EXACT = 1 << 53  # floats hold every integer up to here
+LONGEST = 200  # characters of an id or a class, as the service takes them
+MOST_CLASSES = 10_000
+MOST_CATEGORIES = 1 << 16
+MOST_SHOWN = 20  # names of columns in a problem
+
+_AS_ID = "ids are integers or texts: write the column as one of them"
+_AS_NUMBER = {
+    "text": "write it as numbers, name its categories where the family takes them, or leave "
+    "it out of --features",
+    "time": "write it as a number, such as days since a date, or leave it out of --features",
+    "other": "write each number as a column of its own, or leave it out of --features",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a table knows of a column. nulls: missing values, and NaN among numbers.
+
+    type: as the file calls it; "csv" for a column without a type.
+    """
+
+    name: str
+    kind: Kind
+    nulls: int
+    type: str
+
+
+class Table:
+    """Columns of equal length. Raises DatasetError naming a column, and no value of it.
+
+    untyped: all columns are the texts of a CSV, and their spelling says what they are.
+    """
+
+    def __init__(self, arrow: pa.Table, *, untyped: bool = False) -> None:
+        check_names(arrow.column_names)
+        self._arrow = arrow
+        self._untyped = untyped
+        self._known: dict[str, Column] = {}
+
+    def __len__(self) -> int:
+        return int(self._arrow.num_rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of the file."""
+        return tuple(self._arrow.column_names)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns; finding the kinds of a CSV's reads each of them."""
+        return tuple(self.column(name) for name in self.names)
+
+    def column(self, name: str) -> Column:
+        """Return what is known of a column. Raises DatasetError for an unknown name."""
+        if name not in self._known:
+            values, kind = self._values(name)
+            nulls = values.null_count
+            if pa.types.is_floating(values.type):
+                nulls += int(pc.sum(pc.is_nan(_plain(values))).as_py() or 0)
+            found = "csv" if self._untyped else str(self._arrow.column(name).type)
+            self._known[name] = Column(name, kind, nulls, found)
+        return self._known[name]
+
+    def take(self, rows: NDArray[np.bool_]) -> "Table":
+        """Return the rows that a mask (n,) keeps, in their order."""
+        if rows.all():
+            return self
+        return Table(self._arrow.filter(pa.array(rows)), untyped=self._untyped)
+
+    def ids(self, name: str) -> NDArray[np.str_]:
+        """Return a column (n,) as ids: texts as they are, integers in decimal.
+
+        Raises:
+            DatasetError: Anything else, a missing value, or an id that is empty or longer
+                than 200 characters.
+        """
+        values = self._raw(name)
+        kind = kind_of(values.type)
+        if kind not in ("integer", "text"):
+            raise DatasetError(f"{name}: {_article(kind)} ({values.type}); {_AS_ID}")
+        if values.null_count:
+            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}, as an id")
+        if kind == "integer":
+            return np.array([str(int(value)) for value in values.to_pylist()], dtype=np.str_)
+        return _texts(name, values)
+
+    def holes(self, name: str) -> NDArray[np.bool_]:
+        """Return where a column (n,) has no value."""
+        values, _ = self._values(name)
+        found: NDArray[np.bool_] = pc.is_null(_plain(values), nan_is_null=True).to_numpy()
+        return found
+
+    def classes(self, name: str) -> tuple[Labels, tuple[str, ...]]:
+        """Return a column (n,) as numbers of classes, and the names of these, in order.
+
+        Texts are classes in the order of their code points, integers by size; false is
+        before true.
+
+        Raises:
+            DatasetError: The column holds fractions, times or nested values, misses a value,
+                or has fewer than two or more than 10,000 values.
+        """
+        values, kind = self._values(name)
+        if kind == "real" and _are_whole(values):
+            # As pandas writes integers where some are missing.
+            values, kind = pc.cast(_plain(values), pa.int64()), "integer"
+        if kind not in ("boolean", "integer", "text"):
+            what = "numbers with fractions" if kind == "real" else f"{_article(kind)} values"
+            raise DatasetError(
+                f"{name}: holds {what}: the classes of a label are texts, integers or booleans"
+            )
+        if values.null_count:
+            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
+        distinct = _distinct(name, values, MOST_CLASSES, "classes: is it an id?")
+        if len(distinct) < 2:
+            raise DatasetError(f"{name}: has one value only: a label needs two or more")
+        ordered = sorted(distinct)
+        numbers = pc.index_in(_plain(values), value_set=pa.array(ordered, _plain(values).type))
+        spelled = [str(one).lower() if kind == "boolean" else str(one) for one in ordered]
+        return numbers.to_numpy().astype(np.int64), tuple(spelled)
+
+    def flags(self, name: str) -> NDArray[np.bool_]:
+        """Return a column (n,) of booleans, or of 0 and 1, such as the held-out rows.
+
+        Raises:
+            DatasetError: It holds anything else, or misses a value.
+        """
+        values, kind = self._values(name)
+        if values.null_count:
+            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
+        if kind == "integer" and set(pc.unique(_plain(values)).to_pylist()) <= {0, 1}:
+            values, kind = pc.cast(_plain(values), pa.bool_()), "boolean"
+        if kind != "boolean":
+            raise DatasetError(f"{name}: must hold true and false, or 0 and 1")
+        found: NDArray[np.bool_] = _plain(values).to_numpy()
+        return found
+
+    def numbers(self, name: str, *, allow_missing: bool = False) -> NDArray[np.float64]:
+        """Return a column (n,) of numbers, NaN for missing ones, such as a target or a weight.
+
+        Raises:
+            DatasetError: As `matrix`.
+        """
+        return self.matrix([name], allow_missing=allow_missing)[:, 0].astype(np.float64)
+
+    def categories(self, name: str) -> tuple[str, ...]:
+        """Return the distinct texts of a column, sorted, without missing ones.
+
+        Raises:
+            DatasetError: It holds no texts, or more than 65,536 of them.
+        """
+        values = self._raw(name)
+        if kind_of(values.type) != "text":
+            found = _article(kind_of(values.type))
+            raise DatasetError(f"{name}: {found}: categories are texts")
+        return tuple(sorted(_distinct(name, values, MOST_CATEGORIES, "categories")))
+
+    def matrix(
+        self,
+        names: Sequence[str],
+        *,
+        allow_missing: bool = False,
+        categories: Mapping[str, Sequence[str]] | None = None,
+    ) -> NDArray[np.floating[Any]]:
+        """Return columns (n, p) as numbers: booleans 0 and 1, categories their numbers.
+
+        float32 where every column fits it (booleans, half floats, integers of 16 bits,
+        categories), else float64.
+
+        categories: of columns of texts, their values in the order of their numbers. A value
+        that is not among them is missing.
+
+        Raises:
+            DatasetError: A column holds texts without categories, times or nested values, an
+                infinity, an integer above 2**53, or, unless allowed, misses a value; or there
+                is no column.
+        """
+        known = categories or {}
+        if not names:
+            raise DatasetError("features: no column is left: name them with --features")
+        for name in names:
+            self._check_feature(name, allow_missing, known)
+        narrow = all(name in known or is_narrow(self._values(name)[0].type) for name in names)
+        found: NDArray[np.floating[Any]] = np.empty(
+            (len(self), len(names)), np.float32 if narrow else np.float64
+        )
+        for place, name in enumerate(names):
+            if name in known:
+                found[:, place] = self._numbered(name, known[name], allow_missing)
+            else:
+                found[:, place] = _floats(self._values(name)[0])
+            if np.isinf(found[:, place]).any():
+                raise DatasetError(f"{name}: holds an infinity: repair the column")
+        return found
+
+    def _check_feature(
+        self, name: str, allow_missing: bool, known: Mapping[str, Sequence[str]]
+    ) -> None:
+        column = self.column(name)
+        if name in known:
+            if kind_of(self._raw(name).type) != "text":
+                raise DatasetError(f"{name}: {_article(column.kind)}: categories are texts")
+        elif column.kind in _AS_NUMBER:
+            raise DatasetError(
+                f"{name}: {_article(column.kind)}{self._where(name, column)}, not a number: "
+                f"{_AS_NUMBER[column.kind]}"
+            )
+        if column.nulls and not allow_missing:
+            raise DatasetError(
+                f"{name}: {_missing(column.nulls, len(self))}: fill the column, leave it out "
+                "of --features, or leave these rows out"
+            )
+        if column.kind == "integer" and name not in known:
+            _check_exact(name, self._values(name)[0])
+
+    def _where(self, name: str, column: Column) -> str:
+        if not self._untyped:
+            return f" ({column.type})"
+        row = first_text(self._raw(name))
+        return "" if row is None else f" (as in row {row + 1:,} after the header)"
+
+    def _numbered(
+        self, name: str, known: Sequence[str], allow_missing: bool
+    ) -> NDArray[np.floating[Any]]:
+        values = _plain(self._raw(name))
+        places = pc.index_in(values, value_set=pa.array(list(known), values.type))
+        places = pc.if_else(pc.is_null(values), pa.scalar(None, pa.int32()), places)
+        unknown = places.null_count
+        if unknown and not allow_missing:
+            raise DatasetError(
+                f"{name}: {unknown:,} of {len(self):,} values are not among its categories"
+            )
+        return _floats(places)
+
+    def _values(self, name: str) -> tuple[pa.ChunkedArray, Kind]:
+        """Return a column with its type, and the kind."""
+        values = self._raw(name)
+        if not self._untyped:
+            return values, kind_of(values.type)
+        known = self._known.get(name)
+        kind = spelled_kind(values) if known is None else known.kind
+        return parsed(values, kind), kind
+
+    def _raw(self, name: str) -> pa.ChunkedArray:
+        if name not in self.names:
+            raise DatasetError(unknown_column(name, self.names))
+        return self._arrow.column(name)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise DatasetError for columns of one name, or of none."""
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise DatasetError("a column has no name: name each of them")
+        if name in seen:
+            raise DatasetError(f"{name}: two columns have this name: rename one of them")
+        seen.add(name)
+
+
+def unknown_column(name: str, names: Sequence[str]) -> str:
+    """Return the problem of a column that a table does not have."""
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"{name}: no such column; did you mean {close[0]}?"
+    shown = ", ".join(names[:MOST_SHOWN])
+    more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
+    return f"{name}: no such column; the table has {shown}{more}"
+
+
+def matching(pattern: str, names: Sequence[str]) -> list[str]:
+    """Return the columns that a name or a glob means; a name that exists is no glob.
+
+    Raises:
+        DatasetError: There is none.
+    """
+    if pattern in names:
+        return [pattern]
+    found = [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        raise DatasetError(unknown_column(pattern, names))
+    return found
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values without a dictionary, half floats as floats, which Arrow computes with."""
+    if pa.types.is_dictionary(values.type):
+        return pc.cast(values, values.type.value_type)
+    return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
+
+
+def _are_whole(values: pa.ChunkedArray) -> bool:
+    plain = _plain(values)
+    if not pa.types.is_floating(plain.type):
+        return False
+    rounded = pc.equal(pc.round(plain), plain)
+    small = pc.less_equal(pc.abs(plain), pa.scalar(float(EXACT), plain.type))
+    return bool(pc.all(pc.and_(rounded, small), min_count=0).as_py())
+
+
+def _distinct(name: str, values: pa.ChunkedArray, most: int, what: str) -> list[Any]:
+    unique = pc.unique(_plain_unique(name, values)).drop_null()
+    if len(unique) > most:
+        raise DatasetError(f"{name}: has {len(unique):,} values, more than {most:,} {what}")
+    found: list[Any] = unique.to_pylist()
+    return found
+
+
+def _plain_unique(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the distinct values of a column without writing out what a dictionary repeats."""
+    _check_lengths(name, values)
+    return _plain(pc.unique(values))
+
+
+def _texts(name: str, values: pa.ChunkedArray) -> NDArray[np.str_]:
+    _check_lengths(name, values)
+    return np.array(_plain(values).to_pylist(), dtype=np.str_)
+
+
+def _check_lengths(name: str, values: pa.ChunkedArray) -> None:
+    """Raise for a text that is empty or too long, before any is written out for each row."""
+    for chunk in values.chunks:
+        texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+        if kind_of(texts.type) != "text" or not len(texts):
+            continue
+        span = pc.min_max(pc.utf8_length(texts)).as_py()
+        if span["max"] is not None and (span["max"] > LONGEST or span["min"] < 1):
+            raise DatasetError(f"{name}: a value is empty or longer than {LONGEST} characters")
+        if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\x7f]")).as_py():
+            raise DatasetError(f"{name}: a value holds a tab, a new line or the like")
+
+
+def _check_exact(name: str, values: pa.ChunkedArray) -> None:
+    span = pc.min_max(_plain(values)).as_py()
+    if span["max"] is not None and max(-span["min"], span["max"]) > EXACT:
+        raise DatasetError(
+            f"{name}: holds an integer above 2**53, which a float cannot hold exactly: write "
+            "smaller numbers, or leave it out of --features if it is an id"
+        )
+
+
+def _floats(values: pa.ChunkedArray) -> NDArray[np.floating[Any]]:
+    """Return numbers (n,) as floats that hold them, NaN for missing ones."""
+    plain = _plain(values)
+    if pa.types.is_decimal(plain.type):
+        # Arrow's own conversion rounds twice; that of a text is the nearest double.
+        plain = pc.cast(pc.cast(plain, pa.string()), pa.float64())
+    elif not pa.types.is_floating(plain.type):
+        plain = pc.cast(plain, pa.float64())
+    found: NDArray[np.floating[Any]] = plain.to_numpy()
+    return found
+
+
+def _article(kind: Kind) -> str:
+    return {
+        "integer": "integers",
+        "real": "numbers with fractions",
+        "boolean": "booleans",
+        "text": "text",
+        "time": "a date or time",
+        "other": "nested or binary",
+    }[kind]
+
+
+def _missing(nulls: int, rows: int) -> str:
+    return f"{nulls:,} of {rows:,} values are missing"
