@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-ModelKind = Literal["ridge", "network"]
+ModelKind = Literal["ridge", "network", "recipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,85 @@ _METHODS = (
     MethodSpec("random-label", "network", "train the erased rows with random labels"),
     MethodSpec("scrub", "network", "distillation away from, then towards the old model"),
     MethodSpec("wood-fisher", "network", "one step with the WoodFisher inverse curvature"),
+    MethodSpec("refit", "recipe", "fit the recipe again on the retained rows"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
+RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 if TYPE_CHECKING:
     RidgeMethod = str
     NetworkMethod = str
+    RecipeMethod = str
 else:  # what wire types accept, and OpenAPI lists
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
-Method = RidgeMethod | NetworkMethod
+    RecipeMethod = Literal[RECIPE]
+Method = RidgeMethod | NetworkMethod | RecipeMethod
+
+# --- what a recipe may name, by import path -------------------------------------------------
+# Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian
+# processes, Nystroem), what takes functions or other estimators, what searches over parameters.
+CLASSIFIERS: Final[tuple[str, ...]] = (
+    "lightgbm.LGBMClassifier",
+    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+    "sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis",
+    "sklearn.ensemble.ExtraTreesClassifier",
+    "sklearn.ensemble.GradientBoostingClassifier",
+    "sklearn.ensemble.HistGradientBoostingClassifier",
+    "sklearn.ensemble.RandomForestClassifier",
+    "sklearn.linear_model.LogisticRegression",
+    "sklearn.linear_model.RidgeClassifier",
+    "sklearn.linear_model.SGDClassifier",
+    "sklearn.naive_bayes.BernoulliNB",
+    "sklearn.naive_bayes.ComplementNB",
+    "sklearn.naive_bayes.GaussianNB",
+    "sklearn.naive_bayes.MultinomialNB",
+    "sklearn.svm.LinearSVC",
+    "sklearn.tree.DecisionTreeClassifier",
+    "sklearn.tree.ExtraTreeClassifier",
+    "xgboost.XGBClassifier",
+)
+REGRESSORS: Final[tuple[str, ...]] = (
+    "lightgbm.LGBMRegressor",
+    "sklearn.ensemble.ExtraTreesRegressor",
+    "sklearn.ensemble.GradientBoostingRegressor",
+    "sklearn.ensemble.HistGradientBoostingRegressor",
+    "sklearn.ensemble.RandomForestRegressor",
+    "sklearn.linear_model.BayesianRidge",
+    "sklearn.linear_model.ElasticNet",
+    "sklearn.linear_model.HuberRegressor",
+    "sklearn.linear_model.Lasso",
+    "sklearn.linear_model.LinearRegression",
+    "sklearn.linear_model.PoissonRegressor",
+    "sklearn.linear_model.Ridge",
+    "sklearn.linear_model.SGDRegressor",
+    "sklearn.svm.LinearSVR",
+    "sklearn.tree.DecisionTreeRegressor",
+    "sklearn.tree.ExtraTreeRegressor",
+    "xgboost.XGBRegressor",
+)
+TRANSFORMERS: Final[tuple[str, ...]] = (
+    "sklearn.decomposition.PCA",
+    "sklearn.decomposition.TruncatedSVD",
+    "sklearn.feature_selection.VarianceThreshold",
+    "sklearn.impute.SimpleImputer",
+    "sklearn.kernel_approximation.RBFSampler",
+    "sklearn.preprocessing.Binarizer",
+    "sklearn.preprocessing.KBinsDiscretizer",
+    "sklearn.preprocessing.MaxAbsScaler",
+    "sklearn.preprocessing.MinMaxScaler",
+    "sklearn.preprocessing.Normalizer",
+    "sklearn.preprocessing.PolynomialFeatures",
+    "sklearn.preprocessing.PowerTransformer",
+    "sklearn.preprocessing.QuantileTransformer",
+    "sklearn.preprocessing.RobustScaler",
+    "sklearn.preprocessing.StandardScaler",
+    "sklearn.random_projection.GaussianRandomProjection",
+)
+if TYPE_CHECKING:
+    RecipeClass = str
+else:
+    RecipeClass = Literal[(*CLASSIFIERS, *REGRESSORS, *TRANSFORMERS)]
 
 # --- what a certificate can promise --------------------------------------------------------
 GuaranteeClass = Literal[

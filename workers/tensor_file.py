@@ -16,7 +16,19 @@ from numpy.typing import NDArray
 from workers.errors import ArtifactError
 
 METADATA_KEY = "lethe"
-DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+DTYPES = {
+    "BOOL": "|b1",
+    "F32": "<f4",
+    "F64": "<f8",
+    "I8": "|i1",
+    "I16": "<i2",
+    "I32": "<i4",
+    "I64": "<i8",
+    "U8": "|u1",
+    "U16": "<u2",
+    "U32": "<u4",
+    "U64": "<u8",
+}
 MALFORMED = (
     AttributeError,
     KeyError,
@@ -29,11 +41,15 @@ MALFORMED = (
 
 def dtype_name(array: NDArray[Any]) -> str:
     """Return the name safetensors has for a type: F32, I64."""
+    if array.dtype.kind == "b":
+        return "BOOL"
+    if array.dtype.kind not in "fiu":  # numpy's texts are U too
+        return array.dtype.name
     return f"{array.dtype.kind.upper()}{8 * array.dtype.itemsize}"
 
 
 def encode_tensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, object]) -> bytes:
-    """Return the file of float32, float64 or int64 arrays and JSON metadata: a pure function.
+    """Return the file of arrays of DTYPES and JSON metadata: a pure function.
 
     Raises ArtifactError for another type, a reserved name, or metadata that is no JSON.
     """

@@ -15,6 +15,8 @@ ARRAYS: dict[str, Any] = {
     "a/ü": np.array([2**62, -1]),
     "c": np.array(5e-324),
     "none": np.empty((0, 3)),
+    "flags": np.array([True, False]),
+    "bytes": np.array([0, 255], dtype=np.uint8),
 }
 METADATA = {"kind": "test/1", "list": [1, "x", None], "ü": True}
 
@@ -36,7 +38,7 @@ def test_round_trip_and_the_library() -> None:
     ("arrays", "metadata"),
     [
         ({"a": np.zeros(2, dtype=np.float16)}, {}),
-        ({"a": np.zeros(2, dtype=np.uint8)}, {}),
+        ({"a": np.zeros(2, dtype=np.complex128)}, {}),
         ({"a": np.array(["x"])}, {}),
         ({"__metadata__": np.zeros(1)}, {}),
         ({}, {"a": float("nan")}),

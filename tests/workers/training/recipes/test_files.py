@@ -1,0 +1,164 @@
+"""Each class that a recipe may name: fitted, written, read again, predicting the same."""
+
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
+from workers.errors import ArtifactError, RefusedError
+from workers.tensor_file import decode_tensors, encode_tensors
+from workers.training.recipes.files import FittedRecipe, decode, encode
+from workers.training.recipes.fit import Table, fit
+from workers.training.recipes.recipe import Recipe, RecipeStep, build, known_parameters
+
+rng = np.random.default_rng(0)
+FEATURES = np.abs(rng.normal(size=(120, 4)))
+THREE = (FEATURES[:, 0] > 0.5).astype(np.int64) + (FEATURES[:, 1] > 1)
+TWO = (THREE > 0).astype(np.int64)
+NUMBERS = 2 * FEATURES[:, 0] + FEATURES[:, 1]
+SMALL = {"n_estimators": 3, "max_iter": 5, "n_components": 2}  # where a class has them
+TREE = RecipeStep("sklearn.tree.DecisionTreeClassifier", {"max_depth": 3})
+MISSING = ("lightgbm.", "xgboost.", "HistGradientBoosting", "RandomForest", "SimpleImputer")
+
+
+def small(name: str) -> RecipeStep:
+    """Return a class with parameters that keep its fit short."""
+    known = known_parameters(RecipeStep(name, {}))
+    wanted = SMALL if "ensemble" in name or name[0] in "lx" or "decomp" in name else {}
+    return RecipeStep(name, {key: value for key, value in wanted.items() if key in known})
+
+
+def reference(recipe: Recipe, table: Table) -> Any:
+    """Fit with the library alone."""
+    estimator = build(recipe, 1)
+    labels = table.labels
+    if recipe.classifies:
+        labels = np.unique(labels, return_inverse=True)[1]
+    return estimator.fit(table.features, labels)
+
+
+def check_round_trip(recipe: Recipe, table: Table) -> FittedRecipe:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence
+        data = fit(recipe, table, 1)
+        assert fit(recipe, table, 2) == data
+        read, theirs = decode(data), reference(recipe, table)
+        assert encode(read) == data
+        unseen = np.abs(np.random.default_rng(1).normal(size=(50, 4)))
+        for one in (table.features, unseen):
+            for method in ("predict", "predict_proba", "decision_function"):
+                if hasattr(theirs, method):
+                    found = getattr(read.estimator, method)(one)
+                    assert np.array_equal(getattr(theirs, method)(one), found), method
+    return read
+
+
+@pytest.mark.parametrize("labels", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers(name: str, labels: Any) -> None:
+    recipe = Recipe((small(name),), 3, None)
+    read = check_round_trip(recipe, Table(FEATURES, labels))
+    assert read.classes == tuple(np.unique(labels))
+    assert set(read.predict(FEATURES)) <= set(read.classes)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressors(name: str) -> None:
+    read = check_round_trip(Recipe((small(name),), 3, None), Table(FEATURES, NUMBERS))
+    assert read.classes == ()
+    assert read.predict(FEATURES).dtype == np.float64
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_pipelines(name: str) -> None:
+    step = small(name)
+    if name.endswith("GaussianRandomProjection"):
+        step = RecipeStep(name, {"n_components": 2})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_round_trip(Recipe((step, TREE), 3, None), Table(FEATURES, THREE))
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in (*CLASSIFIERS, *REGRESSORS) if any(m in one for m in MISSING)]
+)
+def test_missing_values(name: str) -> None:
+    holes = FEATURES.copy()
+    holes[::7, 1] = np.nan
+    recipe = Recipe((small(name),), 3, None)
+    check_round_trip(recipe, Table(holes, THREE if recipe.classifies else NUMBERS))
+
+
+@pytest.mark.parametrize("name", ["lightgbm.LGBMClassifier", "xgboost.XGBClassifier"])
+def test_a_class_that_no_row_has_any_more(name: str) -> None:
+    kept = THREE != 1
+    recipe = Recipe((small(name),), 3, None)
+    read = check_round_trip(recipe, Table(FEATURES[kept], THREE[kept]))
+    assert read.classes == (0, 2)
+    assert set(read.predict(FEATURES)) == {0, 2}
+
+
+def test_one_class_and_no_row() -> None:
+    recipe = Recipe((small("xgboost.XGBClassifier"),), 3, None)
+    one = decode(fit(recipe, Table(FEATURES[:5], np.full(5, 2)), 1))
+    assert one.predict(FEATURES).tolist() == [2] * len(FEATURES)
+    none = fit(recipe, Table(FEATURES[:0], THREE[:0]), 1)
+    assert encode(decode(none)) == none
+    with pytest.raises(RefusedError, match="no row is left"):
+        decode(none).predict(FEATURES)
+
+
+class Other:
+    """Of no class that files have."""
+
+
+@pytest.mark.parametrize("value", [Other(), {1, 2}, b"bytes", print, 1j, np.array([1j])])
+def test_an_attribute_of_another_type_is_not_written(value: Any) -> None:
+    estimator = build(Recipe((TREE,), 0, None), 1)
+    estimator.planted = value
+    with pytest.raises(ArtifactError, match="attribute has the type"):
+        encode(FittedRecipe(Recipe((TREE,), 0, None), 4, (0,), estimator))
+
+
+def changed(data: bytes, old: str, new: str) -> bytes:
+    """Return a file with another text in its metadata, or another array."""
+    arrays, metadata = decode_tensors(data)
+    text = json.dumps(metadata)
+    assert old in text
+    return encode_tensors(arrays, json.loads(text.replace(old, new)))
+
+
+def test_a_file_that_was_tampered_with_is_not_read() -> None:
+    data = fit(Recipe((TREE,), 0, None), Table(FEATURES, THREE), 1)
+    for old, new in (
+        ('"sklearn.tree.DecisionTreeClassifier", {', '"os.system", {'),
+        ('"tree": [', '"eval": ['),
+        ('"kind": "recipe/1"', '"kind": "recipe/2"'),
+        ('"left_child"', '"left"'),
+    ):
+        with pytest.raises(ArtifactError):
+            decode(changed(data, old, new))
+    with pytest.raises(ArtifactError):
+        decode(data[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("sklearn.tree.DecisionTreeClassifier", "left_child"),
+        ("sklearn.tree.DecisionTreeClassifier", "feature"),
+        ("sklearn.ensemble.HistGradientBoostingClassifier", "right"),
+        ("sklearn.ensemble.HistGradientBoostingClassifier", "feature_idx"),
+    ],
+)
+def test_a_tree_that_leads_out_of_its_memory_is_not_read(name: str, field: str) -> None:
+    """Compiled code would follow it without looking."""
+    data = fit(Recipe((small(name),), 0, None), Table(FEATURES, THREE), 1)
+    arrays, metadata = decode_tensors(data)
+    fields = json.dumps(metadata).split(f'["{field}", "')[1][:6]
+    arrays[fields][0] = 1_000_000
+    with pytest.raises(ArtifactError, match="fetch the file again"):
+        decode(encode_tensors(arrays, metadata))

@@ -1,0 +1,155 @@
+"""A fit in a process of its own: equal bytes, and an end of what hangs, dies or takes too much."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workers.errors import RefusedError
+from workers.training.recipes import process
+from workers.training.recipes.fit import Table
+from workers.training.recipes.fit import fit as fit_here
+from workers.training.recipes.process import FitError, Limits, fit, try_twice
+from workers.training.recipes.recipe import Recipe, RecipeStep
+
+LIMITS = Limits(seconds=120, memory=4 << 30)
+FOREST = "sklearn.ensemble.RandomForestClassifier"
+rng = np.random.default_rng(0)
+FEATURES = rng.normal(size=(300, 4))
+ROWS = Table(FEATURES, (FEATURES[:, 0] > 0).astype(np.int64))
+
+
+def one(name: str, **parameters: object) -> Recipe:
+    return Recipe((RecipeStep(name, parameters),), 0, None)
+
+
+def children() -> list[str]:
+    """Return the command lines of fits that run now, of this process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
+            command = (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"recipes.child" in command and parent == str(os.getpid()):
+            found.append(command.decode())
+    return found
+
+
+def test_the_bytes_are_those_of_a_fit_here() -> None:
+    recipe = one(FOREST, n_estimators=5)
+    assert try_twice(recipe, ROWS, LIMITS) == fit_here(recipe, ROWS, 1)
+    assert children() == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "limits", "said"),
+    [
+        (
+            one(FOREST, n_estimators=10**6),
+            Limits(2, 4 << 30),
+            "more than 2 s.*LETHE_FIT_SECONDS",
+        ),
+        (
+            one("sklearn.preprocessing.PolynomialFeatures", degree=30),
+            Limits(120, 2 << 30),
+            "LETHE_FIT_MEMORY_BYTES",
+        ),
+        (one("sklearn.naive_bayes.MultinomialNB"), LIMITS, "Negative values in data"),
+        (one("xgboost.XGBClassifier", max_depth="deep"), LIMITS, "max_depth"),
+    ],
+    ids=["hangs", "memory", "rows", "parameter"],
+)
+def test_what_fails_ends_and_says_why(recipe: Recipe, limits: Limits, said: str) -> None:
+    if recipe.steps[0].estimator.endswith("PolynomialFeatures"):
+        recipe = Recipe((*recipe.steps, RecipeStep(FOREST, {})), 0, None)
+        rows = Table(np.resize(FEATURES, (3000, 8)), np.resize(ROWS.labels, 3000))
+    else:
+        rows = ROWS
+    begun = time.monotonic()
+    with pytest.raises(FitError, match=said):
+        fit(recipe, rows, 1, limits)
+    assert time.monotonic() - begun < 60
+    assert children() == []
+
+
+def test_a_parameter_is_refused_by_its_name() -> None:
+    with pytest.raises(RefusedError, match="trees of"):
+        fit(one(FOREST, trees=3), ROWS, 1, LIMITS)
+
+
+def test_a_message_quotes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = b'-{"error": "ValueError"}'
+    with pytest.raises(FitError, match=r"\(ValueError, but not on made-up rows\)"):
+        process._file(answer, 0, LIMITS)
+
+
+def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "sys", type("Sys", (), {"executable": "/bin/false"}))
+    with pytest.raises(FitError, match=r"died \(status 1\)"):
+        fit(one(FOREST), ROWS, 1, LIMITS)
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, *answers: bytes) -> list[int]:
+    """Have fits answer so, one after the other; return the list of their threads."""
+    left, asked = list(answers), []
+
+    def answer(recipe: Recipe, table: Table, threads: int, limits: Limits) -> bytes:
+        asked.append(threads)
+        return left.pop(0)
+
+    monkeypatch.setattr(process, "fit", answer)
+    return asked
+
+
+def test_bytes_that_depend_on_threads_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = process.threads_of(one(FOREST))
+    asked = planted(monkeypatch, b"a", b"b", b"a")
+    with pytest.raises(FitError, match='add "threads": 1'):
+        try_twice(one(FOREST), ROWS, LIMITS)
+    assert asked == [1, most, 1]
+
+
+def test_bytes_that_chance_decides_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, b"a", b"b", b"c")
+    with pytest.raises(FitError, match="choose other parameters"):
+        try_twice(one(FOREST), ROWS, LIMITS)
+    planted(monkeypatch, b"a", b"b")
+    with pytest.raises(FitError, match="choose other parameters"):
+        try_twice(Recipe(one(FOREST).steps, 0, 1), ROWS, LIMITS)
+
+
+def test_a_fit_dies_with_the_process_that_asked_for_it() -> None:
+    code = (
+        "import numpy as np, sys\n"
+        "from workers.training.recipes.process import *\n"
+        "from workers.training.recipes.recipe import RecipeStep\n"
+        f"recipe = Recipe((RecipeStep({FOREST!r}, {{'n_estimators': 10**6}}),), 0, None)\n"
+        "fit(recipe, Table(np.ones((500, 4)), np.arange(500) % 2), 1, Limits(300, 4 << 30))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    found: list[str] = []
+    while not found:
+        listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        found = [pid for pid in listed if b"recipes.child" in _command(pid)]
+        assert parent.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 30
+    while _command(found[0]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _command(found[0])
+
+
+def _command(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,86 @@
+"""The process that fits a recipe: rows in by a pipe, the model file out by another.
+
+`python -m workers.training.recipes.child`, started by `process.fit` alone. It limits itself
+before it reads anything, and dies with the process that started it.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Fit what standard input says; answer b"+" and the file, or b"-" and JSON of a refusal."""
+    answer = _answers_alone()
+    data = sys.stdin.buffer
+    size = int.from_bytes(data.read(8), "big")
+    order = json.loads(data.read(size))
+    _limit(order)
+    try:
+        found = _fit(order, data.read())
+    except MemoryError:
+        found = b"-" + json.dumps({"error": "MemoryError"}).encode()
+    answer.write(found)
+    answer.close()
+    os._exit(0)  # threads of libraries are not waited for
+
+
+def _answers_alone() -> BinaryIO:
+    """Return the pipe of the answer; whatever libraries print goes nowhere."""
+    answer = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for place in (1, 2):
+        os.dup2(nowhere, place)
+    return answer
+
+
+def _limit(order: Mapping[str, Any]) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != order["parent"]:
+        os._exit(1)  # it died before this process could be told
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    memory = order["memory"] if most == resource.RLIM_INFINITY else min(most, order["memory"])
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the rows
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # nothing is written anywhere
+
+
+def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
+    from workers.errors import RefusedError
+    from workers.tensor_file import decode_tensors
+    from workers.training.recipes.fit import Table, fit, stand_in
+    from workers.training.recipes.recipe import Recipe
+
+    warnings.simplefilter("ignore")  # of convergence: they are no errors, and quote numbers
+    arrays, _ = decode_tensors(rows)
+    table = Table(arrays["features"], arrays["labels"])
+    recipe = Recipe.parse(order["recipe"])
+    try:
+        return b"+" + fit(recipe, table, order["threads"])
+    except RefusedError as error:
+        refusal = {"error": "RefusedError", "message": str(error)}
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Its text may quote rows. That of the same fit on rows made up for it cannot.
+        refusal = {"error": type(error).__name__}
+        try:
+            fit(recipe, stand_in(table), order["threads"])
+        except MemoryError:
+            raise
+        except Exception as again:
+            refusal["message"] = str(again)[:500]
+    return b"-" + json.dumps(refusal).encode()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,330 @@
+"""A fitted estimator as a file without code: arrays and JSON in one safetensors file.
+
+What an estimator predicts by is in its attributes. They are walked, and each value is written
+by its type: numbers and texts as JSON, arrays as tensors, objects of the classes below as
+their attributes, booster of LightGBM and XGBoost in the format of their library. A value of
+any other type is refused, when it is written and when it is read. The same fit gives the same
+bytes, whatever the number of threads.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
+from workers.errors import ArtifactError, RefusedError
+from workers.tensor_file import DTYPES, decode_tensors, dtype_name, encode_tensors
+from workers.training.recipes.recipe import Recipe
+
+KIND = "recipe/1"
+# Classes by the name that files have for them: public ones by their import path.
+PARTS: Mapping[str, str] = {
+    "dummy-classifier": "sklearn.dummy.DummyClassifier",
+    "dummy-regressor": "sklearn.dummy.DummyRegressor",
+    "hist-bins": "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
+    "hist-tree": "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "label-binarizer": "sklearn.preprocessing.LabelBinarizer",
+    "label-encoder": "sklearn.preprocessing.LabelEncoder",
+    "missing-indicator": "sklearn.impute.MissingIndicator",
+    "one-hot-encoder": "sklearn.preprocessing.OneHotEncoder",
+    "pipeline": "sklearn.pipeline.Pipeline",
+}
+PATHS: Mapping[str, str] = {
+    **{name: name for name in (*CLASSIFIERS, *REGRESSORS, *TRANSFORMERS)},
+    **PARTS,
+}
+TREE = "sklearn.tree._tree.Tree"
+# Of a fit, and no part of what predicts: threads, generators, losses, which are made again.
+LEFT_OUT = frozenset(
+    {"n_jobs", "n_threads", "verbose", "_base_loss", "_feature_subsample_rng", "_loss"}
+    | {"_loss_function_", "_rng", "_scorer"}
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedRecipe:
+    """A model file's content. estimator: None where no row was left to fit on.
+
+    classes: places in the registered list of the classes that the rows had, in the order of
+    the estimator's outputs; empty for numbers. columns: width of an input.
+    """
+
+    recipe: Recipe
+    columns: int
+    classes: tuple[int, ...]
+    estimator: Any
+
+    def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
+        """Return for each row of (n, columns) the place of its class, or its number.
+
+        Raises RefusedError where the model was fitted on no row.
+        """
+        if self.estimator is None:
+            raise RefusedError("no row is left in this model: it predicts nothing")
+        found: NDArray[Any] = np.asarray(self.estimator.predict(features))
+        if not self.recipe.classifies:
+            return found.astype(np.float64)
+        return np.array(self.classes, dtype=np.int64)[found.astype(np.int64)]
+
+
+def encode(fitted: FittedRecipe) -> bytes:
+    """Return the file of a fitted recipe: a pure function of what predicts.
+
+    Raises ArtifactError for an attribute of a type that files do not have.
+    """
+    writer = _Writer({})
+    metadata = {
+        "classes": list(fitted.classes),
+        "columns": fitted.columns,
+        "estimator": writer.value(fitted.estimator),
+        "kind": KIND,
+        "recipe": fitted.recipe.document,
+    }
+    return encode_tensors(writer.arrays, metadata)
+
+
+def decode(data: bytes) -> FittedRecipe:
+    """Return the fitted recipe of a file; its estimator predicts as the one written did.
+
+    Raises:
+        ArtifactError: The bytes are no such file, or hold what it cannot hold.
+        RefusedError: A library of its classes is not installed here.
+    """
+    arrays, metadata = decode_tensors(data)
+    try:
+        if metadata["kind"] != KIND:
+            raise ArtifactError("these bytes are not the file of a recipe: fetch it again")
+        recipe = Recipe.parse(metadata["recipe"])
+        classes = tuple(int(one) for one in metadata["classes"])
+        estimator = _read(metadata["estimator"], arrays)
+        return FittedRecipe(recipe, int(metadata["columns"]), classes, estimator)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        name = type(error).__name__
+        raise ArtifactError(f"the file of a recipe cannot be read ({name})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Collects arrays while values are written."""
+
+    arrays: dict[str, NDArray[Any]]
+
+    def value(self, value: Any) -> Any:
+        """Return JSON for a value; every object in it has one name, its type."""
+        if value is None or isinstance(value, bool | str):
+            return value
+        if type(value) is int:
+            return value if abs(value) < 2**53 else {"int": str(value)}
+        if type(value) is float:
+            return {"float": value.hex()}
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, np.generic):
+            return {"scalar": self._tensor(np.asarray(value))}
+        if isinstance(value, np.random.RandomState):
+            return None  # of the trees of a boosting, which share their parent's
+        if isinstance(value, np.dtype):
+            return {"dtype": value.str}
+        if isinstance(value, list | tuple):
+            return {type(value).__name__: [self.value(one) for one in value]}
+        if isinstance(value, dict):
+            pairs = [[self.value(key), self.value(one)] for key, one in value.items()]
+            return {"dict": pairs}
+        return self._object(value)
+
+    def _tensor(self, array: NDArray[Any]) -> str:
+        if dtype_name(array) not in DTYPES:
+            raise ArtifactError(f"a fitted attribute has the type {array.dtype}")
+        name = f"{len(self.arrays):06}"
+        self.arrays[name] = array
+        return name
+
+    def _array(self, array: NDArray[Any]) -> dict[str, Any]:
+        if array.dtype.names is not None:
+            # Field by field: the bytes between them are whatever was in memory.
+            fields = [[name, self._tensor(array[name])] for name in array.dtype.names]
+            return {"records": fields}
+        if array.dtype.kind in "OU":
+            items = [self.value(one) for one in array.ravel().tolist()]
+            return {"items": [list(array.shape), array.dtype.str, items]}
+        # Products of matrices round by their order in memory.
+        if array.flags.f_contiguous and not array.flags.c_contiguous:
+            return {"columns": self._tensor(array.T)}
+        return {"array": self._tensor(array)}
+
+    def _object(self, value: Any) -> dict[str, Any]:
+        path = f"{type(value).__module__}.{type(value).__qualname__}"
+        if path == "lightgbm.basic.Booster":
+            return {"lightgbm": self._bytes(_plain_text(value.model_to_string()).encode())}
+        if path == "xgboost.core.Booster":
+            return {"xgboost": self._bytes(bytes(value.save_raw("ubj")))}
+        if path == TREE:
+            _, sizes, state = value.__reduce__()
+            return {"tree": [self.value(one) for one in (*sizes, state)]}
+        known = _names().get(type(value))
+        if known is None:
+            raise ArtifactError(f"a fitted attribute has the type {path}")
+        state = {k: v for k, v in sorted(vars(value).items()) if k not in LEFT_OUT}
+        return {"object": [known, {name: self.value(one) for name, one in state.items()}]}
+
+    def _bytes(self, data: bytes) -> str:
+        return self._tensor(np.frombuffer(data, dtype=np.uint8))
+
+
+def _plain_text(text: str) -> str:
+    """Return a LightGBM model without the number of threads that made it."""
+    lines = [line for line in text.splitlines() if not line.startswith("[num_threads:")]
+    return "\n".join(lines) + "\n"
+
+
+def _names() -> dict[type, str]:
+    """Return the name in files of each class whose library is loaded, by the class."""
+    found = {}
+    for name, path in PATHS.items():
+        module, _, attribute = path.rpartition(".")
+        if module in sys.modules:
+            found[getattr(sys.modules[module], attribute)] = name
+    return found
+
+
+def _load(name: str) -> Any:
+    module, _, attribute = PATHS[name].rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError:
+        raise RefusedError(f"{module} is not installed here: it reads this model") from None
+
+
+def _read(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    if not isinstance(value, dict):
+        if isinstance(value, float | list):
+            raise ArtifactError("the file of a recipe has a number or a list without its type")
+        return value
+    ((kind, content),) = value.items()
+    return _READERS[kind](content, arrays)
+
+
+def _read_records(content: Any, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    columns = [(str(name), arrays[tensor]) for name, tensor in content]
+    dtype = _record_type([(name, column.dtype.str) for name, column in columns])
+    found = np.zeros(len(columns[0][1]), dtype=dtype)
+    for name, column in columns:
+        found[name] = column
+    return found
+
+
+def _record_type(fields: list[tuple[str, str]]) -> np.dtype[Any]:
+    """Return the type of a tree's nodes as their library lays them out in memory."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+    from sklearn.tree._tree import NODE_DTYPE
+
+    layouts: tuple[np.dtype[Any], ...] = np.dtype(PREDICTOR_RECORD_DTYPE), np.dtype(NODE_DTYPE)
+    for known in layouts:
+        if [(name, known[name].str) for name in known.names or ()] == fields:
+            return known
+    raise ArtifactError("the nodes of a tree have other fields than this scikit-learn's")
+
+
+def _read_items(content: Any, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    shape, dtype, items = content
+    if np.dtype(dtype).kind not in "OU":
+        raise ArtifactError("the file of a recipe lists what is a tensor")
+    found = np.empty(len(items), dtype=dtype)
+    for place, one in enumerate(items):
+        found[place] = _read(one, arrays)
+    return found.reshape(shape)
+
+
+def _read_tree(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    from sklearn.tree._tree import Tree
+
+    features, classes, outputs, state = (_read(one, arrays) for one in content)
+    nodes = state["nodes"]
+    inner = nodes["left_child"] != -1
+    _check_nodes(nodes, inner, ("left_child", "right_child"), "feature", features)
+    tree = Tree(features, classes, outputs)
+    tree.__setstate__(state)
+    return tree
+
+
+def _check_nodes(
+    nodes: NDArray[Any],
+    inner: NDArray[np.bool_],
+    links: Sequence[str],
+    feature: str,
+    columns: int,
+) -> None:
+    """Check that a tree can be walked: compiled code follows its links without looking.
+
+    A child comes after its parent, so that each walk ends.
+    """
+    places = np.flatnonzero(inner)
+    for link in links:
+        children = nodes[link][inner]
+        if not ((children > places) & (children < len(nodes))).all():
+            raise ArtifactError("a tree's nodes lead nowhere: fetch the file again")
+    used = nodes[feature][inner]
+    if not ((used >= 0) & (used < columns)).all():
+        raise ArtifactError("a tree asks for a column that there is not: fetch the file again")
+
+
+def _read_object(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    name, state = content
+    kind = _load(name)
+    found = kind.__new__(kind)
+    found.__dict__.update({key: _read(one, arrays) for key, one in state.items()})
+    if hasattr(found, "get_params"):
+        for parameter in LEFT_OUT.intersection(kind._get_param_names()):
+            setattr(found, parameter, {"n_threads": 1, "verbose": 0}.get(parameter))
+    if "HistGradientBoosting" in name:
+        _check_hist_trees(found)
+    if "GradientBoosting" in name:
+        found._loss = found._get_loss(sample_weight=None)
+    elif name.endswith(".PoissonRegressor"):
+        found._base_loss = found._get_loss()
+    return found
+
+
+def _check_hist_trees(found: Any) -> None:
+    for tree in (tree for trees in found._predictors for tree in trees):
+        nodes = tree.nodes
+        if nodes["is_categorical"].any():
+            raise ArtifactError("a tree splits by categories, which recipes do not have")
+        inner = nodes["is_leaf"] == 0
+        _check_nodes(nodes, inner, ("left", "right"), "feature_idx", found.n_features_in_)
+
+
+def _read_lightgbm(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    _load("lightgbm.LGBMClassifier")
+    return import_module("lightgbm").Booster(model_str=arrays[content].tobytes().decode())
+
+
+def _read_xgboost(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    _load("xgboost.XGBClassifier")
+    booster = import_module("xgboost").Booster()
+    booster.load_model(bytearray(arrays[content].tobytes()))
+    return booster
+
+
+_READERS: Mapping[str, Callable[[Any, Mapping[str, NDArray[Any]]], Any]] = {
+    "array": lambda content, arrays: arrays[content],
+    "columns": lambda content, arrays: arrays[content].T,
+    "dtype": lambda content, _: np.dtype(content),
+    "dict": lambda content, arrays: {_read(k, arrays): _read(v, arrays) for k, v in content},
+    "float": lambda content, _: float.fromhex(content),
+    "int": lambda content, _: int(content),
+    "items": _read_items,
+    "lightgbm": _read_lightgbm,
+    "list": lambda content, arrays: [_read(one, arrays) for one in content],
+    "object": _read_object,
+    "records": _read_records,
+    "scalar": lambda content, arrays: arrays[content][()],
+    "tree": _read_tree,
+    "tuple": lambda content, arrays: tuple(_read(one, arrays) for one in content),
+    "xgboost": _read_xgboost,
+}

@@ -1,0 +1,63 @@
+"""Fit a recipe on rows, in this process: the part that child processes run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.training.recipes.files import FittedRecipe, encode
+from workers.training.recipes.recipe import Recipe, build
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64."""
+
+    features: NDArray[np.float64]
+    labels: NDArray[Any]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+
+def fit(recipe: Recipe, table: Table, threads: int) -> bytes:
+    """Return the model file of a recipe fitted on rows, in their order.
+
+    The estimator sees the classes that the rows have as 0, 1, …: an erasure may have removed
+    one. Of a single class nothing can be learned, and it is always predicted. Raises what the
+    recipe's library raises, RefusedError for a recipe that is none.
+    """
+    columns = table.features.shape[1]
+    if not len(table):
+        return encode(FittedRecipe(recipe, columns, (), None))
+    present: tuple[int, ...] = ()
+    labels = table.labels
+    if recipe.classifies:
+        found, labels = np.unique(table.labels, return_inverse=True)
+        present = tuple(int(one) for one in found)
+    estimator = build(recipe, threads)
+    if len(present) == 1:
+        from sklearn.dummy import DummyClassifier
+
+        estimator = DummyClassifier(strategy="most_frequent")
+    estimator.fit(table.features, labels)
+    return encode(FittedRecipe(recipe, columns, present, estimator))
+
+
+STAND_IN = 200  # rows
+
+
+def stand_in(table: Table) -> Table:
+    """Return rows of the same width, types and classes that are of nobody.
+
+    What fails on them too fails because of the recipe, and its message quotes no row.
+    """
+    count = min(len(table), STAND_IN)
+    drawn = np.random.default_rng(0).normal(size=(count, table.features.shape[1]))
+    if np.isnan(table.features).any():
+        drawn[0, 0] = np.nan
+    if table.labels.dtype.kind == "i":
+        return Table(drawn, np.resize(np.unique(table.labels), count))
+    return Table(drawn, np.arange(count, dtype=np.float64))

@@ -1,0 +1,153 @@
+"""Fit a recipe in a process of its own, within limits of time and memory.
+
+A library may crash, hang or take all memory on rows that others chose. Its process is given
+the rows by a pipe, has no other input, no secrets in its environment, writes no file, and is
+killed with all it started when the fit ends in any way.
+"""
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import scipy.linalg  # noqa: F401  (its BLAS and numpy's must be loaded before anyone looks)
+from threadpoolctl import threadpool_info
+
+from workers.errors import RefusedError
+from workers.tensor_file import encode_tensors
+from workers.training.recipes.fit import Table
+from workers.training.recipes.recipe import Recipe, libraries
+
+ROOT = Path(__file__).parents[3]
+# Numbers of threads that libraries read when they are loaded.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class FitError(RefusedError):
+    """The recipe could not be fitted on these rows. The message quotes no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a fit may take. seconds: of wall-clock time. memory: bytes of address space."""
+
+    seconds: int
+    memory: int
+
+
+def threads_of(recipe: Recipe) -> int:
+    """Return how many threads a fit of a recipe uses here, at least two if it may be any."""
+    return recipe.threads or max(2, len(os.sched_getaffinity(0)))
+
+
+def environment(recipe: Recipe) -> dict[str, str]:
+    """Return what equal bits need to agree on: versions, processor, threads."""
+    versions = {name: metadata.version(name) for name in libraries(recipe)}
+    return {**versions, "processor": _processor(), "threads": str(threads_of(recipe))}
+
+
+def fit(recipe: Recipe, table: Table, threads: int, limits: Limits) -> bytes:
+    """Return the model file of a recipe fitted on rows, in their order.
+
+    Raises:
+        FitError: It failed, died, or exceeded a limit. Nothing of it is running any more.
+        RefusedError: The recipe is none that this worker can build.
+    """
+    order = {
+        "memory": limits.memory,
+        "parent": os.getpid(),
+        "recipe": recipe.document,
+        "threads": threads,
+    }
+    head = json.dumps(order).encode()
+    rows = encode_tensors({"features": table.features, "labels": table.labels}, {})
+    child = subprocess.Popen(
+        [sys.executable, "-m", "workers.training.recipes.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=_environment(threads),
+        start_new_session=True,
+    )
+    try:
+        sent = len(head).to_bytes(8, "big") + head + rows
+        answer, _ = child.communicate(sent, timeout=limits.seconds)
+    except subprocess.TimeoutExpired:
+        raise FitError(
+            f"the fit took more than {limits.seconds} s: set smaller parameters, or raise "
+            "LETHE_FIT_SECONDS"
+        ) from None
+    finally:
+        _end(child)
+    return _file(answer, child.returncode, limits)
+
+
+def try_twice(recipe: Recipe, table: Table, limits: Limits) -> bytes:
+    """Return the model file, once two processes with different threads agreed on its bytes.
+
+    Raises:
+        FitError: They did not, or as `fit`.
+    """
+    most = threads_of(recipe)
+    first, second = (fit(recipe, table, threads, limits) for threads in (1, most))
+    if first == second:
+        return second
+    if most > 1 and fit(recipe, table, 1, limits) == first:
+        raise FitError(
+            f"fits with 1 and with {most} threads give different bytes, so that nobody could "
+            'compare a refit with them: add "threads": 1 to the recipe'
+        )
+    raise FitError(
+        "two fits on the same rows give different bytes, so that nobody could compare a refit "
+        "with them: choose other parameters or another estimator"
+    )
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError, PermissionError):  # its session is empty
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+
+
+def _file(answer: bytes, status: int, limits: Limits) -> bytes:
+    if answer[:1] == b"+":
+        return answer[1:]
+    refusal = {} if answer[:1] != b"-" else json.loads(answer[1:])
+    error, message = refusal.get("error"), refusal.get("message")
+    if error == "RefusedError":
+        raise RefusedError(message)
+    memory = f"the fit may take {limits.memory} bytes: set smaller parameters, or raise "
+    memory += "LETHE_FIT_MEMORY_BYTES"
+    if error is None:
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        raise FitError(f"the process of the fit died ({how}). Of memory, perhaps: {memory}")
+    if error == "MemoryError":
+        raise FitError(f"the fit ran out of memory: {memory}")
+    said = f"{error}: {message}" if message else f"{error}, but not on made-up rows"
+    raise FitError(f"the recipe cannot be fitted on these rows ({said})")
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Return an environment without the secrets of the worker's."""
+    kept = {
+        name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
+    }
+    fixed = {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
+    return {**kept, **fixed, **{name: str(threads) for name in THREADS}}
+
+
+def _processor() -> str:
+    """Return what decides which code of a library runs: the BLAS chooses by the processor."""
+    kernels = {str(one.get("architecture", "")) for one in threadpool_info()}
+    return " ".join([platform.machine(), *sorted(kernels - {""})])

@@ -1,0 +1,202 @@
+"""A recipe: an estimator of the catalogue by its import path, its parameters and a seed.
+
+Nothing of it is code: the class is looked up in the catalogue, parameters are JSON, and no
+stored estimator is ever unpickled.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from lethe import canonical
+from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
+from workers import install
+from workers.errors import RefusedError
+
+# Parameters that no recipe sets, with the reason that a refusal gives.
+FIXED: Mapping[str, str] = {
+    "callbacks": "it is code",
+    "categorical_features": "categories are not supported: encode them as numbers",
+    "class_prior": "an erasure may remove a class",
+    "device": "fits run on the processor",
+    "early_stopping_rounds": "it needs rows outside the recipe",
+    "enable_categorical": "categories are not supported: encode them as numbers",
+    "eval_metric": "it needs rows outside the recipe",
+    "feature_types": "categories are not supported: encode them as numbers",
+    "n_jobs": "the worker sets it; `threads` of the recipe limits it",
+    "priors": "an erasure may remove a class",
+    "random_state": "set `seed` of the recipe instead",
+    "validate_parameters": "it is always on",
+    "verbose": "it prints",
+    "verbosity": "it prints",
+    "warm_start": "a refit starts from nothing",
+}
+# `deterministic` and one way of building histograms: the other is chosen by a timing.
+ALWAYS: Mapping[str, Mapping[str, Any]] = {
+    "lightgbm": {"deterministic": True, "force_row_wise": True, "verbose": -1},
+    "xgboost": {"validate_parameters": True, "verbosity": 0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeStep:
+    """A transformer or the estimator. parameters: those that differ from its defaults."""
+
+    estimator: str
+    parameters: Mapping[str, Any]
+
+    @property
+    def library(self) -> str:
+        """The top-level module, such as lightgbm."""
+        return self.estimator.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Transformers and an estimator last. threads: how many a fit uses, None for any number.
+
+    seed: of every step that draws. A recipe without `threads` must give equal bytes with one
+    thread and with several, which is tried when it is registered.
+    """
+
+    steps: tuple[RecipeStep, ...]
+    seed: int
+    threads: int | None
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe of a document as `document` returns it. Raises RefusedError."""
+        try:
+            steps = tuple(
+                RecipeStep(str(one["estimator"]), dict(one["parameters"]))
+                for one in document["steps"]
+            )
+            return cls(steps, int(document["seed"]), document["threads"])
+        except (KeyError, TypeError, ValueError):
+            raise RefusedError("the registered recipe cannot be read: register it") from None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON spelling that is registered, logged and written into model files."""
+        steps = [
+            {"estimator": one.estimator, "parameters": dict(one.parameters)}
+            for one in self.steps
+        ]
+        return {"steps": steps, "seed": self.seed, "threads": self.threads}
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it predicts classes, and no numbers."""
+        return self.steps[-1].estimator in CLASSIFIERS
+
+
+def check(recipe: Recipe) -> None:
+    """Return if this worker can build a recipe.
+
+    Raises:
+        RefusedError: A class or a parameter is unknown, has a wrong type or is none that a
+            recipe may set: the message names it.
+    """
+    *first, last = recipe.steps or (RecipeStep("", {}),)
+    for step in first:
+        if step.estimator not in TRANSFORMERS:
+            raise RefusedError(f"{step.estimator}: not a transformer that a recipe may name")
+    if last.estimator not in (*CLASSIFIERS, *REGRESSORS):
+        raise RefusedError(f"{last.estimator}: not an estimator that a recipe may name")
+    for step in recipe.steps:
+        _check_parameters(step, recipe.seed)
+
+
+def build(recipe: Recipe, threads: int) -> Any:
+    """Return the unfitted estimator, a scikit-learn pipeline where it has transformers.
+
+    Raises as `check`.
+    """
+    check(recipe)
+    made = []
+    for step in recipe.steps:
+        known = known_parameters(step)
+        given = {name: _frozen(value) for name, value in step.parameters.items()}
+        own = {"random_state": recipe.seed, "n_jobs": threads}
+        given |= {name: value for name, value in own.items() if name in known}
+        made.append(_class(step)(**given, **ALWAYS.get(step.library, {})))
+    if len(made) == 1:
+        return made[0]
+    from sklearn.pipeline import Pipeline
+
+    return Pipeline([(str(place), one) for place, one in enumerate(made)])
+
+
+def known_parameters(step: RecipeStep) -> dict[str, Any]:
+    """Return the parameters of a step's class with their defaults. Raises RefusedError."""
+    found: dict[str, Any] = _class(step)().get_params(deep=False)
+    return found
+
+
+def digest_source(recipe: Recipe) -> bytes:
+    """Return the bytes whose SHA-256 names a recipe."""
+    return canonical.encode(recipe.document)
+
+
+def _check_parameters(step: RecipeStep, seed: int) -> None:
+    known = known_parameters(step)
+    for name, value in step.parameters.items():
+        where = f"{name} of {step.estimator}"
+        if name in FIXED:
+            raise RefusedError(f"{where}: a recipe cannot set it, {FIXED[name]}")
+        if name not in known:
+            choice = ", ".join(sorted(known.keys() - FIXED.keys()))
+            raise RefusedError(f"{where}: no such parameter, choose among {choice}")
+        _check_json(where, value)
+        if step.library != "sklearn":
+            _check_type(where, known[name], value)
+    if step.library != "sklearn":
+        return
+    try:
+        given = {name: _frozen(value) for name, value in step.parameters.items()}
+        _class(step)(**given)._validate_params()
+    except ValueError as error:  # it names the parameter, and has seen no row
+        raise RefusedError(f"{step.estimator}: {error}") from None
+
+
+def _check_json(where: str, value: Any) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _check_json(where, one)
+    elif value is not None and not isinstance(value, bool | int | float | str):
+        raise RefusedError(f"{where}: give a number, a text, true, false, null or a list")
+
+
+def _check_type(where: str, default: Any, value: Any) -> None:
+    """Check a parameter of LightGBM or XGBoost by its default, None of which says nothing."""
+    wanted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}.get(type(default))
+    if wanted is None or value is None:
+        return
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        named = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+        raise RefusedError(f"{where}: give {named[type(default)]}")
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists as tuples, which scikit-learn asks for where a parameter is a pair."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _class(step: RecipeStep) -> Any:
+    if step.estimator not in (*CLASSIFIERS, *REGRESSORS, *TRANSFORMERS):
+        raise RefusedError(f"{step.estimator}: not a class that a recipe may name")
+    module, _, name = step.estimator.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError:
+        raise RefusedError(
+            f"{step.library} is not installed here: {install.with_extra('recipes')}"
+        ) from None
+
+
+def libraries(recipe: Recipe) -> Sequence[str]:
+    """Return the distributions whose versions decide the bits of a fit, sorted."""
+    named = {"lightgbm": "lightgbm", "xgboost": "xgboost-cpu"}
+    used = {named[one.library] for one in recipe.steps if one.library in named}
+    return sorted({"numpy", "scikit-learn", "scipy", *used})
