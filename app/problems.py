@@ -18,6 +18,12 @@ class UnknownModelError(LetheError):
     slug, title, status = "model-unknown", "Unknown model", 404
 
 
+class UnloggedVersionError(LetheError):
+    """A table says otherwise of a version than the log: nothing is signed for it."""
+
+    slug, title, status = "version-unlogged", "The database and the log disagree", 503
+
+
 class UnknownRecordError(LetheError):
     """The scope names data that the model's training set does not hold."""
 

@@ -9,6 +9,10 @@ class RefusedError(ModelError):
     """A method or a check declined its input. The message names the cause and the remedy."""
 
 
+class MissingLibraryError(RefusedError):
+    """An optional library is not installed. The message names the extra that has it."""
+
+
 class ExactnessError(RefusedError):
     """The input is too large for the arithmetic to stay exact."""
 

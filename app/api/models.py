@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,7 +20,7 @@ from app.api.deps import (
     UploadByClient,
 )
 from app.api.forms import describe_bytes, describe_form, read_rows
-from app.api.immutable import revalidated
+from app.api.immutable import revalidated, unkept
 from app.api.parsing import ParsingDep
 from app.problems import UploadError
 from app.schemas.base import Page, refuse_duplicates
@@ -44,7 +44,11 @@ from models import Model
 router = APIRouter(prefix="/v1/models", tags=["models"])
 NPZ = "application/x-npz"
 SAFETENSORS = "application/octet-stream"
-Number = Annotated[int, Path(ge=1, le=MAX_NUMBER)]
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+Number = Annotated[
+    Literal["current"] | Annotated[int, Path(ge=1, le=MAX_NUMBER)],
+    Path(description="A version's number, or `current`."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,16 @@ def get_artifact(ref: str, number: Number, request: Request, services: ServicesD
         row = registry.version(session, ref, number)
         head = services.artifacts.get(session, row.head_id)
     return revalidated(request, head, SAFETENSORS)
+
+
+@router.get(
+    "/{ref}/versions/{number}/signature",
+    operation_id="getSignature",
+    dependencies=[OperatorOrAuditor],
+)
+def get_signature(ref: str, number: Number, services: ServicesDep) -> Response:
+    """Sign a version's file for OpenSSF Model Signing; 410 once the version was withdrawn."""
+    return unkept(registry.sign_version(services, ref, number), BUNDLE)
 
 
 def parse_contribution(

@@ -40,6 +40,7 @@ FILES: dict[str, tuple[str, bool]] = {
     "getEvidence": (_JSON, False),
     "getScores": (SCORES_TYPE, False),
     "getArtifact": (_BYTES, True),
+    "getSignature": (_BUNDLE, False),
     "getReport": (_JSON, True),
     "getStatistics": (_JSON, True),
     "getCheckpoint": (_TEXT, False),
@@ -131,6 +132,12 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "listVersions": (p.UnknownModelError,),
     "getVersion": (p.UnknownModelError, p.NotFoundError),
     "getArtifact": (p.UnknownModelError, p.NotFoundError, NotStoredError, ShreddedError),
+    "getSignature": (
+        p.UnknownModelError,
+        p.NotFoundError,
+        p.UnloggedVersionError,
+        ShreddedError,
+    ),
     "getManifest": (p.UnknownModelError, p.ConflictError),
     "contribute": (
         *_CONTRIBUTED,

@@ -3,12 +3,14 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from sqlmodel import Session, col, select
 
 from app import logs
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.ledger.startup import load_issuer
 from app.problems import (
     ConflictError,
     IdempotencyMismatchError,
@@ -16,6 +18,7 @@ from app.problems import (
     NotFoundError,
     UnknownModelError,
 )
+from app.reconcile.logged_versions import logged_leaf
 from app.schemas.base import Page
 from app.schemas.models import (
     ContributionView,
@@ -30,7 +33,9 @@ from app.service.paging import page_of
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
+from app.vault.errors import ShreddedError
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from lethe.certificates.model_signature import sign_model
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
@@ -242,22 +247,47 @@ def versions(session: Session, ref: str, after: int | None, limit: int) -> Page[
     )
 
 
-def version(session: Session, ref: str, number: int) -> ModelVersion:
-    """Return one version's row.
+def version(session: Session, ref: str, number: int | Literal["current"]) -> ModelVersion:
+    """Return the row of a version, by its number or the one that the model is at.
 
     Raises:
         UnknownModelError: No such model.
         NotFoundError: No such version.
     """
     model = find(session, ref)
+    if number == "current" and model.current_version is None:
+        raise NotFoundError("the model has no version yet: it is still being fitted, or failed")
     row = session.exec(
         select(ModelVersion).where(
-            ModelVersion.model_id == model.id, ModelVersion.number == number
+            ModelVersion.model_id == model.id,
+            ModelVersion.number == (model.current_version if number == "current" else number),
         )
     ).first()
     if row is None:
         raise NotFoundError("the model has no version of this number")
     return row
+
+
+def sign_version(services: Services, ref: str, number: int | Literal["current"]) -> bytes:
+    """Return the issuer's signature of a version's file (`lethe.certificates.model_signature`).
+
+    What is signed is what the log has: whoever writes the tables gets nothing signed.
+
+    Raises:
+        UnknownModelError, NotFoundError: As `version`.
+        ShreddedError: The version was withdrawn.
+        UnloggedVersionError: The table's row is not the version that the log has.
+    """
+    with services.reading() as session:
+        row = version(session, ref, number)
+        logged_leaf(services.ledger, find(session, ref), row)
+        if row.withdrawn_at is not None:
+            raise ShreddedError(
+                "this version was withdrawn: the service vouches for it no more"
+            )
+        name, digest = f"{ref}@{row.number}", row.head_digest
+    issuer, keyid = load_issuer(services.settings)
+    return sign_model(name, digest, issuer=issuer, issuer_keyid=keyid)
 
 
 def contribution(session: Session, ref: str, contribution_id: str) -> ContributionView:

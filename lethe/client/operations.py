@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from lethe.client import calls
 from lethe.client.answers import (
@@ -232,9 +232,20 @@ class Operations(Core):
         """Iterate over a model's versions, oldest first."""
         return Listing(calls.operator_get("models", ref, "versions"), as_it_is)
 
-    def artifact(self, ref: str, number: int) -> Conversation[bytes]:
-        """Return a version's head as safetensors."""
+    def version(self, ref: str, number: int | Literal["current"]) -> Conversation[Document]:
+        """Return one version of a model, by its number or the current one."""
+        return self.document(calls.operator_get("models", ref, "versions", str(number)))
+
+    def artifact(self, ref: str, number: int | Literal["current"]) -> Conversation[bytes]:
+        """Return a version's file as it was certified. Once it was withdrawn: problem 410."""
         path = ("models", ref, "versions", str(number), "artifact")
+        return self.content(calls.operator_get(*path, accept="*/*"))
+
+    def model_signature(
+        self, ref: str, number: int | Literal["current"]
+    ) -> Conversation[bytes]:
+        """Return the issuer's signature of a version's file, for OpenSSF Model Signing."""
+        path = ("models", ref, "versions", str(number), "signature")
         return self.content(calls.operator_get(*path, accept="*/*"))
 
     def requests(

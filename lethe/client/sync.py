@@ -93,7 +93,9 @@ class Client:
     model = _call(Operations.model)
     releases = _list(Operations.releases)
     versions = _list(Operations.versions)
+    version = _call(Operations.version)
     artifact = _call(Operations.artifact)
+    model_signature = _call(Operations.model_signature)
     requests = _list(Operations.requests)
 
     def __enter__(self) -> Self:

@@ -10,6 +10,7 @@ from lethe.catalogue import RIDGE
 from lethe.cli.options import service_url
 from workers.cli import service
 from workers.cli.features import extractor_options
+from workers.cli.model_download import download
 from workers.cli.model_network import register_network
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ ROWS = ("rows", "statistics", "masked")
 
 @click.group()
 def model() -> None:
-    """Register and list models (needs an operator's token in LETHE_TOKEN)."""
+    """Register, list and download models (needs an operator's token in LETHE_TOKEN)."""
 
 
+model.add_command(download)
 model.add_command(register_network)
 
 

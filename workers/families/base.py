@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlmodel import Session
 
@@ -81,7 +81,8 @@ class Family(Protocol):
     """What a kind of model can do. Nothing is written unless a `Transaction` is given.
 
     rooms: of `workers`, whose code made a model what it is; judge_rooms: whose code judges it.
-    Their digests stand in the certificate. audited: whether a certificate cites the audits of
+    Their digests stand in the certificate. formats: that a version is exported in, beside its
+    own file. audited: whether a certificate cites the audits of
     the method. judges_together: whether the requests of one version are judged at once, because
     all but their own retained set and purge is the same. decidable: whether an operator can
     decide on what did not pass. own_jobs: by kind, the jobs that only this family has.
@@ -92,6 +93,7 @@ class Family(Protocol):
     rooms: tuple[str, ...]
     judge_rooms: tuple[str, ...]
     audited: bool
+    formats: tuple[str, ...] = ()
     judges_together: bool = False
     decidable: bool = True
     own_jobs: Mapping[str, OwnJob] = MappingProxyType({})
@@ -191,6 +193,13 @@ class Family(Protocol):
         """End what waits for the time alone, in transactions of its own."""
         return
 
+    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+        """Return a version's file in one of `formats`, for programs without Lethe's code.
+
+        Raises RefusedError.
+        """
+        raise RefusedError("this kind of model is exported in no other format")
+
     def client_rows(
         self,
         services: Services,
@@ -223,13 +232,18 @@ class Family(Protocol):
 
 
 def of(model: Model) -> Family:
-    """Return the family of a model.
+    """Return the family of a model. Raises as `configured`."""
+    return configured(model.config)
+
+
+def configured(config: Mapping[str, Any]) -> Family:
+    """Return the family of a model that is registered so.
 
     Raises:
         UnknownFamilyError: This worker has none of its name.
     """
-    name = str(model.config.get("family", "ridge"))
-    path = FAMILIES.get(f"{name}-{model.config.get('data')}", FAMILIES.get(name))
+    name = str(config.get("family", "ridge"))
+    path = FAMILIES.get(f"{name}-{config.get('data')}", FAMILIES.get(name))
     if path is None:
         raise UnknownFamilyError(f"update the workers: they know no family {name}")
     return _load(path)

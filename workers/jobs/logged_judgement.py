@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 
 from app.reconcile.escalation import escalation_problem
 from app.reconcile.judgement import EXECUTED, Event, contradiction, opened
+from app.reconcile.logged_versions import versions_of
 from app.schemas.requests import Scope
 from app.service.context import Services
 from app.vault.errors import NotStoredError, ShreddedError
@@ -42,7 +43,7 @@ from workers.jobs import (
 from workers.jobs.case import read_stored
 from workers.jobs.draft import Draft
 from workers.jobs.lease import JobContext
-from workers.jobs.logged_model import check_logged, registered, versions_of
+from workers.jobs.logged_model import check_logged, registered
 
 RECEIVED, LEARNED = "request.received", "contribution.learned"
 # What reading a file that is another than the tables say raises. None of it passes by itself.

@@ -9,8 +9,10 @@ from sqlmodel import Session
 
 from app.ledger.pinned import stored_digest
 from app.ledger.sequencer import Ledger
+from app.problems import UnloggedVersionError
+from app.reconcile import logged_versions
+from app.reconcile.logged_versions import VERSION, versions_of
 from app.reconcile.model_events import model_events
-from app.reconcile.paged import ModelEvents
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
 from workers.errors import RefusedError
@@ -48,7 +50,7 @@ def registered(ledger: Ledger, model: Model) -> LoggedRegistration:
     """Compare a model's row with the last registration before its first version."""
     found: dict[str, str] = {}
     for _, leaf in model_events(ledger, model.ref):
-        if leaf.event == "model.version":
+        if leaf.event == VERSION:
             break
         if leaf.event == "model.registered":
             found = dict(leaf.digests)
@@ -82,37 +84,19 @@ def as_registered(ledger: Ledger, session: Session, model_id: int) -> Model:
     return model
 
 
-VERSION = "model.version"
-
-
 class NotLoggedError(RefusedError):
     """A table says otherwise of a version than the log."""
 
 
-def versions_of(ledger: Ledger, model: Model) -> ModelEvents:
-    """Return (index, leaf) of each version of a model, as needed: the first is version 1."""
-    return model_events(ledger, model.ref, VERSION)
-
-
 def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
-    """Return the log's entry of a version: the one of its number, and no other of its model.
+    """Return the log's entry of a version, as `app.reconcile` finds it.
 
     Raises NotLoggedError where the table's row points at another entry, or says otherwise.
     """
-    known = versions_of(ledger, model)
-    if not 1 <= version.number <= len(known):
-        raise NotLoggedError("a version has no entry in the log")
-    index, leaf = known[version.number - 1]
-    if index != version.log_index:
-        raise NotLoggedError("a version points at the entry of another one")
-    recorded = {
-        "head": version.head_digest,
-        "statistics": version.statistics_digest,
-        "retained": bytes(version.retained_root).hex(),
-    }
-    if recorded != {name: leaf.digests.get(name) for name in recorded}:
-        raise NotLoggedError("the tables and the log disagree on a version")
-    return leaf
+    try:
+        return logged_versions.logged_leaf(ledger, model, version)
+    except UnloggedVersionError as error:
+        raise NotLoggedError(str(error)) from None
 
 
 def check_logged(ledger: Ledger, model: Model, *versions: ModelVersion) -> None:

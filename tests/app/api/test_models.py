@@ -4,13 +4,24 @@ import io
 import itertools
 import json
 import zipfile
+from pathlib import Path
 from typing import Any
 
+import model_signing
 import numpy as np
 import pytest
+from sqlalchemy import update
 from sqlmodel import Session, select
 
-from models import Artifact, Contribution, FeatureBlock, Job, LogEntry, Model
+from models import (
+    Artifact,
+    Contribution,
+    FeatureBlock,
+    Job,
+    LogEntry,
+    Model,
+    ModelVersion,
+)
 from tests.app.api.test_requests import problem
 from tests.installation import Installation
 from tests.small import CLIENTS, MODEL, ROWS, Caller, manifest, pack, rows
@@ -262,3 +273,58 @@ def test_an_erasure_withdraws_and_shreds_every_earlier_version(ready: Installati
         names = {a.id for a in session.exec(select(Artifact)) if a.wrapped_key is not None}
     files = {path.name for path in (ready.settings.data_dir / "artifacts").iterdir()}
     assert files == names
+
+
+def test_the_current_version_has_an_alias_for_file_and_signature(ready: Installation) -> None:
+    base = f"/v1/models/{MODEL}/versions"
+    by_name, by_number = (ready.caller.operator("GET", f"{base}/{n}") for n in ("current", 1))
+    assert by_name.json() == by_number.json()
+    files = [
+        ready.caller.operator("GET", f"{base}/{n}/artifact").content for n in ("current", 1)
+    ]
+    assert files[0] == files[1]
+    ready.caller.erase_records("r1")
+    ready.drain()
+    assert ready.caller.operator("GET", f"{base}/current").json()["number"] == 2
+    for name in ("newest", "0", "-1"):
+        problem(ready.caller.operator("GET", f"{base}/{name}"), 422, "body-invalid")
+
+
+def test_a_model_without_a_version_has_no_current_one(installation: Installation) -> None:
+    installation.caller.register_key()
+    installation.caller.register_model()
+    path = f"/v1/models/{MODEL}/versions/current"
+    for one in (path, f"{path}/artifact", f"{path}/signature"):
+        problem(installation.caller.operator("GET", one), 404, "not-found")
+
+
+def test_the_issuer_signs_the_file_of_a_version_until_it_is_withdrawn(
+    ready: Installation, tmp_path: Path
+) -> None:
+    """Checked by the reference implementation of OpenSSF Model Signing, unmodified."""
+    base = f"/v1/models/{MODEL}/versions/1"
+    file, signature, issuer = (tmp_path / name for name in ("any-name", "sig", "issuer.pem"))
+    file.write_bytes(ready.caller.operator("GET", f"{base}/artifact").content)
+    signature.write_bytes(ready.caller.operator("GET", f"{base}/signature").content)
+    issuer.write_bytes(ready.caller.operator("GET", "/v1/certificates/issuer").content)
+    verifier = model_signing.verifying.Config().use_elliptic_key_verifier(public_key=issuer)  # type: ignore[no-untyped-call]
+    verifier.verify(file, signature)
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match="mismatch"):
+        verifier.verify(file, signature)
+    ready.caller.erase_records("r1")
+    ready.drain()
+    problem(ready.caller.operator("GET", f"{base}/signature"), 410, "shredded")
+
+
+@pytest.mark.parametrize("column", ["head_digest", "log_index", "number"])
+def test_whoever_changes_the_row_of_a_version_gets_nothing_signed(
+    ready: Installation, column: str
+) -> None:
+    wrong = {"head_digest": "0" * 64, "log_index": 0, "number": 2}[column]
+    with Session(ready.services.engine) as session:
+        session.connection().execute(update(ModelVersion).values({column: wrong}))
+        session.commit()
+    number = wrong if column == "number" else 1
+    path = f"/v1/models/{MODEL}/versions/{number}/signature"
+    problem(ready.caller.operator("GET", path), 503, "version-unlogged")

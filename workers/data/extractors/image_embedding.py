@@ -19,7 +19,7 @@ from workers.data.extractors.base import (
     Parameters,
     digest_of_files,
 )
-from workers.data.extractors.libraries import require
+from workers.libraries import require
 
 BATCH = 8
 

@@ -26,7 +26,7 @@ def _random_relu(parameters: Parameters) -> Extractor:
 
 
 def _torch_module(path: Path, _: Parameters) -> Extractor:
-    from workers.data.extractors.libraries import require
+    from workers.libraries import require
 
     require("torch", "torch")
     from workers.data.extractors.torch_module import load

@@ -22,7 +22,7 @@ from workers.data.extractors.base import (
     check_features,
     digest_of_files,
 )
-from workers.data.extractors.libraries import require
+from workers.libraries import require
 
 # .model is a SentencePiece vocabulary. Other formats of the same weights lie in folders of
 # their own (onnx, openvino) or under other endings (.bin, .h5, .ot), and are left out.

@@ -42,6 +42,7 @@ class NetworkFamily(Family):
     rooms = ("training/fedavg", "training/networks", "methods/network", "methods/certified")
     judge_rooms = ("training/replay", "judge")
     audited = True
+    formats = ("onnx", "torch")
 
     def check_here(self) -> None:
         """Raise NoTorchError where torch is not installed."""
@@ -162,6 +163,13 @@ class NetworkFamily(Family):
         from workers.families.network import audited
 
         return audited.load(services, session, model, settings)
+
+    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+        """Return the network for other programs. Raises RefusedError."""
+        self.check_here()
+        from workers.families.network.export import export
+
+        return export(artifact, form)
 
 
 FAMILY: Family = NetworkFamily()

@@ -10,6 +10,7 @@ import hashlib
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.logged_versions import VERSION, versions_of
 from app.reconcile.model_events import model_events
 from lethe.log.entries import Leaf
 from models import Model, ModelVersion
@@ -17,7 +18,6 @@ from workers.errors import RefusedError
 from workers.jobs import checkpoints
 from workers.jobs.case import ExecutedJob
 from workers.jobs.lease import JobContext
-from workers.jobs.logged_model import VERSION, versions_of
 from workers.jobs.versions import REPEATED
 
 START = "start"  # digest in the entry of a version

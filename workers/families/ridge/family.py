@@ -10,6 +10,7 @@ from workers.families.base import Family
 from workers.families.ridge import update, wording
 from workers.families.ridge.blocks import decode_block, join
 from workers.families.ridge.case import prepare
+from workers.families.ridge.export import FORMATS, export
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.chain import BatchMember
@@ -25,6 +26,7 @@ class RidgeFamily(Family):
     rooms = ("methods/ridge",)
     judge_rooms = ("judge",)
     audited = False
+    formats = tuple(FORMATS)
     judges_together = True
 
     def read(self, model: Model, upload: bytes) -> ParsedUpload:
@@ -86,6 +88,10 @@ class RidgeFamily(Family):
     def asks(self, model: Model) -> bool:
         """A client's sum does not say what of it one record is."""
         return bool(model.config["data"] == "statistics")
+
+    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+        """Return the head for other programs. Raises RefusedError."""
+        return export(artifact, form, classes)
 
 
 FAMILY: Family = RidgeFamily()

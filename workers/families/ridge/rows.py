@@ -18,6 +18,7 @@ import numpy as np
 from sqlmodel import Session, col, func, select
 
 from app.ledger.sequencer import Ledger
+from app.reconcile.logged_versions import versions_of
 from app.service.context import Services
 from app.vault.features import FETCH
 from lethe.certificates import shape
@@ -28,7 +29,7 @@ from models.session import chunks
 from workers.families.ridge.blocks import RowBlock, decode_block
 from workers.jobs.case import ExecutedJob
 from workers.jobs.draft import read_leaves
-from workers.jobs.logged_model import logged_leaf, versions_of
+from workers.jobs.logged_model import logged_leaf
 from workers.jobs.update import Owner
 from workers.judge.ridge.claim import (
     BlockClaim,

@@ -85,7 +85,7 @@ class ViTLite(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return logits (n, classes)."""
         patches = self.patches(inputs).flatten(2).transpose(1, 2)
-        first = self.token.expand(len(patches), -1, -1)
+        first = self.token.expand(patches.shape[0], -1, -1)
         tokens = self.layers(torch.cat([first, patches], 1) + self.positions)
         logits: torch.Tensor = self.head(self.norm(tokens)[:, 0])
         return logits

@@ -162,7 +162,7 @@ def test_without_the_library_the_extra_is_named(
     def broken(name: str) -> None:
         raise RuntimeError("operator torchvision::nms does not exist")
 
-    monkeypatch.setattr("workers.data.extractors.libraries.import_module", broken)
+    monkeypatch.setattr("workers.libraries.import_module", broken)
     with pytest.raises(
         ExtractorError, match=r"RuntimeError.*in a clone of Lethe: .*\[vision\]"
     ):

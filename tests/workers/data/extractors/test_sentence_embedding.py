@@ -149,6 +149,6 @@ def test_without_the_library_the_extra_is_named(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("workers.data.extractors.libraries.import_module", missing)
+    monkeypatch.setattr("workers.libraries.import_module", missing)
     with pytest.raises(ExtractorError, match=r"in a clone of Lethe: .*\[text\]"):
         load(tmp_path)

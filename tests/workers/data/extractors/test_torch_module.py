@@ -424,6 +424,6 @@ def test_without_torch_the_extra_is_named(
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("workers.data.extractors.libraries.import_module", missing)
+    monkeypatch.setattr("workers.libraries.import_module", missing)
     with pytest.raises(ExtractorError, match=r"in a clone of Lethe: .*\[torch\]"):
         registry.open_extractor("torch-module", {}, path=archive)

@@ -1,0 +1,109 @@
+"""`lethe model download` writes what the log names, its signature, or other formats."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import model_signing
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner, Result
+from sqlmodel import Session, select
+
+from app.ledger.sequencer import Ledger
+from app.settings import Settings
+from lethe.client import Client
+from lethe.errors import LetheError
+from models import Model
+from tests.installation import Installation, install
+from tests.small import MODEL, rows
+from workers.artifacts import decode_head
+from workers.cli import model
+
+
+@pytest.fixture
+def here(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Installation]:
+    """A fitted model, and commands that reach its service from an empty directory."""
+    with install(settings) as made:
+        made.ready()
+        caller = made.caller
+
+        def connect(_: str) -> Client:
+            transport = caller.http._transport
+            return Client("http://testserver", token=caller.token, transport=transport)
+
+        monkeypatch.setattr("workers.cli.service.connect", connect)
+        (tmp_path / "here").mkdir()
+        monkeypatch.chdir(tmp_path / "here")
+        yield made
+
+
+def download(*words: str) -> Result:
+    return CliRunner().invoke(model.model, ["download", "--url", "http://x", *words])
+
+
+def test_the_current_version_and_its_signature(here: Installation) -> None:
+    answer = download(MODEL)
+    assert answer.exit_code == 0, answer.output
+    file = Path(f"{MODEL}-1.safetensors")
+    beside = Path(f"{file}.sig")
+    assert sorted(Path().iterdir()) == [file, beside]
+    command = f"verify key --public_key issuer.pem --signature {beside} {file}"
+    assert command in answer.output
+    issuer = Path("issuer.pem")
+    issuer.write_bytes(here.caller.http.get("/v1/certificates/issuer").content)
+    verifier = model_signing.verifying.Config().use_elliptic_key_verifier(public_key=issuer)  # type: ignore[no-untyped-call]
+    verifier.verify(file, beside)
+
+
+def test_an_onnx_file_predicts_as_the_head_does(here: Installation) -> None:
+    out = Path("model.onnx")
+    answer = download(f"{MODEL}@1", "--format", "onnx", "--out", str(out))
+    assert answer.exit_code == 0, answer.output
+    assert sorted(Path().iterdir()) == [out]
+    head = here.caller.operator("GET", f"/v1/models/{MODEL}/versions/1/artifact").content
+    weights, _ = decode_head(head)
+    features = rows(seed=5)["features"]
+    best = (features.astype(np.float64) @ weights.astype(np.float64)).argmax(axis=1)
+    label, _ = onnxruntime.InferenceSession(out).run(None, {"features": features})
+    assert label.tolist() == [str(number) for number in best]
+
+
+def test_a_withdrawn_version_is_gone(here: Installation) -> None:
+    here.caller.erase_records("r1")
+    here.drain()
+    answer = download(f"{MODEL}@1")
+    assert isinstance(answer.exception, LetheError)
+    assert answer.exception.status == 410
+    assert not list(Path().iterdir())
+    assert download(f"{MODEL}@current").exit_code == 0
+    assert Path(f"{MODEL}-2.safetensors").exists()
+
+
+def test_another_file_than_the_log_names_is_not_written(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = Client.artifact
+    monkeypatch.setattr(
+        Client, "artifact", lambda client, *names: honest(client, *names)[:-1] + b"?"
+    )
+    answer = download(MODEL)
+    assert isinstance(answer.exception, LetheError)
+    assert "not the one that the log names" in str(answer.exception)
+    assert not list(Path().iterdir())
+
+
+def test_a_model_that_is_not_ready_is_downloaded_with_a_warning(here: Installation) -> None:
+    with Session(here.services.engine) as session:
+        session.exec(select(Model)).one().state = "quarantined"
+        session.commit()
+    assert "quarantined, not ready" in download(MODEL).stderr
+
+
+@pytest.mark.parametrize("name", ["", "@1", "small@0", "small@-1", "small@x", "a@1@2"])
+def test_a_name_that_is_none_is_a_named_mistake(name: str) -> None:
+    answer = download(name)
+    assert answer.exit_code == 2
+    assert "REF@N" in answer.output

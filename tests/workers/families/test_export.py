@@ -1,0 +1,101 @@
+"""Exports predict what Lethe predicts, in the programs that they are for."""
+
+import io
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import skops.io
+import torch
+
+from tests import small, small_network
+from workers.artifacts import encode_head
+from workers.errors import ArtifactError
+from workers.families import base
+from workers.families.network import export as network_export
+from workers.families.ridge import export as ridge_export
+from workers.methods.ridge.base import RidgeConfig
+from workers.training.networks.files import encode_weights
+from workers.training.networks.registry import known, network
+from workers.training.networks.weights import with_weights
+
+FEATURES = 7
+# Small ones: what is tested is the operators of each architecture.
+SHAPES: dict[str, dict[str, int]] = {
+    "logistic": {"features": 6, "classes": 3},
+    "mit-b0": {"height": 32, "width": 32, "classes": 3},
+    "res-unet": {"height": 32, "width": 32, "classes": 2, "features": 4},
+    "resnet18": {"height": 32, "width": 32, "classes": 3},
+    "simple-cnn": {"classes": 3},
+    "vit-lite": {"classes": 3, "layers": 1},
+}
+
+
+def head_file(classes: int, dtype: Any = np.float32) -> tuple[bytes, np.ndarray[Any, Any]]:
+    head = np.random.default_rng(classes).normal(size=(FEATURES, classes)).astype(dtype)
+    return encode_head(head, RidgeConfig(FEATURES, classes, (0,) * FEATURES, 8, 1.0)), head
+
+
+@pytest.mark.parametrize("classes", [["b", "a"], ["10", "9", "é"]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_ridge_head_predicts_the_same_everywhere(classes: list[str], dtype: Any) -> None:
+    data, head = head_file(len(classes), dtype)
+    rows = np.random.default_rng(1).normal(size=(500, FEATURES)).astype(np.float32)
+    scores = rows.astype(np.float64) @ head.astype(np.float64)
+    expected = [classes[best] for best in scores.argmax(axis=1)]
+    family = base.configured({"data": "rows"})
+    assert family.formats == ("onnx", "skops", "torch")
+    session = onnxruntime.InferenceSession(family.export(data, "onnx", classes))
+    label, found = session.run(None, {"features": rows})
+    assert label.tolist() == expected
+    np.testing.assert_allclose(found, scores, rtol=1e-12)
+    skops_file = family.export(data, "skops", classes)
+    assert not skops.io.get_untrusted_types(data=skops_file)
+    assert skops.io.loads(skops_file).predict(rows).tolist() == expected
+    program = torch.export.load(io.BytesIO(family.export(data, "torch", classes)))
+    found = program.module()(torch.from_numpy(rows)).detach().numpy()
+    assert [classes[best] for best in found.argmax(axis=1)] == expected
+    assert family.export(data, "onnx", classes) == family.export(data, "onnx", classes)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # torch takes a second to export a layer: the first two have every kind of input.
+        name
+        if name in ("logistic", "simple-cnn")
+        else pytest.param(name, marks=pytest.mark.full)
+        for name in known()
+    ],
+)
+def test_a_network_gives_the_same_logits_everywhere(name: str) -> None:
+    shape = SHAPES[name]
+    built = network(name, shape)
+    module = built.build(3)
+    weights = {key: value.detach() for key, value in module.state_dict().items()}
+    data = encode_weights(name, shape, weights)
+    inputs = torch.randn(5, *built.input_shape, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = with_weights(built, weights, "cpu").eval()(inputs).numpy()
+    family = base.configured({"family": "network"})
+    assert family.formats == tuple(network_export.FORMATS)
+    session = onnxruntime.InferenceSession(family.export(data, "onnx", []))
+    (found,) = session.run(None, {"inputs": inputs.numpy()})
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_array_equal(found.argmax(1), expected.argmax(1))
+    program = torch.export.load(io.BytesIO(family.export(data, "torch", [])))
+    np.testing.assert_array_equal(program.module()(inputs).detach().numpy(), expected)
+
+
+def test_formats_are_those_of_the_family() -> None:
+    assert base.configured(small.manifest()).formats == tuple(ridge_export.FORMATS)
+    assert base.configured(small_network.manifest()).formats == tuple(network_export.FORMATS)
+
+
+def test_a_file_of_another_kind_is_refused() -> None:
+    data, _ = head_file(3)
+    with pytest.raises(ArtifactError):
+        base.configured({"family": "network"}).export(data, "onnx", [])
+    with pytest.raises(ArtifactError):
+        base.configured({"data": "rows"}).export(data[:-1], "onnx", ["a", "b", "c"])

@@ -1,0 +1,90 @@
+"""`lethe model download`: a version's file, its signature, or the model in another format."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from lethe.cli.options import service_url
+from workers.cli import service
+
+NATIVE = "native"
+FORMATS = {NATIVE: "safetensors", "onnx": "onnx", "skops": "skops", "torch": "pt2"}
+
+
+class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
+    """REF, REF@current or REF@N."""
+
+    name = "REF[@N]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int | Literal["current"]]:
+        """Return (ref, number)."""
+        if isinstance(value, tuple):
+            return value
+        ref, _, number = value.partition("@")
+        if not ref or not re.fullmatch(r"|current|[1-9][0-9]{0,8}", number):
+            self.fail("write REF, REF@current or REF@N, such as digits@3", param, ctx)
+        return ref, int(number) if number.isdigit() else "current"
+
+
+@click.command()
+@service_url
+@click.argument("model", type=Wanted())
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(tuple(FORMATS)),
+    default=NATIVE,
+    show_default=True,
+    help="native: the file as certified, safetensors. Others are converted here.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write; default: REF-N and the format's suffix, in this directory.",
+)
+def download(
+    url: str, model: tuple[str, int | Literal["current"]], form: str, out: Path | None
+) -> None:
+    """Download MODEL: REF, REF@current or REF@N, such as digits@3.
+
+    Beside a native file it writes FILE.sig, a signature for OpenSSF Model Signing. A version
+    that an erasure withdrew cannot be downloaded.
+    """
+    from lethe.files import write_durably
+    from workers.cli.errors import UnusableError, shown
+    from workers.families.base import configured
+
+    ref, number = model
+    with service.connect(url) as operator:
+        registered = operator.model(ref)
+        version = operator.version(ref, number)
+        number = int(version["number"])
+        file = operator.artifact(ref, number)
+        if hashlib.sha256(file).hexdigest() != version["head"]:
+            raise UnusableError("the file is not the one that the log names: download it again")
+        signature = operator.model_signature(ref, number) if form == NATIVE else None
+    data = file
+    if form != NATIVE:
+        with shown():
+            family = configured(registered["config"])
+            if form not in family.formats:
+                known = ", ".join((NATIVE, *family.formats))
+                raise UnusableError(f"{ref} has no format {form}: choose one of {known}")
+            data = family.export(file, form, registered["classes"])
+    out = out or Path(f"{ref}-{number}.{FORMATS[form]}")
+    write_durably(out, data, mode=0o644)
+    click.echo(f"{out}  version {number} of {ref}, {len(data):,} bytes")
+    if registered["state"] != "ready":
+        click.echo(f"Warning: the model is {registered['state']}, not ready.", err=True)
+    if signature is None:
+        click.echo(f"Converted from the certified file, sha256 {version['head']}.")
+        return
+    beside = out.with_name(f"{out.name}.sig")
+    write_durably(beside, signature, mode=0o644)
+    click.echo(f"{beside}  verify it with the issuer's key, issuer.pem:")
+    click.echo(f"  model_signing verify key --public_key issuer.pem --signature {beside} {out}")
