@@ -2,20 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lethe.catalogue import RIDGE
 from lethe.cli.options import service_url
 from workers.cli import service
+from workers.cli.data_options import DATA, table_options
 from workers.cli.features import extractor_options
 from workers.cli.model_download import download
 from workers.cli.model_network import register_network
 
 if TYPE_CHECKING:
     from workers.data.extractors.base import Extractor
-    from workers.data.federation import Federation
+    from workers.data.opening import Opened
 
 FIT_SECONDS = 600
 ROWS = ("rows", "statistics", "masked")
@@ -33,13 +34,8 @@ model.add_command(register_network)
 @model.command()
 @service_url
 @click.option("--ref", required=True, help="The model's reference, such as support-intents.")
-@click.option(
-    "--data",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with features, labels, clients; optionally records, subjects, is_test, "
-    "label_names. Without is_test a tenth of the rows is held out.",
-)
+@click.argument("data", type=DATA, required=False)
+@table_options()
 @click.option("--penalty", type=float, default=1.0, show_default=True, help="Penalty λ; final.")
 @click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
 @click.option("--method", type=click.Choice(RIDGE), default="ridge-exact", show_default=True)
@@ -83,7 +79,7 @@ model.add_command(register_network)
 def register(
     url: str,
     ref: str,
-    data: Path,
+    data: Path | None,
     penalty: float,
     bits: int,
     method: str,
@@ -98,18 +94,26 @@ def register(
     path: Path | None,
     parameters: dict[str, str],
     digest: str | None,
+    **columns: Any,
 ) -> None:
     """Register a ridge head over the features in DATA and wait until it is fitted.
 
+    DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of one of them, or an
+    .npz with features, labels, clients; optionally records, subjects, is_test, label_names,
+    identity_KIND. Of a table --label says which column holds the classes.
+
     Registers the digest of the extractor named by DATA or --extractor.
     """
+    from workers.cli.data_options import open_rows
     from workers.cli.errors import shown
     from workers.data.extractors import registry
-    from workers.data.npz import load_npz, names_held_out
     from workers.registration.ridge import prepare
 
     with shown():
-        federation = load_npz(data)
+        rows_read = open_rows(data, columns)
+        federation = rows_read.federation
+        for line in rows_read.taken.lines():
+            click.echo(line)
         width = federation.features.shape[1]
         if random_features is not None and extractor is None:
             extractor = "random-relu"
@@ -119,7 +123,7 @@ def register(
                 extractor, parameters, path=path, digest=digest, width=width
             )
         else:
-            opened = _named_in(data, federation, digest)
+            opened = _named_in(rows_read, digest)
         prepared = prepare(
             federation, opened, ref=ref, method=method, bits=bits, penalty=penalty, data=rows
         )
@@ -134,8 +138,7 @@ def register(
             click.echo(f"registered {ref}: it waits for the statistics of its clients")
             return
         operator.register_model(manifest, prepared.npz)
-        summary = prepared.summary(drawn=not names_held_out(data))
-        click.echo(f"registered {summary}; fitting …")
+        click.echo(f"registered {prepared.summary()}; fitting …")
         service.wait_until_ready(operator, ref, FIT_SECONDS)
 
 
@@ -153,12 +156,11 @@ def list_models(url: str, as_json: bool) -> None:
                 click.echo(f"{row['ref']:32} {row['state']:10} version {version}")
 
 
-def _named_in(data: Path, federation: "Federation", digest: str | None) -> "Extractor":
-    """Return the extractor that DATA's features came from, the identity if it names none."""
+def _named_in(opened: "Opened", digest: str | None) -> "Extractor":
+    """Return the extractor that the features came from, the identity if none is named."""
     from workers.data.extractors.identity import Identity
     from workers.data.extractors.registry import check_digest
-    from workers.data.raw import load_extractor
 
-    named = load_extractor(data) or Identity(federation.features.shape[1])
+    named = opened.extractor or Identity(opened.federation.features.shape[1])
     check_digest(named, digest)
     return named

@@ -83,3 +83,10 @@ def hold_out(clients: NDArray[Any], seed: int, share: float = HELD_OUT) -> NDArr
             is_test[row] = True
             wanted -= 1
     return is_test
+
+
+def share_name(share: float | None) -> str:
+    """Return how rows were chosen of which a share is held out; None: as by default."""
+    if share is None:
+        return "a tenth, drawn at random"
+    return f"{share:g} of them, drawn at random" if share else "none, as asked for"

@@ -16,19 +16,22 @@ from numpy.typing import NDArray
 
 from workers.arrays import Labels
 from workers.data import identities
-from workers.data.federation import Federation, hold_out, record_ids
+from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids
 from workers.errors import DatasetError
 
 REQUIRED = ("features", "labels", "clients")
 OPTIONAL = ("records", "subjects", "is_test", "label_names")
 _UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError)
 
+EXACT = 1 << 53  # floats hold every integer up to here
+
 _Array = NDArray[Any]
 
 
-def load_npz(path: Path, seed: int = 0) -> Federation:
-    """Return the federation in a file; without `is_test`, a tenth is held out by `seed`.
+def load_npz(path: Path, seed: int = 0, share: float = HELD_OUT) -> Federation:
+    """Return the federation in a file; without `is_test`, a share is held out by `seed`.
 
+    share 0: no row is held out.
     Without `records`, a record's id is its position in the file; without `subjects`, a row's
     subject is its client.
     Nothing in the file is executed: pickled objects are refused.
@@ -50,12 +53,15 @@ def load_npz(path: Path, seed: int = 0) -> Federation:
     labels = _labels(cast(_Array, arrays["labels"]))
     clients = _ids("clients", cast(_Array, arrays["clients"]), len(features))
     records, is_test, subjects = arrays["records"], arrays["is_test"], arrays["subjects"]
+    if is_test is None:
+        drawn = hold_out(clients, seed, share) if share else None
+        is_test = np.zeros(len(features), dtype=np.bool_) if drawn is None else drawn
     return Federation(
         features=features,
         labels=labels,
         clients=clients,
         label_names=_label_names(arrays["label_names"], labels),
-        is_test=hold_out(clients, seed) if is_test is None else is_test,
+        is_test=is_test,
         records=record_ids(len(features))
         if records is None
         else _ids("records", records, len(features)),
@@ -85,6 +91,20 @@ def _read(archive: "np.lib.npyio.NpzFile[Any]", name: str) -> _Array | None:
 def _features(array: _Array) -> NDArray[np.floating[Any]]:
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise DatasetError("features: must be a matrix of numbers, one row for each record")
+    return as_floats("features", array)
+
+
+def as_floats(name: str, array: _Array) -> NDArray[np.floating[Any]]:
+    """Return numbers as float32 where it holds them all, else as float64.
+
+    Raises:
+        DatasetError: An integer is above 2**53.
+    """
+    wide = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
+    if wide and max(-int(array.min()), int(array.max())) > EXACT:
+        raise DatasetError(
+            f"{name}: holds an integer above 2**53, which a float cannot hold exactly"
+        )
     # Half floats and bytes fit float32; anything wider would lose digits in it.
     narrow = array.dtype == np.float32 or array.dtype.itemsize <= 2
     return array.astype(np.float32 if narrow else np.float64)

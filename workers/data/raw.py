@@ -17,6 +17,7 @@ from lethe.identity import COLUMN
 from workers.data import identities
 from workers.data.extractors.base import Kind
 from workers.data.extractors.described import Described, parse_description
+from workers.data.npz import as_floats
 from workers.errors import DatasetError
 
 KINDS: dict[str, Kind] = {
@@ -89,6 +90,4 @@ def load_extractor(path: Path) -> Described | None:
 def _matrix(name: str, array: _Array) -> _Array:
     if array.ndim < 2 or array.dtype.kind not in "fiu":
         raise DatasetError(f"{name}: must be numbers, one row for each record")
-    # As in npz.py: half floats and bytes fit float32, anything wider would lose digits.
-    narrow = array.dtype == np.float32 or array.dtype.itemsize <= 2
-    return array.reshape(len(array), -1).astype(np.float32 if narrow else np.float64)
+    return as_floats(name, array.reshape(len(array), -1))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from workers.data.extractors.base import Extractor
 from workers.data.federation import Federation
 from workers.data.identities import to_send
+from workers.errors import RefusedError
 from workers.methods.ridge.statistics.quantiser import calibrate
 
 DEFAULT_PENALTY = 1.0  # fixed beforehand: choosing it by fitting would depend on every row
@@ -35,17 +36,12 @@ class RidgeRegistration:
     clients: list[str]
     subjects: list[str]
 
-    def summary(self, *, drawn: bool) -> str:
-        """Return one sentence for a person: what is sent, and what is held out.
-
-        drawn: the held-out rows were drawn at random, because the data do not name them.
-        """
-        held = len(self.labels)
-        chosen = "a tenth, drawn because the data have no is_test" if drawn else "by is_test"
+    def summary(self) -> str:
+        """Return what is sent, for a person, and what is not."""
         return (
-            f"{len(self.records)} records of {len(set(self.subjects))} subjects and "
-            f"{len(set(self.clients))} clients; {held} rows are held out ({chosen}): never "
-            "sent, never learned, they only calibrate"
+            f"{len(self.records):,} records of {len(set(self.subjects)):,} subjects and "
+            f"{len(set(self.clients)):,} clients; the {len(self.labels):,} held-out rows only "
+            "calibrate: they are never sent and never learned"
         )
 
 
@@ -67,6 +63,11 @@ def prepare(
         RefusedError: The federation holds no held-out rows, or the features are unusable.
     """
     held_out = federation.is_test
+    if not held_out.any():
+        raise RefusedError(
+            "no row is held out, and held-out rows alone choose the quantiser's steps: hold "
+            "some out with --holdout, or give clients more than one row"
+        )
     features = extractor.extract(federation.features)
     quantiser = calibrate(features[held_out], bits)
     train = ~held_out

@@ -137,7 +137,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 
 def register(data: Path, *words: object) -> Result:
-    arguments = ["register", "--url", "http://x", "--ref", "m", "--data", data, *words]
+    arguments = ["register", data, "--url", "http://x", "--ref", "m", *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 

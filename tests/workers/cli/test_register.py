@@ -58,7 +58,7 @@ def register(
         **arrays,
     )
     path.write_bytes(stream.getvalue())
-    arguments = ["register", "--url", "http://x", "--ref", "m", "--data", str(path)]
+    arguments = ["register", str(path), "--url", "http://x", "--ref", "m"]
     answer = CliRunner().invoke(model.model, arguments)
     assert answer.exit_code == 0, answer.output
     return service, answer.output
@@ -89,7 +89,7 @@ def test_rows_that_are_held_out_are_told(
     service, said = register(tmp_path, monkeypatch)
     assert service.upload.rows == ROWS - 4
     assert "registered 36 records" in said
-    assert "4 rows are held out (a tenth, drawn because the data have no is_test)" in said
+    assert "held out: 4 rows (a tenth, drawn at random)" in said
     _, said = register(tmp_path, monkeypatch, is_test=np.arange(ROWS) < 7)
     assert "registered 33 records" in said
-    assert "7 rows are held out (by is_test)" in said
+    assert "held out: 7 rows (by is_test)" in said

@@ -105,6 +105,8 @@ INF_FEATURES[0, 0] = np.inf
         ({"labels": GOOD["labels"][:5]}, "labels: .* each row"),
         ({"labels": GOOD["labels"].astype(float)}, "labels: .* integer"),
         ({"labels": -GOOD["labels"]}, "labels: must count from 0"),
+        ({"features": np.full((8, 3), 2**53 + 1)}, r"features: holds an integer above 2\*\*53"),
+        ({"features": np.full((8, 3), -(2**63))}, r"features: holds an integer above 2\*\*53"),
         ({"labels": np.full(8, 2**40)}, "labels: must count from 0"),
         ({"labels": GOOD["labels"][None]}, "labels: "),
         ({"labels": np.empty(0, dtype=int)}, "labels: "),

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels
-from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids
-from workers.data.tables.table import Table, matching, unknown_column
+from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids, share_name
+from workers.data.tables.table import Table, matching, shown_names, unknown_column
 from workers.errors import DatasetError
 
 ONE_CLIENT = "all"  # the client of every row of a table that names none
+NO_LABEL = "label: name the column of the classes with --label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +21,41 @@ class Roles:
     """Which column says what; features are names or globs, empty: every other column.
 
     A glob leaves out the columns that have another role. persons: kinds of identities, such as
-    email, by the columns that hold them. holdout: a share, a column of booleans, or none.
+    email, by the columns that hold them. holdout: a share, a column of booleans, or
+    none; by default a tenth.
     """
 
-    label: str
+    label: str | None = None
     record_id: str | None = None
     client: str | None = None
     subject: str | None = None
     persons: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
-    holdout: float | Literal["none"] | str = HELD_OUT
+    holdout: float | Literal["none"] | str | None = None
+
+    def check_label(self, names: Sequence[str]) -> None:
+        """Raise DatasetError unless a label is named; `names` are those it could be."""
+        if self.label is None:
+            raise DatasetError(f"{NO_LABEL}; the table has {shown_names(names)}")
+
+    def option_names(self) -> list[str]:
+        """Return the options by which any column is named."""
+        named = {
+            "--label": self.label,
+            "--record-id": self.record_id,
+            "--client": self.client,
+            "--subject": self.subject,
+            "--person": self.persons,
+            "--features": self.features,
+            "--holdout COLUMN": self.held_out_column,
+        }
+        return [option for option, column in named.items() if column]
+
+    def npz_share(self) -> float | None:
+        """Return the share of an .npz that is held out: 0 for none, None by default."""
+        if self.holdout is None:
+            return None
+        return 0.0 if self.holdout == "none" else checked_share(float(self.holdout))
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """Return the columns to read, of those that a table has. Raises DatasetError."""
@@ -69,6 +95,13 @@ class Roles:
         yield from ((f"person's {kind}", column) for kind, column in self.persons.items())
 
     @property
+    def chosen_by(self) -> str:
+        """How the held-out rows are chosen, for a person."""
+        if self.held_out_column is not None:
+            return f"by {self.held_out_column}"
+        return share_name(0.0 if isinstance(self.holdout, str) else self.holdout)
+
+    @property
     def held_out_column(self) -> str | None:
         """The column that names the held-out rows, None for a share or none."""
         if isinstance(self.holdout, str) and self.holdout != "none":
@@ -81,7 +114,8 @@ class LabelledTable:
     """The rows of a table that have a label, with what its other columns say of them.
 
     table has these rows (n,) and all columns that were read; features are names in it. Every
-    array is (n,). unlabelled: how many rows were left out. drawn: the held-out rows were drawn.
+    array is (n,), of identities digests (n, WIDTH). unlabelled: how many rows were left out.
+    chosen_by: how the held-out rows were chosen, for a person.
     """
 
     table: Table
@@ -91,9 +125,10 @@ class LabelledTable:
     records: NDArray[np.str_]
     clients: NDArray[np.str_]
     subjects: NDArray[np.str_] | None
+    identities: Mapping[str, NDArray[np.uint8]]
     is_test: NDArray[np.bool_]
     unlabelled: int
-    drawn: bool
+    chosen_by: str
 
     def federation(self) -> Federation:
         """Return the rows with their features as numbers.
@@ -109,6 +144,7 @@ class LabelledTable:
             is_test=self.is_test,
             records=self.records,
             subjects=self.subjects,
+            identities=self.identities,
         )
 
     def matrix(
@@ -131,6 +167,8 @@ def labelled(table: Table, roles: Roles, seed: int = 0) -> LabelledTable:
             twice, or no row has a label.
     """
     roles.chosen(table.names)
+    roles.check_label(table.names)
+    assert roles.label is not None, "just checked"
     holes = table.holes(roles.label)
     if holes.all():
         raise DatasetError(f"{roles.label}: no row has a label")
@@ -140,6 +178,7 @@ def labelled(table: Table, roles: Roles, seed: int = 0) -> LabelledTable:
     clients = np.full(len(table), ONE_CLIENT)
     if roles.client is not None:
         clients = table.ids(roles.client)
+    found = {kind: table.digests(name, kind) for kind, name in sorted(roles.persons.items())}
     if roles.record_id is not None:
         records = table.ids(roles.record_id)
         repeated = len(records) - len(set(records.tolist()))
@@ -155,9 +194,10 @@ def labelled(table: Table, roles: Roles, seed: int = 0) -> LabelledTable:
         records=records,
         clients=clients,
         subjects=None if roles.subject is None else table.ids(roles.subject),
+        identities=found,
         is_test=_held_out(table, roles, clients, seed),
         unlabelled=int(holes.sum()),
-        drawn=not isinstance(roles.holdout, str),
+        chosen_by=roles.chosen_by,
     )
 
 
@@ -165,12 +205,19 @@ def _held_out(
     table: Table, roles: Roles, clients: NDArray[np.str_], seed: int
 ) -> NDArray[np.bool_]:
     if not isinstance(roles.holdout, str):
-        if not 0 < roles.holdout < 1:
-            raise DatasetError("holdout: must be a share between 0 and 1, a column, or none")
-        return hold_out(clients, seed, roles.holdout)
+        return hold_out(clients, seed, checked_share(roles.holdout))
     if roles.holdout == "none":
         return np.zeros(len(table), dtype=np.bool_)
     found = table.flags(roles.holdout)
     if found.all():
         raise DatasetError(f"{roles.holdout}: leaves no row to train on")
     return found
+
+
+def checked_share(share: float | None) -> float:
+    """Return the share of rows that is held out. Raises DatasetError unless it is one."""
+    if share is None:
+        return HELD_OUT
+    if not 0 < share < 1:
+        raise DatasetError("holdout: must be a share between 0 and 1, a column, or none")
+    return share

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lethe.identity import MAX_LENGTH, WIDTH, IdentityError, digests, pack
 from workers.arrays import Labels
+from workers.data.npz import EXACT
 from workers.data.tables.kinds import (
     Kind,
     first_text,
@@ -22,7 +24,6 @@ from workers.data.tables.kinds import (
 )
 from workers.errors import DatasetError
 
-EXACT = 1 << 53  # floats hold every integer up to here
 LONGEST = 200  # characters of an id or a class, as the service takes them
 MOST_CLASSES = 10_000
 MOST_CATEGORIES = 1 << 16
@@ -108,6 +109,35 @@ class Table:
         if kind == "integer":
             return np.array([str(int(value)) for value in values.to_pylist()], dtype=np.str_)
         return _texts(name, values)
+
+    def digests(self, name: str, kind: str) -> NDArray[np.uint8]:
+        """Return a column of identities (n, WIDTH) as `lethe.identity.pack` writes them.
+
+        Integers are taken in decimal. A missing or blank value is no identity: zeros.
+
+        Raises:
+            DatasetError: It holds anything but texts and integers, or a value that is none of
+                its kind.
+        """
+        values = self._raw(name)
+        found = kind_of(values.type)
+        if found not in ("integer", "text"):
+            raise DatasetError(f"{name}: {_article(found)} ({values.type}); {_AS_ID}")
+        if found == "integer":
+            values = pc.cast(_plain(values), pa.string())
+        _check_lengths(name, values, MAX_LENGTH)
+        encoded = _plain(values).combine_chunks().dictionary_encode()
+        packed = np.zeros((len(encoded.dictionary) + 1, WIDTH), dtype=np.uint8)
+        for place, value in enumerate(encoded.dictionary.to_pylist()):
+            if value.strip():
+                try:
+                    packed[place] = np.frombuffer(pack(digests(kind, value)), np.uint8)
+                except IdentityError as error:
+                    row = pc.index(encoded.indices, pa.scalar(place, pa.int32())).as_py()
+                    raise DatasetError(f"{name}: row {row + 1:,}: {error.detail}") from None
+        places = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
+        rows: NDArray[np.uint8] = packed[places]
+        return rows
 
     def holes(self, name: str) -> NDArray[np.bool_]:
         """Return where a column (n,) has no value."""
@@ -288,9 +318,13 @@ def unknown_column(name: str, names: Sequence[str]) -> str:
     close = get_close_matches(name, names, n=1)
     if close:
         return f"{name}: no such column; did you mean {close[0]}?"
-    shown = ", ".join(names[:MOST_SHOWN])
+    return f"{name}: no such column; the table has {shown_names(names)}"
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Return names of columns for a person, the first of many."""
     more = f" and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else ""
-    return f"{name}: no such column; the table has {shown}{more}"
+    return ", ".join(names[:MOST_SHOWN]) + more
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
@@ -342,15 +376,19 @@ def _texts(name: str, values: pa.ChunkedArray) -> NDArray[np.str_]:
     return np.array(_plain(values).to_pylist(), dtype=np.str_)
 
 
-def _check_lengths(name: str, values: pa.ChunkedArray) -> None:
+def _check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> None:
     """Raise for a text that is empty or too long, before any is written out for each row."""
     for chunk in values.chunks:
         texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
         if kind_of(texts.type) != "text" or not len(texts):
             continue
         span = pc.min_max(pc.utf8_length(texts)).as_py()
-        if span["max"] is not None and (span["max"] > LONGEST or span["min"] < 1):
-            raise DatasetError(f"{name}: a value is empty or longer than {LONGEST} characters")
+        if span["max"] is not None and span["max"] > most:
+            raise DatasetError(f"{name}: a value is longer than {most:,} characters")
+        if most > LONGEST:
+            continue  # of identities; what else they may be, their kind says
+        if span["max"] is not None and span["min"] < 1:
+            raise DatasetError(f"{name}: a value is empty")
         if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\x7f]")).as_py():
             raise DatasetError(f"{name}: a value holds a tab, a new line or the like")
 

@@ -45,7 +45,7 @@ def test_each_column_in_its_role() -> None:
     assert got.subjects is not None
     assert got.subjects.tolist() == ["p0", "p0", "p1", "p1", "p2", "p2", "p3", "p3", "p4"]
     assert got.is_test.tolist() == [True] + [False] * 8
-    assert (got.unlabelled, got.drawn) == (1, False)
+    assert (got.unlabelled, got.chosen_by) == (1, "by test")
     federation = got.federation()
     assert federation.features.tolist() == [[20.5 + row, row] for row in range(10) if row != 8]
 
@@ -58,7 +58,7 @@ def test_what_no_column_says_has_a_name() -> None:
         "record-0000009",
     ]  # places in the file
     assert got.subjects is None
-    assert (got.is_test.sum(), got.drawn) == (1, True)
+    assert (got.is_test.sum(), got.chosen_by) == (1, "a tenth, drawn at random")
     assert labelled(table(), Roles("churned", holdout=0.5)).is_test.sum() == 4
     assert not labelled(table(), Roles("churned", holdout="none")).is_test.any()
 

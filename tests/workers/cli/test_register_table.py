@@ -1,0 +1,155 @@
+"""`lethe model register` reads tables and queries, and says what it took of them."""
+
+import io
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from lethe.identity import COLUMN, digests, pack
+from tests.workers.cli.test_register import Service
+from workers.cli import data_options, model
+
+ROWS = 40
+COLUMNS: dict[str, list[Any]] = {
+    "id": [f"{row:03}" for row in range(ROWS)],
+    "churned": [("no", "yes")[row % 2] for row in range(ROWS)],
+    "region": [("north", "south")[row // 20] for row in range(ROWS)],
+    "email": [f"p{row}@example.org" for row in range(ROWS)],
+    "f_a": [row / 7 for row in range(ROWS)],
+    "f_b": list(range(ROWS)),
+    "since": pa.array([row * 10**9 for row in range(ROWS)], pa.timestamp("ns")),
+}
+WORDS = (
+    *("--label", "churned", "--record-id", "id", "--client", "region"),
+    *("--person", "email=email", "--features", "f_*"),
+)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    found = Service()
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
+    return found
+
+
+def register(*words: object) -> Result:
+    arguments = ["register", "--url", "http://x", "--ref", "m", *words]
+    return CliRunner().invoke(model.model, [str(word) for word in arguments])
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    path = folder / "customers.parquet"
+    pq.write_table(pa.table({**COLUMNS, **changes}), path)
+    return path
+
+
+def said(result: Result) -> str:
+    assert result.exit_code != 0, result.output
+    return f"{result.output} {getattr(result.exception, 'detail', '')}"
+
+
+def arrays(service: Service) -> dict[str, Any]:
+    with np.load(io.BytesIO(service.upload.data)) as found:
+        return dict(found)
+
+
+def test_a_table_is_registered(service: Service, tmp_path: Path) -> None:
+    result = register(written(tmp_path), *WORDS, "--holdout", "0.2")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[:4] == [
+        "40 rows, 2 features: f_a, f_b",
+        "not used: since",
+        "held out: 8 rows (0.2 of them, drawn at random)",
+        "registered 32 records of 2 subjects and 2 clients; the 8 held-out rows only "
+        "calibrate: they are never sent and never learned; fitting …",
+    ]
+    assert not result.stderr  # no bar where nobody looks
+    assert set(service.upload.records) < set(COLUMNS["id"])
+    assert set(service.upload.clients) == {"north", "south"}
+
+
+def test_identities_are_hashed_before_they_are_sent(service: Service, tmp_path: Path) -> None:
+    result = register(written(tmp_path), *WORDS)
+    assert result.exit_code == 0, result.output
+    sent = arrays(service)[COLUMN + "email"]
+    row = COLUMNS["id"].index(service.upload.records[0])
+    expected = pack(digests("email", COLUMNS["email"][row]))
+    assert sent[0].tobytes() == expected
+
+
+def test_a_query_is_registered(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (id TEXT, churned TEXT, f_a REAL)")
+        rows = zip(COLUMNS["id"], COLUMNS["churned"], COLUMNS["f_a"], strict=True)
+        database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+    database.close()
+    words = ("--query", "SELECT * FROM t ORDER BY id", "--label", "churned")
+    result = register("--sql", f"sqlite:///{path}", *words, "--record-id", "id")
+    assert result.exit_code == 0, result.output
+    assert set(service.upload.clients) == {"all"}
+    monkeypatch.setenv("LETHE_SQL", f"sqlite:///{path}")  # keeps a password out of `ps`
+    assert register(*words, "--record-id", "id").exit_code == 0
+    assert register(written(tmp_path), *WORDS).exit_code == 0  # a file all the same
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "message"),
+    [
+        ({}, ("--label", "churnd"), "churnd: no such column; did you mean churned"),
+        ({}, (), "label: name the column of the classes with --label"),
+        ({}, (*WORDS, "--features", "since"), "since: a date or time (timestamp[ns])"),
+        ({"f_b": [None, *range(1, ROWS)]}, WORDS, "f_b: 1 of 40 values are missing"),
+        ({"f_b": [2**60] * ROWS}, WORDS, "f_b: holds an integer above 2**53"),
+        ({"id": ["a"] * ROWS}, WORDS, "id: 39 ids occur twice"),
+        ({}, (*WORDS, "--person", "E-Mail=email"), "--person: the kind of an identity"),
+        ({}, (*WORDS, "--person", "email"), "write KIND=COLUMN"),
+        ({}, (*WORDS, "--person", "email=id"), "name one column for each kind"),
+        ({}, (*WORDS, "--holdout", "none"), "no row is held out"),
+        ({}, (*WORDS, "--holdout", "2"), "holdout: must be a share"),
+        ({}, (*WORDS, "--query", "SELECT 1"), "give DATA or --query, not both"),
+    ],
+)
+def test_one_problem_names_the_column_and_nothing_is_sent(
+    changes: dict[str, Any],
+    words: tuple[str, ...],
+    message: str,
+    service: Service,
+    tmp_path: Path,
+) -> None:
+    result = register(written(tmp_path, **changes), *words)
+    assert message in said(result)
+    assert "example.org" not in said(result)
+    assert not hasattr(service, "upload")
+
+
+def test_neither_a_file_nor_a_query(service: Service) -> None:
+    assert "give DATA, or --sql URL with --query SELECT" in said(register())
+
+
+def test_a_terminal_shows_a_bar(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_options, "on_terminal", lambda: True)
+    result = register(written(tmp_path), *WORDS)
+    assert result.exit_code == 0, result.output
+    assert "reading customers.parquet" in result.stderr
+    assert "held out" not in result.stderr
+
+
+def test_labels_are_numbered_in_the_order_of_their_names(
+    service: Service, tmp_path: Path
+) -> None:
+    result = register(written(tmp_path), *WORDS)
+    assert result.exit_code == 0, result.output
+    labels = arrays(service)["labels"]
+    expected = [int(record) % 2 for record in service.upload.records]
+    np.testing.assert_array_equal(labels, expected)

@@ -1,0 +1,172 @@
+"""The same rows through every door become the same registration, byte for byte."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from workers.data.extractors.identity import Identity
+from workers.data.opening import Opened, open_data, open_table
+from workers.data.tables.labelled import Roles
+from workers.errors import DatasetError
+from workers.registration.ridge import prepare
+from workers.sql import query_table
+
+ROWS = 60
+RNG = np.random.default_rng(0)
+COLUMNS: dict[str, list[Any]] = {
+    "id": [f"{row:03}" for row in range(ROWS)],
+    "churned": [("no", "yes", "maybe")[row % 3] for row in range(ROWS)],
+    "region": [("north", "south")[row % 2] for row in range(ROWS)],
+    "customer": [f"c{row // 2}" for row in range(ROWS)],
+    "email": [f"Person{row // 2}@Example.org" if row % 7 else "" for row in range(ROWS)],
+    "f_income": RNG.normal(size=ROWS).tolist(),
+    "f_age": RNG.integers(18, 99, ROWS).tolist(),
+    "f_member": (RNG.random(ROWS) < 0.5).tolist(),
+    "note": ["text"] * ROWS,
+}
+ROLES = Roles(
+    label="churned",
+    record_id="id",
+    client="region",
+    subject="customer",
+    persons={"email": "email"},
+    features=("f_*",),
+)
+
+
+def as_npz(folder: Path) -> Opened:
+    names = sorted(set(COLUMNS["churned"]))
+    features = [COLUMNS[name] for name in ("f_income", "f_age", "f_member")]
+    np.savez(
+        folder / "rows.npz",
+        features=np.array(features, dtype=np.float64).T.copy(),
+        labels=np.array([names.index(label) for label in COLUMNS["churned"]]),
+        label_names=np.array(names),
+        clients=np.array(COLUMNS["region"]),
+        records=np.array(COLUMNS["id"]),
+        subjects=np.array(COLUMNS["customer"]),
+        identity_email=np.array(COLUMNS["email"]),
+    )
+    return open_data(folder / "rows.npz")
+
+
+def as_file(suffix: str, write: Callable[[pa.Table, str], Any]) -> Callable[[Path], Opened]:
+    def opened(folder: Path) -> Opened:
+        path = folder / f"rows{suffix}"
+        write(pa.table(COLUMNS), str(path))
+        return open_data(path, ROLES)
+
+    return opened
+
+
+def as_folder(folder: Path) -> Opened:
+    (folder / "parts").mkdir()
+    for start in range(0, ROWS, 25):
+        part = pa.table(COLUMNS).slice(start, 25)
+        pq.write_table(part, folder / "parts" / f"{start:04}.parquet")
+    return open_data(folder / "parts", ROLES)
+
+
+def as_query(folder: Path) -> Opened:
+    path = folder / "rows.db"
+    with sqlite3.connect(path) as database:
+        database.execute(f"CREATE TABLE rows ({', '.join(COLUMNS)})")
+        marks = ", ".join("?" * len(COLUMNS))
+        rows = zip(*COLUMNS.values(), strict=True)
+        database.executemany(f"INSERT INTO rows VALUES ({marks})", rows)
+    database.close()
+    return open_table(query_table(f"sqlite:///{path}", "SELECT * FROM rows ORDER BY id"), ROLES)
+
+
+DOORS: dict[str, Callable[[Path], Opened]] = {
+    "parquet": as_file(".parquet", pq.write_table),
+    "csv": as_file(".csv", pa_csv.write_csv),
+    "feather": as_file(".feather", feather.write_feather),
+    "folder": as_folder,
+    "sql": as_query,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_gives_the_same_registration(door: str, tmp_path: Path) -> None:
+    registrations = [
+        prepare(opened.federation, Identity(3), ref="m")
+        for opened in (as_npz(tmp_path), DOORS[door](tmp_path))
+    ]
+    assert registrations[0].npz == registrations[1].npz
+    assert registrations[0].manifest == registrations[1].manifest
+    assert b"erson0@" not in registrations[1].npz
+
+
+def test_narrow_columns_give_the_same_registration(tmp_path: Path) -> None:
+    features = RNG.normal(size=(20, 2)).astype(np.float32)
+    labels = np.arange(20) % 2
+    np.savez(tmp_path / "a.npz", features=features, labels=labels, clients=np.full(20, "all"))
+    table = pa.table({"y": labels, "a": features[:, 0], "b": features[:, 1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    opened = [open_data(tmp_path / "a.npz"), open_data(tmp_path / "a.parquet", Roles("y"))]
+    assert opened[1].federation.features.dtype == np.float32
+    first, second = (prepare(one.federation, Identity(2), ref="m") for one in opened)
+    assert first.npz == second.npz
+
+
+def test_a_summary_says_what_was_taken_and_what_was_not(tmp_path: Path) -> None:
+    columns = {**COLUMNS, "churned": [None, None, *COLUMNS["churned"][2:]]}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    assert open_data(tmp_path / "rows.parquet", ROLES).taken.lines() == [
+        "60 rows, 3 features: f_income, f_age, f_member",
+        "not used: note",
+        "left out: 2 rows without a label",
+        "held out: 5 rows (a tenth, drawn at random)",
+    ]
+    assert as_npz(tmp_path).taken.lines() == [
+        "60 rows, 3 features",
+        "held out: 6 rows (a tenth, drawn at random)",
+    ]
+
+
+def test_identities_are_hashed_where_they_are_read(tmp_path: Path) -> None:
+    (found,) = DOORS["parquet"](tmp_path).federation.identities.values()
+    assert found.dtype == np.uint8
+    assert not found[0].any()  # an empty cell is nobody
+    assert found[2].tolist() == found[3].tolist()  # one person, two rows
+    pq.write_table(pa.table({**COLUMNS, "email": ["a\tb"] * ROWS}), tmp_path / "bad.parquet")
+    with pytest.raises(DatasetError, match=r"email: row 1: .*control character") as error:
+        open_data(tmp_path / "bad.parquet", ROLES)
+    assert "a\tb" not in str(error.value)
+
+
+def test_an_npz_has_names_of_its_own(tmp_path: Path) -> None:
+    as_npz(tmp_path)
+    path = tmp_path / "rows.npz"
+    with pytest.raises(DatasetError, match="leave --label, --features out"):
+        open_data(path, Roles("churned", features=("f_*",)))
+    with pytest.raises(DatasetError, match="leave --holdout COLUMN out"):
+        open_data(path, Roles(holdout="test"))
+    half = open_data(path, Roles(holdout=0.5))
+    assert half.federation.is_test.sum() == 30
+    assert half.taken.lines()[-1] == "held out: 30 rows (0.5 of them, drawn at random)"
+    assert not open_data(path, Roles(holdout="none")).federation.is_test.any()
+
+
+def test_a_table_needs_the_name_of_its_label(tmp_path: Path) -> None:
+    pq.write_table(pa.table(COLUMNS), tmp_path / "rows.parquet")
+    with pytest.raises(DatasetError, match="with --label; the table has id, churned, region"):
+        open_data(tmp_path / "rows.parquet")
+
+
+def test_without_pyarrow_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.data.opening.find_spec", lambda name: None)
+    assert as_npz(tmp_path).federation.features.shape == (ROWS, 3)
+    with pytest.raises(DatasetError, match=r"reading a table needs pyarrow: .*\[tables\]"):
+        open_data(tmp_path / "rows.parquet", ROLES)

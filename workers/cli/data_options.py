@@ -1,0 +1,183 @@
+"""The options that say what the columns of a table are, and the rows that they open.
+
+Every door that reads rows has them: `lethe model register`, `lethe client contribute` ….
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lethe.cli.waiting import on_terminal
+
+if TYPE_CHECKING:
+    from workers.data.opening import Opened, Progress
+    from workers.data.tables.labelled import Roles
+
+DATA = click.Path(exists=True, path_type=Path)
+FORMATS = "a .parquet, .csv, .tsv, .feather or .arrow file, a folder of them, or an .npz"
+NAMES = (
+    "label", "record_id", "client", "subject", "person", "features", "holdout", "sql", "query",
+)  # fmt: skip
+
+_LABEL = click.option(
+    "--label", metavar="COLUMN", help="The classes: texts, integers, booleans."
+)
+_RECORD = click.option(
+    "--record-id", metavar="COLUMN", help="Ids of records. Default: their place in the data."
+)
+_CLIENT = click.option(
+    "--client", metavar="COLUMN", help='Whom a row comes from. Default: one client, "all".'
+)
+_SUBJECT = click.option(
+    "--subject", metavar="COLUMN", help="Whose a row is within its client. Default: the client."
+)
+_FEATURES = click.option(
+    "--features",
+    multiple=True,
+    metavar="COLUMN|GLOB",
+    help="Repeatable, such as 'f_*'. Default: all columns without another role.",
+)
+_HOLDOUT = click.option(
+    "--holdout",
+    metavar="SHARE|none|COLUMN",
+    help="Rows never trained on. Default: those of the data (is_test), or a tenth.",
+)
+
+
+def _pairs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if any(not kind or not sign or not column for kind, sign, column in pairs):
+        raise click.BadParameter("write KIND=COLUMN, such as email=email_address")
+    found = {kind: column for kind, _, column in pairs}
+    if len(found) != len(pairs):
+        raise click.BadParameter("name one column for each kind")
+    return found
+
+
+_PERSON = click.option(
+    "--person",
+    multiple=True,
+    callback=_pairs,
+    metavar="KIND=COLUMN",
+    help="An identity of people, such as email=email_address; hashed here. Repeatable.",
+)
+_SQL = click.option(
+    "--sql",
+    metavar="URL",
+    envvar="LETHE_SQL",
+    help="Read the rows from a database, as SQLAlchemy writes its address.",
+)
+_QUERY = click.option("--query", metavar="SELECT", help="With --sql; add an ORDER BY.")
+
+
+def table_options(
+    *, holdout: bool = True, sql: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a table's columns."""
+    options = [_LABEL, _RECORD, _CLIENT, _SUBJECT, _PERSON, _FEATURES]
+    options += [_HOLDOUT] * holdout + [_SQL, _QUERY] * sql
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def roles_of(
+    options: Mapping[str, Any], *, holdout: str | float | None = None
+) -> "Roles | None":
+    """Return what the options say of columns, None if they say nothing.
+
+    holdout: where the command has no such option, or where it is not given.
+
+    Raises:
+        DatasetError: An identity's kind is no kind.
+    """
+    from lethe.identity import IdentityError, check_kind
+    from workers.data.opening import check_installed
+    from workers.errors import DatasetError
+
+    named = {name: options.get(name) for name in NAMES if name not in ("sql", "query")}
+    if not any(named.values()) and holdout is None:
+        return None
+    check_installed()
+    from workers.data.tables.labelled import Roles
+
+    try:
+        for kind in named["person"] or {}:
+            check_kind(kind)
+    except IdentityError as error:
+        raise DatasetError(f"--person: {error.detail}") from None
+    return Roles(
+        label=named["label"],
+        record_id=named["record_id"],
+        client=named["client"],
+        subject=named["subject"],
+        persons=named["person"] or {},
+        features=named["features"] or (),
+        holdout=holdout if named["holdout"] is None else _share(named["holdout"]),
+    )
+
+
+def _share(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def open_rows(
+    data: Path | None, options: Mapping[str, Any], *, holdout: str | float | None = None
+) -> "Opened":
+    """Return the rows of DATA or of a query, with a bar on a terminal while they are read.
+
+    Raises:
+        DatasetError: As `workers.data.opening.open_data` and `workers.sql.query_table`.
+        click.UsageError: Neither is given, or both are.
+    """
+    from workers.data.opening import open_data, open_table
+
+    sql, query = options.get("sql"), options.get("query")
+    if data is not None and query is not None:
+        raise click.UsageError("give DATA or --query, not both")
+    if data is None and (sql is None or query is None):
+        raise click.UsageError("give DATA, or --sql URL with --query SELECT")
+    roles = roles_of(options, holdout=holdout)
+    if data is not None:
+        with reading(f"reading {data.name}") as progress:
+            return open_data(data, roles, progress=progress)
+    from workers.sql import query_table
+
+    assert sql is not None
+    assert query is not None
+    with reading("reading rows") as progress:
+        table = query_table(sql, query, progress=progress)
+    return open_table(table, roles)
+
+
+@contextmanager
+def reading(label: str) -> Iterator["Progress"]:
+    """Give a function that moves a bar on a terminal, and does nothing elsewhere.
+
+    The bar is full when as much is done as there is; of an unknown total it only counts.
+    """
+    if not on_terminal():
+        yield lambda done, total: None
+        return
+    with click.progressbar(length=1000, label=label, file=sys.stderr) as bar:
+
+        def move(done: int, total: int) -> None:
+            if total:
+                bar.update(min(1000, done * 1000 // total) - bar.pos)
+            else:
+                bar.label = f"{label}: {done:,}"
+                bar.render_progress()
+
+        yield move
+        bar.update(1000 - bar.pos)

@@ -1,0 +1,180 @@
+"""One door for all files of rows: an .npz, a table, a folder of tables, or a query's result."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workers import install
+from workers.data.extractors.described import Described
+from workers.data.federation import Federation, share_name
+from workers.data.npz import load_npz, names_held_out
+from workers.data.raw import load_extractor
+from workers.errors import DatasetError
+
+if TYPE_CHECKING:
+    from workers.data.tables.labelled import LabelledTable, Roles
+    from workers.data.tables.table import Table
+
+NPZ = ".npz"
+MOST_NAMES = 8  # of columns, in a summary
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken of the data, for a person: names of columns and counts, no value.
+
+    features, unused: columns of a table, and how many an .npz has. unlabelled: rows that were
+    left out. held_out: rows, and by what they were chosen.
+    """
+
+    rows: int
+    features: tuple[str, ...] | int
+    unused: tuple[str, ...]
+    unlabelled: int
+    held_out: int
+    chosen_by: str
+
+    def lines(self) -> list[str]:
+        """Return what a person is told, a sentence a line."""
+        if isinstance(self.features, int):
+            features = f"{self.features:,} features"
+        else:
+            features = f"{len(self.features):,} features: {_some(self.features)}"
+        found = [f"{self.rows:,} rows, {features}"]
+        if self.unused:
+            found.append(f"not used: {_some(self.unused)}")
+        if self.unlabelled:
+            found.append(f"left out: {self.unlabelled:,} rows without a label")
+        found.append(f"held out: {self.held_out:,} rows ({self.chosen_by})")
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """Rows as a federation, the extractor that an .npz names, and what was taken."""
+
+    federation: Federation
+    extractor: Described | None
+    taken: Taken
+
+
+def open_data(
+    path: Path,
+    roles: "Roles | None" = None,
+    *,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> Opened:
+    """Return the rows of an .npz, or of a table whose columns have these roles.
+
+    Raises:
+        DatasetError: The file is unreadable or too large, a column is unknown or holds what
+            its role does not allow, or roles are named for an .npz, whose arrays have names.
+    """
+    if not is_table(path):
+        return _open_npz(path, roles, seed)
+    found, unused = read_labelled(path, roles, seed=seed, progress=progress)
+    return opened(found, unused)
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a path is read as a table: it is a folder, or does not end in .npz."""
+    return path.is_dir() or path.suffix.lower() != NPZ
+
+
+def read_labelled(
+    path: Path,
+    roles: "Roles | None",
+    *,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> "tuple[LabelledTable, tuple[str, ...]]":
+    """Return the labelled rows of a table, and the columns of it that no role names.
+
+    Raises:
+        DatasetError: As `open_data`.
+    """
+    check_installed()
+    from workers.data.tables.files import read_table
+    from workers.data.tables.labelled import Roles, labelled
+
+    wanted = roles or Roles()
+    names: list[str] = []
+
+    def choose(found: Sequence[str]) -> list[str]:
+        names.extend(name for name in found if name not in names)
+        wanted.check_label(found)
+        return wanted.chosen(found)
+
+    table = read_table(path, choose, progress=progress)
+    rows = labelled(table, wanted, seed)
+    return rows, tuple(name for name in names if name not in table.names)
+
+
+def open_table(table: "Table", roles: "Roles | None", *, seed: int = 0) -> Opened:
+    """Return the rows of a table in memory, such as a query's result.
+
+    Raises:
+        DatasetError: As `open_data`.
+    """
+    from workers.data.tables.labelled import Roles, labelled
+
+    wanted = roles or Roles()
+    rows = labelled(table, wanted, seed)
+    used = set(wanted.chosen(table.names))
+    return opened(rows, tuple(name for name in table.names if name not in used))
+
+
+def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> Opened:
+    """Return labelled rows as a federation. Raises DatasetError as `Table.matrix`."""
+    federation = rows.federation()
+    taken = Taken(
+        rows=len(rows.table) + rows.unlabelled,
+        features=rows.features,
+        unused=unused,
+        unlabelled=rows.unlabelled,
+        held_out=int(rows.is_test.sum()),
+        chosen_by=rows.chosen_by,
+    )
+    return Opened(federation, None, taken)
+
+
+def check_installed() -> None:
+    """Raise DatasetError where pyarrow is missing."""
+    if find_spec("pyarrow") is None:
+        raise DatasetError(f"reading a table needs pyarrow: {install.with_extra('tables')}")
+
+
+def _open_npz(path: Path, roles: "Roles | None", seed: int) -> Opened:
+    share: float | None = None
+    if roles is not None:
+        named = roles.option_names()
+        if named:
+            raise DatasetError(
+                f"the arrays of an .npz have names of their own: leave {', '.join(named)} out"
+            )
+        share = roles.npz_share()
+    federation = load_npz(path, seed, *([] if share is None else [share]))
+    if names_held_out(path):
+        if share is not None:
+            raise DatasetError("is_test says which rows are held out: leave --holdout out")
+        chosen_by = "by is_test"
+    else:
+        chosen_by = share_name(share)
+    taken = Taken(
+        rows=len(federation.labels),
+        features=federation.features.shape[1],
+        unused=(),
+        unlabelled=0,
+        held_out=int(federation.is_test.sum()),
+        chosen_by=chosen_by,
+    )
+    return Opened(federation, load_extractor(path), taken)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
