@@ -15,7 +15,7 @@ class Verification(SQLModel, table=True):
     __tablename__ = "verifications"
 
     request_id: str = Field(primary_key=True, foreign_key="erasure_requests.id", max_length=36)
-    version_id: int = Field(foreign_key="model_versions.id")
+    version_id: int = Field(foreign_key="model_versions.id", index=True)
     result: str = Field(max_length=16)  # PASS | FAIL | INCONCLUSIVE
     report: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     evidence_id: str = Field(foreign_key="artifacts.id", max_length=36)

@@ -179,9 +179,12 @@ def list_versions(
     "/{ref}/versions/{number}", operation_id="getVersion", dependencies=[OperatorOrAuditor]
 )
 def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
-    """Show one version."""
+    """Show one version, and the certificates of the erasures that made it."""
     with services.reading() as session:
-        return registry.show_version(ref, registry.version(session, ref, number))
+        row = registry.version(session, ref, number)
+        certificates = registry.certificates_of(session, row)
+        shown = registry.show_version(ref, row)
+        return shown.model_copy(update={"certificates": certificates})
 
 
 @router.get(

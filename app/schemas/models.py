@@ -102,11 +102,21 @@ class NewModel(Wire):
     masked: MaskedOptions = MaskedOptions()
 
 
+class VersionCertificate(Wire):
+    """A certificate that names a version: its request, and the statement that was signed."""
+
+    ref: str
+    statement: Sha256Hex
+    result: str
+    log_index: int
+
+
 class VersionView(Wire):
     """A version by its digests; `withdrawn_at` is set once its artifacts are shredded.
 
     head: of the model's file. statistics: of what it was computed from: a ridge head's
-    integers, or a network's training rows, each salted.
+    integers, or a network's training rows, each salted. certificates: of the erasures that
+    made it, where one version is shown.
     """
 
     number: int
@@ -118,6 +128,7 @@ class VersionView(Wire):
     created_at: Time
     withdrawn_at: Time | None
     artifact: str
+    certificates: list[VersionCertificate] | None = None
 
 
 class ModelView(Wire):

@@ -1,6 +1,8 @@
 """Models: contribute to, list, download."""
 
+import hashlib
 import uuid
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -25,6 +27,7 @@ from app.schemas.models import (
     Extractor,
     ManifestView,
     ModelView,
+    VersionCertificate,
     VersionView,
 )
 from app.service.context import Services
@@ -39,7 +42,17 @@ from lethe.certificates.model_signature import sign_model
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
 from lethe.signing.http import SignedBy
-from models import Contribution, Job, Model, ModelVersion, Record, RequesterKey
+from models import (
+    Certificate,
+    Contribution,
+    ErasureRequest,
+    Job,
+    Model,
+    ModelVersion,
+    Record,
+    RequesterKey,
+    Verification,
+)
 from models.session import chunks
 
 # What a sum over one row is: its Gram matrix gives the row back, up to its sign.
@@ -266,6 +279,26 @@ def version(session: Session, ref: str, number: int | Literal["current"]) -> Mod
     if row is None:
         raise NotFoundError("the model has no version of this number")
     return row
+
+
+def certificates_of(session: Session, row: ModelVersion) -> list[VersionCertificate]:
+    """Return the certificates of the erasures that made a version, in the log's order."""
+    query = (
+        select(ErasureRequest.ref, Certificate)
+        .join(Verification, col(Verification.request_id) == col(ErasureRequest.id))
+        .join(Certificate, col(Certificate.request_id) == col(ErasureRequest.id))
+        .where(Verification.version_id == row.id)
+        .order_by(col(Certificate.log_index))
+    )
+    return [
+        VersionCertificate(
+            ref=ref,
+            statement=hashlib.sha256(b64decode(one.envelope["payload"])).hexdigest(),
+            result=one.result,
+            log_index=one.log_index,
+        )
+        for ref, one in session.exec(query)
+    ]
 
 
 def sign_version(services: Services, ref: str, number: int | Literal["current"]) -> bytes:

@@ -417,6 +417,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_verifications")),
     )
+    op.create_index(op.f("ix_verifications_version_id"), "verifications", ["version_id"])
     op.create_table(
         "releases",
         sa.Column("id", sa.String(length=36), nullable=False),

@@ -13,6 +13,7 @@ from workers.cli.data_options import DATA, table_options
 from workers.cli.features import extractor_options
 from workers.cli.model_download import download
 from workers.cli.model_network import register_network
+from workers.cli.model_push import push
 
 if TYPE_CHECKING:
     from workers.data.extractors.base import Extractor
@@ -28,6 +29,7 @@ def model() -> None:
 
 
 model.add_command(download)
+model.add_command(push)
 model.add_command(register_network)
 
 

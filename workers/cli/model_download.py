@@ -2,13 +2,17 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from lethe.cli.options import service_url
 from workers.cli import service
+
+if TYPE_CHECKING:
+    from lethe.client import Client
 
 NATIVE = "native"
 FORMATS = {NATIVE: "safetensors", "onnx": "onnx", "skops": "skops", "torch": "pt2"}
@@ -59,16 +63,11 @@ def download(
     from workers.cli.errors import UnusableError, shown
     from workers.families.base import configured
 
-    ref, number = model
+    ref, named = model
     with service.connect(url) as operator:
         registered = operator.model(ref)
-        version = operator.version(ref, number)
-        number = int(version["number"])
-        file = operator.artifact(ref, number)
-        if hashlib.sha256(file).hexdigest() != version["head"]:
-            raise UnusableError("the file is not the one that the log names: download it again")
-        signature = operator.model_signature(ref, number) if form == NATIVE else None
-    data = file
+        version, file, signature = fetch(operator, ref, named)
+    number, data = version["number"], file
     if form != NATIVE:
         with shown():
             family = configured(registered["config"])
@@ -81,10 +80,29 @@ def download(
     click.echo(f"{out}  version {number} of {ref}, {len(data):,} bytes")
     if registered["state"] != "ready":
         click.echo(f"Warning: the model is {registered['state']}, not ready.", err=True)
-    if signature is None:
+    if form != NATIVE:
         click.echo(f"Converted from the certified file, sha256 {version['head']}.")
         return
     beside = out.with_name(f"{out.name}.sig")
     write_durably(beside, signature, mode=0o644)
     click.echo(f"{beside}  verify it with the issuer's key, issuer.pem:")
     click.echo(f"  model_signing verify key --public_key issuer.pem --signature {beside} {out}")
+
+
+def fetch(
+    operator: "Client", ref: str, named: int | Literal["current"]
+) -> tuple[Mapping[str, Any], bytes, bytes]:
+    """Return a version as the service shows it, its file and the file's signature.
+
+    Raises:
+        UnusableError: The file is not the one of the version's digest.
+        ProblemError: There is no such version, or it was withdrawn.
+    """
+    from workers.cli.errors import UnusableError
+
+    version = operator.version(ref, named)
+    number = int(version["number"])
+    file = operator.artifact(ref, number)
+    if hashlib.sha256(file).hexdigest() != version["head"]:
+        raise UnusableError("the file is not the one that the log names: download it again")
+    return version, file, operator.model_signature(ref, number)

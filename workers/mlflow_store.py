@@ -1,0 +1,126 @@
+"""Versions in an MLflow model registry: pushed with their certificates, deleted for good.
+
+MLflow 3.17 keeps a version's files after `delete_model_version`, and those of its run after
+`delete_run`: whoever relied on these would still have the model that an erasure withdrew. So
+files are deleted in the artifact store first and looked for, and only then the registry's
+entry. A crash in between leaves the entry, and the next call begins again.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lethe import canonical
+from workers.errors import RefusedError
+from workers.libraries import require
+
+EXPERIMENT, FOLDER, ALIAS = "lethe", "model", "current"
+# Tags of an MLflow version.
+MODEL, NUMBER, HEAD, CERTIFICATE = (
+    f"lethe.{name}" for name in ("model", "version", "head", "certificate")
+)
+
+
+class StillStoredError(RefusedError):
+    """The artifact store still has files of a version that was to be deleted."""
+
+
+class MlflowStore:
+    """One registered model of an MLflow server or database, `tracking` as MLflow takes it."""
+
+    def __init__(self, tracking: str, name: str) -> None:
+        mlflow = require("mlflow", "mlflow")
+        self.name = name
+        self._client = mlflow.MlflowClient(tracking_uri=tracking, registry_uri=tracking)
+
+    def push(
+        self,
+        ref: str,
+        version: Mapping[str, Any],
+        files: Mapping[str, bytes],
+    ) -> str | None:
+        """Store a version, as `getVersion` shows it, and make it `current`.
+
+        files: by name. Returns the version's number in MLflow, None if it was there already.
+        """
+        names = {MODEL: ref, NUMBER: str(version["number"]), HEAD: version["head"]}
+        known = [one for one in self._versions(ref) if names.items() <= one.tags.items()]
+        if known:
+            self._client.set_registered_model_alias(self.name, ALIAS, known[0].version)
+            return None
+        self._named()
+        certificates = version["certificates"]
+        run = self._client.create_run(self._experiment(), run_name=f"{ref}@{version['number']}")
+        with tempfile.TemporaryDirectory() as folder:
+            listed = {"certificates.json": json.dumps(certificates, indent=2).encode()}
+            for name, data in {**files, **listed}.items():
+                path = Path(folder, name)
+                path.write_bytes(data)
+                self._client.log_artifact(run.info.run_id, str(path), FOLDER)
+        self._client.set_terminated(run.info.run_id)
+        made = self._client.create_model_version(
+            self.name,
+            f"{run.info.artifact_uri}/{FOLDER}",
+            run.info.run_id,
+            tags={**names, CERTIFICATE: certificate_tag(certificates)},
+        )
+        self._client.set_registered_model_alias(self.name, ALIAS, made.version)
+        return str(made.version)
+
+    def delete_withdrawn(self, ref: str, withdrawn: Sequence[int]) -> list[str]:
+        """Delete files, runs and entries of a model's withdrawn versions.
+
+        Returns the numbers that MLflow had for them.
+
+        Raises:
+            StillStoredError: The artifact store has files of one of them all the same.
+        """
+        numbers = {str(number) for number in withdrawn}
+        gone = [one for one in self._versions(ref) if one.tags.get(NUMBER) in numbers]
+        for one in gone:
+            root = self._client.get_run(one.run_id).info.artifact_uri
+            files = _artifacts(root)
+            files.delete_artifacts(FOLDER)
+            if left := files.list_artifacts(FOLDER):
+                raise StillStoredError(
+                    f"MLflow's artifact store still has {left[0].path} of version "
+                    f"{one.tags[NUMBER]}: delete it there, then push again"
+                )
+            self._client.delete_model_version(self.name, one.version)
+            self._client.delete_run(one.run_id)
+        return [str(one.version) for one in gone]
+
+    def _versions(self, ref: str) -> list[Any]:
+        quoted = self.name.replace("'", "\\'")
+        found = self._client.search_model_versions(f"name = '{quoted}'", max_results=10_000)
+        return [one for one in found if one.tags.get(MODEL) == ref]
+
+    def _experiment(self) -> str:
+        known = self._client.get_experiment_by_name(EXPERIMENT)
+        if known is not None:
+            return str(known.experiment_id)
+        return str(self._client.create_experiment(EXPERIMENT))
+
+    def _named(self) -> None:
+        if not self._client.search_registered_models(f"name = '{self.name}'"):
+            self._client.create_registered_model(self.name)
+
+
+def certificate_tag(certificates: Sequence[Mapping[str, Any]]) -> str:
+    """Return the statement's digest of a version's one certificate, `none` without any.
+
+    Of several, made by one update, it is the digest of their canonical JSON list of digests:
+    a tag holds 5,000 characters.
+    """
+    digests = [str(one["statement"]) for one in certificates]
+    if len(digests) < 2:
+        return digests[0] if digests else "none"
+    return sha256(canonical.encode(digests)).hexdigest()
+
+
+def _artifacts(root: str) -> Any:
+    registry = require("mlflow.store.artifact.artifact_repository_registry", "mlflow")
+    return registry.get_artifact_repository(root)
