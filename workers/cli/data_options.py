@@ -14,7 +14,7 @@ import click
 from lethe.cli.waiting import on_terminal
 
 if TYPE_CHECKING:
-    from workers.data.opening import Opened, Progress
+    from workers.data.opening import OpenedData, Progress
     from workers.data.tables.labelled import Roles
 
 DATA = click.Path(exists=True, path_type=Path)
@@ -134,7 +134,7 @@ def _share(text: str) -> str | float:
 
 def open_rows(
     data: Path | None, options: Mapping[str, Any], *, holdout: str | float | None = None
-) -> "Opened":
+) -> "OpenedData":
     """Return the rows of DATA or of a query, with a bar on a terminal while they are read.
 
     Raises:

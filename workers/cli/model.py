@@ -17,7 +17,7 @@ from workers.cli.model_push import push
 
 if TYPE_CHECKING:
     from workers.data.extractors.base import Extractor
-    from workers.data.opening import Opened
+    from workers.data.opening import OpenedData
 
 FIT_SECONDS = 600
 ROWS = ("rows", "statistics", "masked")
@@ -158,7 +158,7 @@ def list_models(url: str, as_json: bool) -> None:
                 click.echo(f"{row['ref']:32} {row['state']:10} version {version}")
 
 
-def _named_in(opened: "Opened", digest: str | None) -> "Extractor":
+def _named_in(opened: "OpenedData", digest: str | None) -> "Extractor":
     """Return the extractor that the features came from, the identity if none is named."""
     from workers.data.extractors.identity import Identity
     from workers.data.extractors.registry import check_digest

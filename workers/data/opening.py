@@ -53,7 +53,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class OpenedData:
     """Rows as a federation, the extractor that an .npz names, and what was taken."""
 
     federation: Federation
@@ -67,7 +67,7 @@ def open_data(
     *,
     seed: int = 0,
     progress: Progress = lambda done, total: None,
-) -> Opened:
+) -> OpenedData:
     """Return the rows of an .npz, or of a table whose columns have these roles.
 
     Raises:
@@ -114,7 +114,7 @@ def read_labelled(
     return rows, tuple(name for name in names if name not in table.names)
 
 
-def open_table(table: "Table", roles: "Roles | None", *, seed: int = 0) -> Opened:
+def open_table(table: "Table", roles: "Roles | None", *, seed: int = 0) -> OpenedData:
     """Return the rows of a table in memory, such as a query's result.
 
     Raises:
@@ -128,7 +128,7 @@ def open_table(table: "Table", roles: "Roles | None", *, seed: int = 0) -> Opene
     return opened(rows, tuple(name for name in table.names if name not in used))
 
 
-def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> Opened:
+def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> OpenedData:
     """Return labelled rows as a federation. Raises DatasetError as `Table.matrix`."""
     federation = rows.federation()
     taken = Taken(
@@ -139,7 +139,7 @@ def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> Opened:
         held_out=int(rows.is_test.sum()),
         chosen_by=rows.chosen_by,
     )
-    return Opened(federation, None, taken)
+    return OpenedData(federation, None, taken)
 
 
 def check_installed() -> None:
@@ -148,7 +148,7 @@ def check_installed() -> None:
         raise DatasetError(f"reading a table needs pyarrow: {install.with_extra('tables')}")
 
 
-def _open_npz(path: Path, roles: "Roles | None", seed: int) -> Opened:
+def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
     share: float | None = None
     if roles is not None:
         named = roles.option_names()
@@ -172,7 +172,7 @@ def _open_npz(path: Path, roles: "Roles | None", seed: int) -> Opened:
         held_out=int(federation.is_test.sum()),
         chosen_by=chosen_by,
     )
-    return Opened(federation, load_extractor(path), taken)
+    return OpenedData(federation, load_extractor(path), taken)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from workers.data.extractors.identity import Identity
-from workers.data.opening import Opened, open_data, open_table
+from workers.data.opening import OpenedData, open_data, open_table
 from workers.data.tables.labelled import Roles
 from workers.errors import DatasetError
 from workers.registration.ridge import prepare
@@ -42,7 +42,7 @@ ROLES = Roles(
 )
 
 
-def as_npz(folder: Path) -> Opened:
+def as_npz(folder: Path) -> OpenedData:
     names = sorted(set(COLUMNS["churned"]))
     features = [COLUMNS[name] for name in ("f_income", "f_age", "f_member")]
     np.savez(
@@ -58,8 +58,8 @@ def as_npz(folder: Path) -> Opened:
     return open_data(folder / "rows.npz")
 
 
-def as_file(suffix: str, write: Callable[[pa.Table, str], Any]) -> Callable[[Path], Opened]:
-    def opened(folder: Path) -> Opened:
+def as_file(suffix: str, write: Callable[[pa.Table, str], Any]) -> Callable[[Path], OpenedData]:
+    def opened(folder: Path) -> OpenedData:
         path = folder / f"rows{suffix}"
         write(pa.table(COLUMNS), str(path))
         return open_data(path, ROLES)
@@ -67,7 +67,7 @@ def as_file(suffix: str, write: Callable[[pa.Table, str], Any]) -> Callable[[Pat
     return opened
 
 
-def as_folder(folder: Path) -> Opened:
+def as_folder(folder: Path) -> OpenedData:
     (folder / "parts").mkdir()
     for start in range(0, ROWS, 25):
         part = pa.table(COLUMNS).slice(start, 25)
@@ -75,7 +75,7 @@ def as_folder(folder: Path) -> Opened:
     return open_data(folder / "parts", ROLES)
 
 
-def as_query(folder: Path) -> Opened:
+def as_query(folder: Path) -> OpenedData:
     path = folder / "rows.db"
     with sqlite3.connect(path) as database:
         database.execute(f"CREATE TABLE rows ({', '.join(COLUMNS)})")
@@ -86,7 +86,7 @@ def as_query(folder: Path) -> Opened:
     return open_table(query_table(f"sqlite:///{path}", "SELECT * FROM rows ORDER BY id"), ROLES)
 
 
-DOORS: dict[str, Callable[[Path], Opened]] = {
+DOORS: dict[str, Callable[[Path], OpenedData]] = {
     "parquet": as_file(".parquet", pq.write_table),
     "csv": as_file(".csv", pa_csv.write_csv),
     "feather": as_file(".feather", feather.write_feather),
