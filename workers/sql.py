@@ -15,7 +15,7 @@ from workers.errors import DatasetError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from workers.data.tables.table import Table
+    from workers.data.tables.table import DataTable
 
 ROWS = 1 << 14  # fetched at a time
 # Of these the message names tables, columns and syntax; of others it may quote values.
@@ -24,7 +24,7 @@ QUOTED = ("ProgrammingError", "OperationalError", "NoSuchModuleError")
 
 def query_table(
     url: str, query: str, *, most_bytes: int | None = None, progress: Progress | None = None
-) -> "Table":
+) -> "DataTable":
     """Return the rows that a query selects, in its order: give it an ORDER BY.
 
     progress: is told the rows so far, and 0 for their number, which is not known.
@@ -38,7 +38,7 @@ def query_table(
 
     from workers.data.tables.files import MOST_BYTES
     from workers.data.tables.memory import too_large
-    from workers.data.tables.table import Table, check_names
+    from workers.data.tables.table import DataTable, check_names
 
     most = MOST_BYTES if most_bytes is None else most_bytes
     try:
@@ -66,7 +66,7 @@ def query_table(
         raise DatasetError(_refusal(error)) from None
     if not rows:
         raise DatasetError("the query selects no rows")
-    return Table(_joined(names, parts))
+    return DataTable(_joined(names, parts))
 
 
 def _url(text: str) -> Any:

@@ -15,7 +15,7 @@ from workers.errors import DatasetError
 
 if TYPE_CHECKING:
     from workers.data.tables.labelled import LabelledTable, Roles
-    from workers.data.tables.table import Table
+    from workers.data.tables.table import DataTable
 
 NPZ = ".npz"
 MOST_NAMES = 8  # of columns, in a summary
@@ -114,7 +114,7 @@ def read_labelled(
     return rows, tuple(name for name in names if name not in table.names)
 
 
-def open_table(table: "Table", roles: "Roles | None", *, seed: int = 0) -> OpenedData:
+def open_table(table: "DataTable", roles: "Roles | None", *, seed: int = 0) -> OpenedData:
     """Return the rows of a table in memory, such as a query's result.
 
     Raises:
@@ -129,7 +129,7 @@ def open_table(table: "Table", roles: "Roles | None", *, seed: int = 0) -> Opene
 
 
 def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> OpenedData:
-    """Return labelled rows as a federation. Raises DatasetError as `Table.matrix`."""
+    """Return labelled rows as a federation. Raises DatasetError as `DataTable.matrix`."""
     federation = rows.federation()
     taken = Taken(
         rows=len(rows.table) + rows.unlabelled,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from workers.data.tables.kinds import kind_of
 from workers.data.tables.memory import bounded, too_large
-from workers.data.tables.table import Table, check_names
+from workers.data.tables.table import DataTable, check_names
 from workers.errors import DatasetError
 
 MOST_BYTES = 4 << 30  # of the chosen columns, in memory
@@ -40,7 +40,7 @@ def read_table(
     *,
     most_bytes: int = MOST_BYTES,
     progress: Progress = lambda done, total: None,
-) -> Table:
+) -> DataTable:
     """Return the chosen columns of a file, or of a folder's files in the order of their names.
 
     Raises:
@@ -68,7 +68,7 @@ def read_table(
         whole = tables[0] if len(tables) == 1 else _joined(tables)
     if not whole.num_rows:
         raise DatasetError("the table has no rows")
-    return Table(whole, untyped=suffix in CSV)
+    return DataTable(whole, untyped=suffix in CSV)
 
 
 def _files(path: Path) -> list[Path]:

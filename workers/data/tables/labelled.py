@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from workers.arrays import Labels
 from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids, share_name
-from workers.data.tables.table import Table, matching, shown_names, unknown_column
+from workers.data.tables.table import DataTable, matching, shown_names, unknown_column
 from workers.errors import DatasetError
 
 ONE_CLIENT = "all"  # the client of every row of a table that names none
@@ -118,7 +118,7 @@ class LabelledTable:
     chosen_by: how the held-out rows were chosen, for a person.
     """
 
-    table: Table
+    table: DataTable
     features: tuple[str, ...]
     labels: Labels
     label_names: tuple[str, ...]
@@ -134,7 +134,7 @@ class LabelledTable:
         """Return the rows with their features as numbers.
 
         Raises:
-            DatasetError: As `Table.matrix`, or a record's id occurs twice.
+            DatasetError: As `DataTable.matrix`, or a record's id occurs twice.
         """
         return Federation(
             features=self.matrix(),
@@ -153,13 +153,13 @@ class LabelledTable:
         allow_missing: bool = False,
         categories: Mapping[str, Sequence[str]] | None = None,
     ) -> NDArray[np.floating[Any]]:
-        """Return the features (n, p) as numbers: see `Table.matrix`."""
+        """Return the features (n, p) as numbers: see `DataTable.matrix`."""
         return self.table.matrix(
             self.features, allow_missing=allow_missing, categories=categories
         )
 
 
-def labelled(table: Table, roles: Roles, seed: int = 0) -> LabelledTable:
+def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
     """Return the labelled rows of a table; a share of them is drawn by `seed` and held out.
 
     Raises:
@@ -202,7 +202,7 @@ def labelled(table: Table, roles: Roles, seed: int = 0) -> LabelledTable:
 
 
 def _held_out(
-    table: Table, roles: Roles, clients: NDArray[np.str_], seed: int
+    table: DataTable, roles: Roles, clients: NDArray[np.str_], seed: int
 ) -> NDArray[np.bool_]:
     if not isinstance(roles.holdout, str):
         return hold_out(clients, seed, checked_share(roles.holdout))

@@ -51,7 +51,7 @@ class Column:
     type: str
 
 
-class Table:
+class DataTable:
     """Columns of equal length. Raises DatasetError naming a column, and no value of it.
 
     untyped: all columns are the texts of a CSV, and their spelling says what they are.
@@ -87,11 +87,11 @@ class Table:
             self._known[name] = Column(name, kind, nulls, found)
         return self._known[name]
 
-    def take(self, rows: NDArray[np.bool_]) -> "Table":
+    def take(self, rows: NDArray[np.bool_]) -> "DataTable":
         """Return the rows that a mask (n,) keeps, in their order."""
         if rows.all():
             return self
-        return Table(self._arrow.filter(pa.array(rows)), untyped=self._untyped)
+        return DataTable(self._arrow.filter(pa.array(rows)), untyped=self._untyped)
 
     def ids(self, name: str) -> NDArray[np.str_]:
         """Return a column (n,) as ids: texts as they are, integers in decimal.

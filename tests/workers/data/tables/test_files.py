@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workers.data.tables.files import read_table
-from workers.data.tables.table import Table
+from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
 TABLE = pa.table({"id": ["007", "8", "x,y"], "x": [0.1, -2.5, 1e300], "n": [1, 2, 3]})
@@ -43,11 +43,11 @@ WRITERS: dict[str, Callable[[pa.Table, Path], Any]] = {
 }
 
 
-def contents(table: Table) -> dict[str, list[Any]]:
+def contents(table: DataTable) -> dict[str, list[Any]]:
     return {name: found(table, name) for name in table.names}
 
 
-def found(table: Table, name: str) -> list[Any]:
+def found(table: DataTable, name: str) -> list[Any]:
     values: list[Any] = (
         table.ids(name) if table.column(name).kind == "text" else table.numbers(name)
     ).tolist()

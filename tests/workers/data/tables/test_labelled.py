@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from workers.data.tables.labelled import ONE_CLIENT, Roles, labelled
-from workers.data.tables.table import Table
+from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
 COLUMNS: dict[str, Any] = {
@@ -29,9 +29,11 @@ ROLES: dict[str, Any] = {
 }
 
 
-def table(**changes: Any) -> Table:
+def table(**changes: Any) -> DataTable:
     columns = {**COLUMNS, **changes}
-    return Table(pa.table({name: held for name, held in columns.items() if held is not None}))
+    return DataTable(
+        pa.table({name: held for name, held in columns.items() if held is not None})
+    )
 
 
 def test_each_column_in_its_role() -> None:

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.data.tables.kinds import Kind, kind_of
-from workers.data.tables.table import Table
+from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
 
-def spelled(*values: str | None) -> Table:
-    return Table(pa.table({"c": pa.array(values, pa.string())}), untyped=True)
+def spelled(*values: str | None) -> DataTable:
+    return DataTable(pa.table({"c": pa.array(values, pa.string())}), untyped=True)
 
 
-def typed(values: Any, kind: pa.DataType | None = None) -> Table:
-    return Table(pa.table({"c": pa.array(values, kind)}))
+def typed(values: Any, kind: pa.DataType | None = None) -> DataTable:
+    return DataTable(pa.table({"c": pa.array(values, kind)}))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_ids_keep_their_spelling() -> None:
     assert typed([7, 2**64 - 1], pa.uint64()).ids("c").tolist() == ["7", str(2**64 - 1)]
     assert typed([Decimal(10**25)]).ids("c").tolist() == [str(10**25)]
     dictionary = pa.array(["a", "b", "a"]).dictionary_encode()
-    assert Table(pa.table({"c": dictionary})).ids("c").tolist() == ["a", "b", "a"]
+    assert DataTable(pa.table({"c": dictionary})).ids("c").tolist() == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_labels_become_classes_in_order(
         numbers,
         names,
     )
-    dictionary = Table(pa.table({"c": pa.array(values).dictionary_encode()}))
+    dictionary = DataTable(pa.table({"c": pa.array(values).dictionary_encode()}))
     assert dictionary.classes("c")[0].tolist() == numbers
     spelling = [str(value) for value in values]
     if "1.0" not in spelling:
@@ -157,7 +157,7 @@ def test_a_matrix_is_as_wide_as_its_widest_column() -> None:
         "half": pa.array(np.array([0.5, 1.5], np.float16)),
         "single": pa.array([0.1, 0.2], pa.float32()),
     }
-    table = Table(pa.table({**narrow, "double": [0.1, 0.2], "wide": [2**53, -(2**53)]}))
+    table = DataTable(pa.table({**narrow, "double": [0.1, 0.2], "wide": [2**53, -(2**53)]}))
     got = table.matrix(list(narrow))
     assert got.dtype == np.float32
     assert got.tolist() == [
@@ -198,7 +198,7 @@ def test_the_row_of_a_text_among_a_csv_of_numbers_is_named() -> None:
 
 
 def test_values_may_be_missing_where_a_family_takes_them() -> None:
-    table = Table(
+    table = DataTable(
         pa.table({"n": [1, None, 3], "x": [None, np.nan, 0.5], "k": ["red", None, "blue"]})
     )
     assert table.column("x").nulls == 2
@@ -210,13 +210,13 @@ def test_values_may_be_missing_where_a_family_takes_them() -> None:
 
 
 def test_a_value_outside_the_categories_is_counted() -> None:
-    table = Table(pa.table({"k": ["red", "green", "blue"]}))
+    table = DataTable(pa.table({"k": ["red", "green", "blue"]}))
     with pytest.raises(DatasetError, match="k: 2 of 3 values are not among its categories"):
         table.matrix(["k"], categories={"k": ["red"]})
     with pytest.raises(DatasetError, match="n: integers: categories are texts"):
-        Table(pa.table({"n": [1]})).matrix(["n"], categories={"n": ["red"]})
+        DataTable(pa.table({"n": [1]})).matrix(["n"], categories={"n": ["red"]})
     with pytest.raises(DatasetError, match="k: has 65,537 values"):
-        Table(pa.table({"k": [str(n) for n in range(65_537)]})).categories("k")
+        DataTable(pa.table({"k": [str(n) for n in range(65_537)]})).categories("k")
 
 
 def test_held_out_columns_are_booleans_or_bits() -> None:
@@ -231,7 +231,7 @@ def test_held_out_columns_are_booleans_or_bits() -> None:
 
 
 def test_an_unknown_column_is_named_with_the_closest() -> None:
-    table = Table(pa.table({"churned": [1], "region": ["a"]}))
+    table = DataTable(pa.table({"churned": [1], "region": ["a"]}))
     with pytest.raises(DatasetError, match="churnd: no such column; did you mean churned"):
         table.ids("churnd")
     with pytest.raises(
@@ -242,9 +242,9 @@ def test_an_unknown_column_is_named_with_the_closest() -> None:
 
 def test_names_of_columns_are_distinct() -> None:
     with pytest.raises(DatasetError, match="a: two columns"):
-        Table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
+        DataTable(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
     with pytest.raises(DatasetError, match="a column has no name"):
-        Table(pa.table({"": [1]}))
+        DataTable(pa.table({"": [1]}))
 
 
 @settings(deadline=None, max_examples=50)
