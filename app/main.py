@@ -16,6 +16,7 @@ from app.api import (
     metrics,
     models,
     openapi,
+    people,
     problems,
     releases,
     requests,
@@ -58,6 +59,7 @@ def create_app(services: Services | None = None) -> FastAPI:
     app.add_middleware(Calls)  # the outermost: what the others answer has an id too
     routes = (
         requests,
+        people,
         releases,
         rounds,
         keys,

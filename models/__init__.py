@@ -18,6 +18,7 @@ from models.log_node import LogNode
 from models.model import Model
 from models.model_version import ModelVersion
 from models.nonce import UsedNonce
+from models.person import Case, Person
 from models.record import Record
 from models.release import Release
 from models.request_event import RequestEvent
@@ -35,6 +36,7 @@ __all__ = [
     "Audit",
     "AuditPair",
     "BearerToken",
+    "Case",
     "Certificate",
     "Contribution",
     "ErasureRequest",
@@ -45,6 +47,7 @@ __all__ = [
     "LogNode",
     "Model",
     "ModelVersion",
+    "Person",
     "Record",
     "Release",
     "RequestEvent",

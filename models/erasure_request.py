@@ -23,7 +23,8 @@ class ErasureRequest(SQLModel, table=True):
     id: str = Field(primary_key=True, max_length=36)
     ref: str = Field(unique=True, max_length=36)
     model_id: int = Field(foreign_key="models.id", index=True)
-    keyid: str = Field(foreign_key="requester_keys.keyid", max_length=128)
+    # None of a request that an operator submitted for a person: no key signed it.
+    keyid: str | None = Field(default=None, foreign_key="requester_keys.keyid", max_length=128)
     state: str = Field(default="received", max_length=16, index=True)
     method: str = Field(max_length=40)
     scope: dict[str, Any] = Field(

@@ -16,6 +16,7 @@ from app.ledger.group_commit import CommitterClosedError
 from app.ledger.guard import GuardError
 from app.ledger.sequencer import LogMissingError
 from app.metrics import MEDIA_TYPE as METRICS_TYPE
+from app.reconcile.people import PeopleChangedError
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.requests import NewRequest
@@ -42,6 +43,7 @@ FILES: dict[str, tuple[str, bool]] = {
     "getArtifact": (_BYTES, True),
     "getSignature": (_BUNDLE, False),
     "getReport": (_JSON, True),
+    "getCaseSummary": (_JSON, False),
     "getStatistics": (_JSON, True),
     "getCheckpoint": (_TEXT, False),
     "getLogKey": (_TEXT, False),
@@ -163,6 +165,22 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.NumbersDestroyedError,
         p.NumbersChangedError,
     ),
+    "findPerson": (p.UnknownModelError, PeopleChangedError),
+    "importPeople": (p.UnknownModelError, p.UnknownRecordError, PeopleChangedError),
+    "openCase": (
+        p.UnknownModelError,
+        p.ConflictError,
+        p.ContributionPendingError,
+        p.MethodUnavailableError,
+        p.ModelNotReadyError,
+        p.ScopeChangedError,
+        p.ScopeTooLargeError,
+        PeopleChangedError,
+    ),
+    "getCase": (p.NotFoundError, PeopleChangedError),
+    "getCaseSummary": (p.NotFoundError, p.ConflictError, PeopleChangedError),
+    "openContact": _UNKNOWN,
+    "closeCase": (p.NotFoundError, p.ConflictError, PeopleChangedError),
     "getCheckpoint": (),
     "getLogKey": (),
     "getTile": (TileError, p.NotFoundError),

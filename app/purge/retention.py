@@ -104,7 +104,9 @@ def forget_bindings(services: Services) -> int:
 
 
 def _ended(session: Session) -> list[str]:
-    still = select(ErasureRequest.keyid).where(col(ErasureRequest.state).not_in(CLOSED))
+    still = select(ErasureRequest.keyid).where(
+        col(ErasureRequest.state).not_in(CLOSED), col(ErasureRequest.keyid).is_not(None)
+    )
     revoked = select(RequesterKey.keyid).where(
         col(RequesterKey.revoked_at).is_not(None), col(RequesterKey.keyid).not_in(still)
     )

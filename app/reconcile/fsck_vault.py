@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
 from app.reconcile.fsck_state import Verified
+from app.reconcile.people import check_people
 from app.vault.artifacts import GRACE, ArtifactStore
 from app.vault.master import MasterKey
 from app.vault.model_key import open_tombstone_key, record_tag
@@ -53,6 +54,8 @@ def fsck_vault(
         with sealed_rows(report, "erased records"):
             first = 0 if held is None else held.size
             _check_erased(session, artifacts, master, report, first)
+        with sealed_rows(report, "identities"):
+            check_people(session, master, report)
 
 
 def _check_files(

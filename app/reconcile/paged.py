@@ -23,7 +23,7 @@ from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry
 from models.session import reading
 
-COUNTED = ("model.", "audit.")  # the events that are kept; contributions are not
+COUNTED = ("model.", "audit.", "case.")  # the events that are kept; contributions are not
 EVENTS = 128  # of a page, which takes some 5 bytes for each; a parsed leaf takes 1 to 2 kB
 KEPT = 32  # parsed pages in memory, of all models
 ROWS = 1000  # entries in memory at once where the columns were changed

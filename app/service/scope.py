@@ -396,7 +396,7 @@ def _not_entitled() -> KeyNotEntitledError:
 def _refuse_claimed(session: Session, key: RequesterKey, request_id: str | None) -> None:
     earlier = session.get_one(ErasureRequest, request_id)
     # The id is its holder's capability: another signer learns only the public reference.
-    own = earlier.id if earlier.keyid == key.keyid else None
+    own = earlier.id if earlier.keyid == key.keyid else None  # a key never is None
     raise AlreadyErasedError(
         "an earlier request covers this data: follow that one",
         ref=earlier.ref,

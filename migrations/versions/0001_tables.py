@@ -31,6 +31,8 @@ INDEXED = {
     "round_members": ("keyid",),
     "silo_tasks": ("job_id",),
     "audits": ("model_id", "state"),
+    "people": ("sha256", "sha1", "md5"),
+    "cases": ("received_at",),
 }
 
 
@@ -169,7 +171,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("ref", sa.String(length=36), nullable=False),
         sa.Column("model_id", sa.Integer(), nullable=False),
-        sa.Column("keyid", sa.String(length=128), nullable=False),
+        sa.Column("keyid", sa.String(length=128), nullable=True),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("method", sa.String(length=40), nullable=False),
         sa.Column("scope", sa.LargeBinary(), nullable=False),
@@ -559,6 +561,38 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("audit_id", "pair", name=op.f("pk_audit_pairs")),
     )
+    op.create_table(
+        "people",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("model_id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("record", sa.LargeBinary(), nullable=True),
+        sa.Column("sha256", sa.LargeBinary(), nullable=True),
+        sa.Column("sha1", sa.LargeBinary(), nullable=True),
+        sa.Column("md5", sa.LargeBinary(), nullable=True),
+        sa.Column("request_id", sa.String(length=36), nullable=True),
+        sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_people_model_id")),
+        sa.ForeignKeyConstraint(
+            ["request_id"], ["erasure_requests.id"], name=op.f("fk_people_request_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_people")),
+    )
+    op.create_index("ix_people_model_id_record", "people", ["model_id", "record"])
+    op.create_table(
+        "cases",
+        sa.Column("ref", sa.String(length=36), nullable=False),
+        sa.Column("opened_by", sa.String(length=80), nullable=False),
+        sa.Column("regulation", sa.String(length=16), nullable=False),
+        sa.Column("key", sa.LargeBinary(), nullable=True),
+        sa.Column("parts", sa.LargeBinary(), nullable=False),
+        sa.Column("ticket", sa.LargeBinary(), nullable=True),
+        sa.Column("checked", sa.LargeBinary(), nullable=True),
+        sa.Column("contact", sa.LargeBinary(), nullable=True),
+        sa.Column("received_at", sa.DateTime(), nullable=False),
+        sa.Column("due_at", sa.DateTime(), nullable=False),
+        sa.Column("closed_at", sa.DateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("ref", name=op.f("pk_cases")),
+    )
     for table, columns in INDEXED.items():
         for column in columns:
             op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
@@ -566,6 +600,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     for table in (
+        "cases",
+        "people",
         "audit_pairs",
         "audits",
         "silo_tasks",

@@ -6,6 +6,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.service import people
 from app.service.context import Services
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
@@ -23,6 +24,7 @@ from workers.jobs import (
 )
 from workers.jobs.chain import Chain
 from workers.jobs.lease import JobContext, advance
+from workers.jobs.people import identities
 from workers.jobs.retained_set import grown
 from workers.jobs.update import Owner, StoredBlock, Update
 
@@ -82,6 +84,7 @@ def run(job: JobContext) -> None:
             subject = _seal(services, tx.session, model, owner, block)
             owned += [(record, subject) for record in block.records]
         versions.add_records(tx.session, lease.model_id, owned, salts, fresh)
+        people.add(services, tx, model, identities(data))
         update = Update(result, rest={})
         version = publish.publish(
             job, tx, before, [], update, Chain.grown(added, retained)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from app.ledger.journal import record_request_event
 from app.ledger.sequencer import Transaction
 from app.retained_pages import RetainedSet
+from app.service import people
 from app.service.context import Services
 from app.service.scope import write_tombstones
 from app.steps import reached
@@ -233,6 +234,7 @@ def _bury(
         tags.setdefault(request_id, []).append(record_tag(key, record))
     for member in members:
         job.services.journal.erased(session, model.ref, tags[member.request_id], member.ref)
+    people.bury(job.services, tx, model, owners)
     leaving = sorted(owners)
     if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
         raise LeaseLostError(lease.job_id)

@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.purge.retention import end_retention, forget_bindings
+from app.service import cases
 from app.service.context import Services
 from app.service.queue import head_of_queue, is_held_back
 from app.vault.scrub import scrub
@@ -55,6 +56,7 @@ def run(services: Services) -> int:
         services.ledger.transact(_forget_nonces, checkpoint=False)
     forget_bindings(services)
     end_retention(services)
+    cases.forget(services)
     for job_id, stage in found:
         services.dispatcher.nudge(job_id, stage)
     audits = audit_sweep.sweep(services)

@@ -1,0 +1,153 @@
+"""Identities of people, and cases, on the wire: digests and never a value."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from app.schemas.base import ModelRef, OpaqueId, Time, Wire
+from app.schemas.requests import Regulation
+from lethe.identity import ALGORITHMS, Identity
+
+Kind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+Text = Annotated[
+    str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
+Outcome = Literal[
+    "certified",
+    "in progress",
+    "refused",
+    "withdrawn",
+    "failed",
+    "held out only",
+    "erased before",
+    "nothing found",
+]
+
+
+class PersonIdentity(Wire):
+    """An identity by hex digests of its normalised value: see docs/people.md."""
+
+    kind: Kind
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha1: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")] | None = None
+    md5: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
+
+    @model_validator(mode="after")
+    def _some_digest(self) -> Self:
+        if not self.identity().digests:
+            raise ValueError("an identity has at least one digest: sha256, sha1 or md5")
+        return self
+
+    def identity(self) -> Identity:
+        """Return it as the service looks it up."""
+        found = {name: getattr(self, name) for name in ALGORITHMS}
+        return Identity(
+            self.kind, {name: bytes.fromhex(text) for name, text in found.items() if text}
+        )
+
+
+class PersonQuery(Wire):
+    """The body of POST /v1/people/find. models: null for all."""
+
+    person: PersonIdentity
+    models: list[ModelRef] | None = Field(default=None, min_length=1)
+
+
+class FoundView(Wire):
+    """What one model has of a person: ids of records, and how many identities were erased."""
+
+    model: str
+    records: list[str]
+    held_out: list[str]
+    erased: int
+
+
+class FoundPage(Wire):
+    """What each model has of a person; a model that has nothing is listed too."""
+
+    items: list[FoundView]
+
+
+class RecordPerson(Wire):
+    """A record and one identity of whose it is."""
+
+    record: OpaqueId
+    person: PersonIdentity
+
+
+class PersonImport(Wire):
+    """The body of POST /v1/people/import: identities of records that a model has learned."""
+
+    model: ModelRef
+    identities: list[RecordPerson] = Field(min_length=1, max_length=10_000)
+
+
+class Imported(Wire):
+    """How many identities were new."""
+
+    added: int
+
+
+class NewCase(Wire):
+    """The body of POST /v1/cases: an operator asks for a person's erasure.
+
+    models: null for all. ticket: where the person's letter is filed; checked: how the
+    identity was checked; contact: where the answer goes. All three are stored sealed; the log
+    has a keyed digest of the ticket.
+    """
+
+    person: PersonIdentity
+    models: list[ModelRef] | None = Field(default=None, min_length=1)
+    regulation: Regulation = "gdpr"
+    ticket: Text
+    checked: Text | None = None
+    contact: Text | None = None
+
+
+class PartView(Wire):
+    """What became of a person in one model.
+
+    records: how many a request erases, or were held out or erased. request: the id of the
+    request, whose certificate is `certificate`. log_index: of the entry that commits to it.
+    """
+
+    model: str
+    outcome: Outcome
+    records: int
+    request: str | None
+    certificate: str | None
+    log_index: int
+
+
+class TimelineItem(Wire):
+    """A transition of one part, and where the log proves it."""
+
+    at: Time
+    model: str
+    event: str
+    log_index: int
+
+
+class CaseView(Wire):
+    """A case: one part for each model, one deadline, one timeline.
+
+    state: open while a request is in progress, then answered, then closed by an operator.
+    """
+
+    ref: str
+    state: Literal["open", "answered", "closed"]
+    regulation: Regulation
+    opened_by: str
+    received_at: Time
+    due_at: Time
+    overdue: bool
+    closed_at: Time | None
+    parts: list[PartView]
+    timeline: list[TimelineItem]
+
+
+class ContactView(Wire):
+    """The contact address of a case, and the log entry that says who opened it."""
+
+    contact: str
+    log_index: int

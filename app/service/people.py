@@ -1,0 +1,238 @@
+"""Identities of people: kept with the records of a model, looked up, erased with them.
+
+Every change is in the transaction of what causes it, and has an entry in the log that commits
+to all identities of the model (`app.reconcile.people`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from sqlalchemy import bindparam, func, or_, update
+from sqlmodel import Session, col, select
+
+from app.ledger.journal import record_model_event
+from app.ledger.sequencer import Ledger, Transaction
+from app.problems import UnknownRecordError
+from app.reconcile.people import (
+    EVENT,
+    PeopleChangedError,
+    logged_total,
+    people_key,
+    require_logged,
+    stored_rows,
+    tag_conditions,
+)
+from app.service import registry
+from app.service.context import Services
+from app.vault.master import MasterKey
+from app.vault.people import PeopleKey, StoredRow
+from lethe.identity import Identity
+from models import Model, Person, Record, bulk
+from models.person import ERASED, HELD_OUT, LEARNED
+from models.sealed import SealedName
+from models.session import chunks
+
+BLOCK = 5000  # identities in memory at once
+TRIES = 3  # a worker may learn rows while they are read
+_NAME = SealedName("people.record")
+_COLUMNS = ("id", "model_id", "state", "record", "sha256", "sha1", "md5", "request_id")
+
+
+class RecordIdentity(NamedTuple):
+    """An identity of a record: digests by algorithm, of the normalised value."""
+
+    record: str
+    state: str  # LEARNED or HELD_OUT
+    kind: str
+    digests: Mapping[str, bytes]
+
+
+def add(
+    services: Services, tx: Transaction, model: Model, found: Iterable[RecordIdentity]
+) -> int:
+    """Keep identities of a model's records; return how many of them were new."""
+    rest = iter(found)
+    if not (block := list(islice(rest, BLOCK))):
+        return 0
+    key, session = people_key(services.master, model), tx.session
+    session.flush()
+    dialect = session.connection().dialect
+    following = (session.exec(select(func.max(Person.id))).one() or 0) + 1
+    known = session.exec(select(Person.id).where(Person.model_id == model.id).limit(1)).first()
+    total = added = 0
+    while block:
+        sealed = _NAME.bind_all([one.record for one in block], dialect)
+        held = set() if known is None else _held(session, model, block)
+        rows: list[StoredRow] = []
+        names: list[str] = []
+        for one, record in zip(block, sealed, strict=True):
+            tags = key.tags(one.kind, one.digests)
+            if (one.state, record, tags) in held:
+                continue
+            held.add((one.state, record, tags))
+            rows.append(StoredRow(following, one.state, record, tags, None))
+            names.append(one.record)
+            following += 1
+        total, added = total + key.total(rows), added + len(rows)
+        bulk.insert_blocks(
+            session.connection(),
+            Person,
+            _COLUMNS,
+            (
+                (row.id, model.id, row.state, name, *row.tags, None)
+                for row, name in zip(rows, names, strict=True)
+            ),
+        )
+        block = list(islice(rest, BLOCK))
+    _log(services.ledger, tx, model, key, total)
+    return added
+
+
+def _held(
+    session: Session, model: Model, block: Sequence[RecordIdentity]
+) -> set[tuple[str, bytes | None, tuple[bytes | None, ...]]]:
+    """Return the state, record and tags of rows that are there of these records."""
+    held = set()
+    for chunk in chunks(sorted({one.record for one in block})):
+        for row in stored_rows(session, model.id, col(Person.record).in_(chunk)):
+            held.add((row.state, row.record, row.tags))
+    return held
+
+
+def bury(
+    services: Services, tx: Transaction, model: Model, requests: Mapping[str, str]
+) -> None:
+    """Forget which records identities were of; the tags stay and say that they were erased.
+
+    requests: erased records, each with the id of the request that erases it.
+    """
+    key, session = people_key(services.master, model), tx.session
+    dialect, change = session.connection().dialect, 0
+    for chunk in chunks(list(requests)):
+        by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
+        rows = list(stored_rows(session, model.id, col(Person.record).in_(chunk)))
+        erased = [
+            StoredRow(row.id, ERASED, None, row.tags, requests[by_seal[row.record]])
+            for row in rows
+        ]
+        if not rows:
+            continue
+        change += key.total(erased) - key.total(rows)
+        statement = update(Person).where(col(Person.id) == bindparam("row"))
+        session.connection().execute(
+            statement.values(state=ERASED, record=None, request_id=bindparam("by")),
+            [{"row": row.id, "by": row.request_id} for row in erased],
+        )
+    _log(services.ledger, tx, model, key, change)
+
+
+def _log(ledger: Ledger, tx: Transaction, model: Model, key: PeopleKey, change: int) -> None:
+    """Commit to a model's identities after a change; nothing where there was none."""
+    if change:
+        total = logged_total(ledger, model, key) + change
+        record_model_event(tx, model.ref, EVENT, key.logged(total))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a model has of a person. erased_by: ids of requests, where they are known.
+
+    rows: those that say so, as they are stored.
+    """
+
+    model: Model
+    learned: tuple[str, ...]
+    held_out: tuple[str, ...]
+    erased: int
+    erased_by: tuple[str, ...]
+    rows: frozenset[StoredRow]
+
+
+def find(services: Services, model: Model, person: Identity) -> Found:
+    """Return what a model has of a person, once its identities are those of the log.
+
+    Raises:
+        PeopleChangedError: They are not: whoever wrote them is not believed.
+    """
+    for tried in range(1, TRIES + 1):
+        try:
+            with services.reading() as session:
+                require_logged(services.ledger, session, services.master, model)
+                return looked_up(session, services.master, model, person)
+        except PeopleChangedError:
+            if tried == TRIES:
+                raise
+    raise AssertionError
+
+
+def looked_up(session: Session, master: MasterKey, model: Model, person: Identity) -> Found:
+    """Return what the table has of a person, believed or not (`find`)."""
+    key = people_key(master, model)
+    tags = key.tags(person.kind, person.digests)
+    rows = frozenset(stored_rows(session, model.id, or_(*tag_conditions(tags))))
+    dialect = session.connection().dialect
+
+    def names(state: str) -> tuple[str, ...]:
+        sealed = {row.record for row in rows if row.state == state}
+        return tuple(sorted(_NAME.process_result_value(one, dialect) for one in sealed))
+
+    erased = [row for row in rows if row.state == ERASED]
+    by = sorted({row.request_id for row in erased if row.request_id is not None})
+    return Found(model, names(LEARNED), names(HELD_OUT), len(erased), tuple(by), rows)
+
+
+def models_of(session: Session, refs: Sequence[str] | None) -> list[Model]:
+    """Return the models of these references, all of them for None.
+
+    Raises:
+        NotFoundError: There is none of a reference.
+    """
+    if refs is not None:
+        return [registry.find(session, ref) for ref in dict.fromkeys(refs)]
+    return list(session.exec(select(Model).order_by(col(Model.ref))).all())
+
+
+def import_identities(
+    services: Services, ref: str, found: Sequence[tuple[str, Identity]]
+) -> int:
+    """Keep identities of records that a model has learned; return how many were new.
+
+    Raises:
+        NotFoundError: There is no such model.
+        UnknownRecordError: Some of the records are none of its training set. The problem
+            counts them and has the places of the first in the list.
+    """
+    with services.reading() as session:
+        model = registry.find(session, ref)
+        model_id = model.id
+        require_logged(services.ledger, session, services.master, model)
+
+    def effect(tx: Transaction) -> int:
+        known: set[str] = set()
+        for chunk in chunks(sorted({record for record, _ in found})):
+            query = select(Record.record).where(
+                Record.model_id == model_id, col(Record.record).in_(chunk)
+            )
+            known.update(tx.session.exec(query))
+        unknown = [place for place, (record, _) in enumerate(found, 1) if record not in known]
+        if unknown:
+            raise UnknownRecordError(
+                f"{len(unknown)} of {len(found)} records are not in the model's training set; "
+                f"by their places in the list: {named_places(unknown)}",
+                places=named_places(unknown),
+            )
+        rows = (RecordIdentity(record, LEARNED, one.kind, one.digests) for record, one in found)
+        return add(services, tx, tx.session.get_one(Model, model_id), rows)
+
+    return services.ledger.transact(effect)
+
+
+MOST_NAMED = 20  # places in a problem
+
+
+def named_places(places: Sequence[int]) -> str:
+    """Return the first of some places as text: no problem repeats an id that was sent."""
+    shown = ", ".join(map(str, places[:MOST_NAMED]))
+    return shown if len(places) <= MOST_NAMED else f"{shown}, …"

@@ -1,0 +1,112 @@
+"""The answer to a person's case: an in-toto Statement v1, signed with the issuer's key.
+
+Its subjects are the certificates of its parts, or, where no part has one, the case itself.
+Field by field: docs/people.md.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated, Final, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from lethe import canonical
+from lethe.certificates import shape
+from lethe.certificates.dsse import check_envelope
+from lethe.certificates.errors import EnvelopeError
+from lethe.certificates.shape import Moment, Name, Sha256, Uuid
+from lethe.certificates.statement import STATEMENT_TYPE, Subject
+
+PREDICATE_TYPE: Final = "https://w3id.org/lethe-ledger/case-summary/v1"
+Outcome = Literal[
+    "certified", "refused", "withdrawn", "failed",
+    "held out only", "erased before", "nothing found",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CasePart:
+    """What became of the person in one model.
+
+    certificate: SHA-256 of the certificate's file, None where there is none. log_index: of
+    the entry `case.opened` that commits to what was found.
+    """
+
+    model: str
+    outcome: Outcome
+    records: int
+    certificate: Sha256 | None
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class CasePredicate:
+    """The case: when it was received and due, and its parts, one for each model."""
+
+    case: Uuid
+    regulation: Literal["gdpr", "ccpa"]
+    received_at: Moment
+    due_at: Moment
+    parts: tuple[CasePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseStatement:
+    """The signed payload."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Name("_type")]
+    subject: tuple[Subject, ...]
+    predicate_type: Literal["https://w3id.org/lethe-ledger/case-summary/v1"]
+    predicate: CasePredicate
+
+
+def build_summary(predicate: CasePredicate) -> bytes:
+    """Return the payload (RFC 8785). Raises ShapeError: a part does not fit the format."""
+    return shape.encode(
+        CaseStatement(STATEMENT_TYPE, _subjects(predicate), PREDICATE_TYPE, predicate)
+    )
+
+
+def check_summary(
+    data: bytes,
+    issuer: EllipticCurvePublicKey,
+    keyid: str,
+    certificates: Sequence[bytes] = (),
+) -> CaseStatement:
+    """Return a summary that the issuer signed and that names these certificates' files.
+
+    1. The file is one DSSE envelope in its one spelling, signed with the issuer's key.
+    2. The payload is a case summary whose subjects are its parts' certificates.
+    3. Each of the files is the certificate of a part.
+
+    Raises:
+        LetheError: A step fails; the message says which.
+    """
+    payload = check_envelope(canonical.decode(data), issuer, keyid)
+    statement = shape.decode(CaseStatement, payload)
+    if statement.subject != _subjects(statement.predicate):
+        raise EnvelopeError("the summary's subjects are not the certificates of its parts")
+    missing = _foreign(statement.predicate, certificates)
+    if missing:
+        raise EnvelopeError(f"file {missing[0]} is not a certificate of this case")
+    return statement
+
+
+def _subjects(predicate: CasePredicate) -> tuple[Subject, ...]:
+    named = [
+        Subject(f"certificates/{part.model}", part.certificate)
+        for part in predicate.parts
+        if part.certificate is not None
+    ]
+    own = sha256(str(predicate.case).encode()).hexdigest()
+    return tuple(named) or (Subject(f"cases/{predicate.case}", own),)
+
+
+def _foreign(predicate: CasePredicate, certificates: Collection[bytes]) -> list[int]:
+    known = {part.certificate for part in predicate.parts if part.certificate}
+    return [
+        number
+        for number, file in enumerate(certificates, 1)
+        if sha256(file).hexdigest() not in known
+    ]

@@ -1,0 +1,61 @@
+"""Identities of people, by keyed digest, and the cases that were opened for people."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Column, Index, LargeBinary
+from sqlmodel import Field, SQLModel
+
+from models.sealed import SealedBytes, SealedJSON, SealedName, SealedText
+from models.types import LogNumber, UTCDateTime
+
+LEARNED, HELD_OUT, ERASED = "learned", "held-out", "erased"
+
+
+class Person(SQLModel, table=True):
+    """One identity of one record of a model: keyed tags, one for each digest that is known.
+
+    Once the record is erased, `record` is NULL and `request_id` says who erased it: the tags
+    answer "erased before". The rows of a model add up to a number in the log
+    (`app.service.people`), so none of them can be changed, added or left out unnoticed.
+    """
+
+    __tablename__ = "people"
+    __table_args__ = (Index("ix_people_model_id_record", "model_id", "record"),)
+
+    # Numbered by the service, because the number is under the row's MAC.
+    id: int = Field(sa_column=Column(LogNumber, primary_key=True, autoincrement=False))
+    model_id: int = Field(foreign_key="models.id")
+    state: str = Field(max_length=16)
+    record: str | None = Field(default=None, sa_type=SealedName("people.record"))
+    sha256: bytes | None = Field(default=None, sa_column=Column(LargeBinary, index=True))
+    sha1: bytes | None = Field(default=None, sa_column=Column(LargeBinary, index=True))
+    md5: bytes | None = Field(default=None, sa_column=Column(LargeBinary, index=True))
+    request_id: str | None = Field(
+        default=None, foreign_key="erasure_requests.id", max_length=36
+    )
+
+
+class Case(SQLModel, table=True):
+    """What an operator did for one person, in one or all models.
+
+    parts: for each model what was found, the request if there is one, and the log entry that
+    commits to both under `key`. `contact` is destroyed when the case is closed; `key`, `ticket`
+    and `checked` at the end of the retention of its requests.
+    """
+
+    __tablename__ = "cases"
+
+    ref: str = Field(primary_key=True, max_length=36)
+    opened_by: str = Field(max_length=80)  # the name of an operator's token
+    regulation: str = Field(max_length=16)
+    key: bytes | None = Field(default=None, sa_column=Column(SealedBytes("cases.key")))
+    parts: list[dict[str, Any]] = Field(
+        sa_column=Column(SealedJSON("cases.parts"), nullable=False)
+    )
+    ticket: str | None = Field(default=None, sa_type=SealedText("cases.ticket"))
+    checked: str | None = Field(default=None, sa_type=SealedText("cases.checked"))
+    contact: str | None = Field(default=None, sa_type=SealedText("cases.contact"))
+    received_at: datetime = Field(sa_type=UTCDateTime, index=True)
+    due_at: datetime = Field(sa_type=UTCDateTime)
+    closed_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

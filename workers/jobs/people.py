@@ -1,0 +1,30 @@
+"""The identities in an accepted upload, for the table of keyed digests."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from app.service.people import RecordIdentity
+from lethe.identity import COLUMN, HELD_OUT, unpack
+from models import person
+
+
+def identities(data: bytes) -> Iterator[RecordIdentity]:
+    """Yield each identity of an upload as `app.uploads` packed it; held-out rows have some."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        for prefix, state in (("", person.LEARNED), (HELD_OUT, person.HELD_OUT)):
+            columns = [name for name in arrays.files if name.startswith(prefix + COLUMN)]
+            records: list[str] = arrays[f"{prefix}records"].tolist() if columns else []
+            for name in columns:
+                kind, rows = name.removeprefix(prefix + COLUMN), arrays[name]
+                yield from _of_column(kind, state, records, rows)
+
+
+def _of_column(
+    kind: str, state: str, records: list[str], rows: Any
+) -> Iterator[RecordIdentity]:
+    for record, row in zip(records, rows, strict=True):
+        if found := unpack(row.tobytes()):
+            yield RecordIdentity(record, state, kind, found)
