@@ -9,7 +9,7 @@ from tests.docs.markdown import NAMES, REPOSITORY, headings, inline_code, links
 
 PATH = re.compile(
     r"(app|benchmarks|docker|docs|flower|migrations|models|scripts|tests|workers"
-    r"|lethe/(certificates|cli|client|log|signing))/[\w./-]*\w/?"
+    r"|lethe/(certificates|cli|client|estimators|log|signing))/[\w./-]*\w/?"
 )
 TOP = re.compile(r"(Dockerfile|Makefile|compose\.yaml|constraints\.txt|pyproject\.toml)")
 

@@ -32,6 +32,7 @@ SERVES_OR_COMPUTES = {
     "celery",
     "fastapi",
     "jinja2",
+    "numba",
     "numpy",
     "psycopg",
     "pydantic",
@@ -91,6 +92,13 @@ def test_what_is_missing_is_named_with_its_extra(
     assert done.returncode == 2
     assert f"pip install -c constraints.txt '.[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_estimators_name_their_extra(installed: Sandbox) -> None:
+    done = installed.run(["python", "-c", "import lethe.estimators"], PATH)
+    assert done.returncode == 1
+    assert "lethe.estimators needs the package numba, which is not installed" in done.stderr
+    assert "pip install -c constraints.txt '.[estimators]'" in done.stderr
 
 
 def _site_packages(sandbox: Sandbox) -> Path:

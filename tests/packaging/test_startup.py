@@ -6,7 +6,16 @@ import sys
 import pytest
 
 # Imported by what is started; each of these takes from 50 ms to seconds.
-NUMERICS = {"numpy", "scipy", "sklearn", "torch", "safetensors", "matplotlib"}
+NUMERICS = {
+    "lethe.estimators",
+    "numba",
+    "numpy",
+    "scipy",
+    "sklearn",
+    "torch",
+    "safetensors",
+    "matplotlib",
+}
 BROKER = {"celery", "kombu", "redis", "amqp"}
 WEB = {"fastapi", "starlette", "uvicorn"}
 STARTS = {
@@ -17,6 +26,10 @@ STARTS = {
     "worker": (
         "import workers.celery_app, workers.devices",
         NUMERICS | WEB | {"alembic", "prometheus_client", "httpx2"},
+    ),
+    "base": (
+        "import lethe.errors\nfrom lethe import AsyncClient, Client, verify",
+        NUMERICS | BROKER | WEB,
     ),
     "verify": (
         "import lethe.certificates.verify\n"

@@ -1,0 +1,32 @@
+"""Exact models that unlearn without a server, as scikit-learn estimators: docs/estimators.md.
+
+Needs the extra `estimators`. Whatever a row left in a model is gone when the row is unlearned:
+the bytes of the model are those of fitting it without the row.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from lethe.install import with_extra
+
+for _package in ("numba", "numpy", "sklearn"):
+    if find_spec(_package) is None:
+        raise ImportError(
+            f"lethe.estimators needs the package {_package}, which is not installed: "
+            f"run {with_extra('estimators')}"
+        )
+
+if TYPE_CHECKING:
+    from lethe.estimators.forest.forest import Forest
+
+__all__ = ["Forest"]
+
+_HOMES = {"Forest": "lethe.estimators.forest.forest"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a forest needs no scikit-learn."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

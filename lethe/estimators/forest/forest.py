@@ -1,0 +1,120 @@
+"""A forest whose bytes are a function of its configuration and the set of its rows.
+
+    forest = Forest(config); forest.add(ids, features, targets); forest.remove(ids)
+
+Whatever rows came and went in whatever order: what is published and what `seal` returns have
+the bytes of a forest that was fitted to the rows it has now. A split is the best of candidates
+that depend on the node's path and on the splits above it, by integer sums, which have no order.
+Where a row changes which candidate is best, what lies below is built again from its rows. Each
+tree has all rows: a bootstrap would depend on their number and order.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.estimators.errors import EstimatorInputError
+from lethe.estimators.forest.bins import Floats
+from lethe.estimators.forest.draws import tree_key
+from lethe.estimators.forest.impurity import MAX_ROWS
+from lethe.estimators.forest.published import ForestConfig, PublishedForest, check_targets
+from lethe.estimators.forest.sealed import open_trees, seal_trees
+from lethe.estimators.forest.tree import NONE, change, empty_tree, unlink
+from lethe.estimators.rows import RowStore
+
+
+class Forest:
+    """Rows, and trees with the counts that tell when a split is no longer the best.
+
+    All of it is sealed state: what may be published is `published`.
+    """
+
+    def __init__(self, config: ForestConfig) -> None:
+        """Begin with no rows."""
+        self.config = config
+        self.store = RowStore(len(config.bins.edges), 1, np.uint8)
+        self._shape = config.shape
+        keys = [tree_key(config.seed, i) for i in range(config.trees)]
+        self._trees = [empty_tree(key, self._shape, 0) for key in keys]
+        self.rebuilt = 0  # rows in the parts that the last change built again, over all trees
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def add(self, ids: Sequence[str], features: Floats, targets: NDArray[Any]) -> None:
+        """Learn rows: features (n, d) float64, targets (n,) classes from 0, or whole steps.
+
+        Raises:
+            EstimatorInputError: An id is known or given twice, a feature is NaN or infinite, a
+                target is out of its range, or there would be 2^22 rows, from which on sums
+                of squares no longer fit 64 bits. The forest is as it was.
+        """
+        codes = self.config.bins.codes(features)
+        plain = check_targets(targets, self.config.classes)
+        if not len(ids) == len(codes) == len(plain) or len(set(ids)) != len(ids):
+            raise EstimatorInputError("give one id, one row and one target each, ids distinct")
+        if len(self) + len(ids) > MAX_ROWS:
+            raise EstimatorInputError(
+                f"a forest has at most {MAX_ROWS} rows, so that its sums are exact: "
+                "divide them among several"
+            )
+        slots = self.store.add(ids, codes, plain[:, None])
+        room = len(self.store.values)
+        if room > len(self._trees[0].link):
+            more = np.full((room - len(self._trees[0].link), 2), NONE, np.int32)
+            self._trees = [
+                tree._replace(link=np.concatenate([tree.link, more])) for tree in self._trees
+            ]
+        self._change(slots, 1)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Unlearn rows; nothing of them is left in memory that belongs to the forest.
+
+        Raises:
+            EstimatorInputError: An id is of no row, or given twice. The forest is as it was.
+        """
+        if len(set(ids)) != len(ids):
+            raise EstimatorInputError("ids: one is given twice")
+        slots = self.store.slots_of(ids)
+        for tree in self._trees:
+            unlink(tree, slots)
+        self._change(slots, -1)
+        self.store.remove(ids)
+
+    def published(self) -> PublishedForest:
+        """Return what may be published: it predicts, and names no rows and no counts."""
+        return PublishedForest.of(self.config, self._trees)
+
+    def seal(self) -> bytes:
+        """Return the sealed state: ids and codes of all rows, and the counts of all nodes."""
+        return seal_trees(self.config, self.store, self._trees)
+
+    @classmethod
+    def open(cls, data: bytes) -> "Forest":
+        """Return the forest of a sealed state, without fitting it again.
+
+        Its trees are believed: nobody but the owner of the forest may have written the file.
+
+        Raises:
+            EstimatorInputError: It is no such file.
+        """
+        config, ids, codes, targets, trees = open_trees(data)
+        found = cls(config)
+        found.store.add(ids, codes, targets)
+        found._trees = trees
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sealed state, in which rows that left have no trace."""
+        return Forest.open, (self.seal(),)
+
+    def _change(self, slots: NDArray[np.int32], sign: int) -> None:
+        codes, targets = self.store.values, self.store.targets[:, 0]
+        self.rebuilt = 0
+        for i, tree in enumerate(self._trees):
+            self._trees[i], rebuilt = change(
+                tree, self._shape, codes, targets, slots.copy(), sign
+            )
+            self.rebuilt += rebuilt

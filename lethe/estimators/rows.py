@@ -1,0 +1,144 @@
+"""The rows that a model was fitted to, by record id, and the tree of the set they are.
+
+The tree is that of a retained set (lethe/certificates/retained_tree.py). A commitment needs a
+salt, and here it is a digest of the record id: there is no secret. So two parties that hold
+the same rows find the same root, and whoever guesses a record id can test with a proof whether
+it was in the set. The content of a leaf is the digest of what the model knows of the row.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.certificates.retained import record_commitment
+from lethe.certificates.retained_tree import Leaf, RetainedTree
+from lethe.estimators.errors import EstimatorInputError
+
+_SALT, _CONTENT = b"lethe/estimators/salt/v1\0", b"lethe/estimators/row/v1\0"
+
+
+def salt_of(record: str) -> bytes:
+    """Return the salt of a record's commitment: a digest of its id, and no secret."""
+    return sha256(_SALT + record.encode()).digest()
+
+
+def record_ids(ids: ArrayLike | None, rows: int) -> list[str]:
+    """Return ids as text: whole numbers in decimal, and for None the numbers from 0 on.
+
+    Raises:
+        EstimatorInputError: Not one for each row, one is given twice, or one is neither text
+            nor a whole number.
+    """
+    if ids is None:
+        return [str(i) for i in range(rows)]
+    array = np.asarray(ids)
+    plain = array.tolist() if array.ndim == 1 else None
+    if plain is None or len(plain) != rows:
+        raise EstimatorInputError(f"ids: give one for each of the {rows} rows")
+    return distinct_ids(plain)
+
+
+def distinct_ids(ids: Sequence[Any]) -> list[str]:
+    """Return ids as text. Raises EstimatorInputError as `record_ids`."""
+    kinds = {type(one) for one in ids}
+    if not (kinds <= {str} or kinds <= {int}):
+        raise EstimatorInputError("ids: give texts, or whole numbers, and not both")
+    found = [str(one) for one in ids]
+    if len(set(found)) != len(found):
+        raise EstimatorInputError("ids: one is given twice; each row has an id of its own")
+    try:
+        "\n".join(found).encode()
+    except UnicodeEncodeError:
+        raise EstimatorInputError("ids: one is text that UTF-8 cannot carry") from None
+    return found
+
+
+class RowStore:
+    """values (slots, width) and targets (slots, columns) of rows, each in a slot of its own.
+
+    A slot is overwritten with zeros when its row leaves, and used again for a row that comes.
+    Which row has which slot depends on the history: whoever writes bytes sorts by id.
+    """
+
+    def __init__(self, width: int, columns: int, dtype: Any) -> None:
+        """Begin with no rows."""
+        self.slots: dict[str, int] = {}
+        self.values: NDArray[Any] = np.zeros((0, width), dtype)
+        self.targets: NDArray[np.int64] = np.zeros((0, columns), np.int64)
+        self._free: list[int] = []
+        self._tree: RetainedTree | None = None
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def tree(self) -> RetainedTree:
+        """The tree of the set of rows, computed when it is first asked for."""
+        if self._tree is None:
+            self._tree = RetainedTree(self._leaf(one, slot) for one, slot in self.slots.items())
+        return self._tree
+
+    def sorted_ids(self) -> list[str]:
+        """Return the ids in the order of their UTF-8."""
+        return sorted(self.slots, key=str.encode)
+
+    def slots_of(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """Return the slots of rows.
+
+        Raises:
+            EstimatorInputError: One is not there. The message does not repeat it: it is
+                personal data.
+        """
+        missing = [i for i, one in enumerate(ids) if one not in self.slots]
+        if missing:
+            raise EstimatorInputError(
+                f"ids: {len(missing)} of {len(ids)} are of no row of this model, the first "
+                f"at position {missing[0]}; nothing was changed"
+            )
+        return np.array([self.slots[one] for one in ids], np.int32)
+
+    def add(
+        self, ids: Sequence[str], values: NDArray[Any], targets: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Take rows with distinct ids; return their slots.
+
+        Raises:
+            EstimatorInputError: The model has a row of one of the ids.
+        """
+        if any(one in self.slots for one in ids):
+            raise EstimatorInputError("ids: the model has a row of one of them: unlearn it")
+        known = len(self.values)
+        wanted = len(ids) - len(self._free)
+        if wanted > 0:
+            more = max(wanted, known // 2) if known else wanted
+            self.values = np.concatenate([self.values, _zeros(self.values, more)])
+            self.targets = np.concatenate([self.targets, _zeros(self.targets, more)])
+            self._free += range(known + more - 1, known - 1, -1)
+        slots = np.array([self._free.pop() for _ in ids], np.int32)
+        self.values[slots], self.targets[slots] = values, targets
+        self.slots.update(zip(ids, slots.tolist(), strict=True))
+        if self._tree is not None:
+            for one in ids:
+                self._tree.add(*self._leaf(one, self.slots[one]))
+        return slots
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Overwrite rows that are there, and forget their ids.
+
+        The caller takes them out of `tree`, which has the proof to return.
+        """
+        for one in ids:
+            slot = self.slots.pop(one)
+            self.values[slot], self.targets[slot] = 0, 0
+            self._free.append(slot)
+
+    def _leaf(self, record: str, slot: int) -> Leaf:
+        content = sha256(_CONTENT + self.values[slot].tobytes() + self.targets[slot].tobytes())
+        return record_commitment(salt_of(record), record), content.digest()
+
+
+def _zeros(like: NDArray[Any], rows: int) -> NDArray[Any]:
+    return np.zeros((rows, like.shape[1]), like.dtype)
