@@ -154,6 +154,14 @@ class Settings(BaseSettings):
         gt=0,
         description="Tries before an error of the computation fails a job.",
     )
+    fit_seconds: int = Field(
+        default=3600, gt=0, description="Longest fit of a recipe, in seconds."
+    )
+    fit_memory_bytes: int = Field(
+        default=8 << 30,
+        ge=1 << 30,
+        description="Largest address space of a process that fits a recipe, in bytes.",
+    )
     coalesce: bool = Field(
         default=True,
         description="Execute what waits for one model together; false: one request at a time.",

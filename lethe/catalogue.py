@@ -333,8 +333,8 @@ _CHECKS = (
     ),
     CheckSpec(
         "re-execution",
-        "repeated rounds, and the resulting model file (SHA-256)",
-        f"all rounds; {_DIGEST}",
+        "repeated rounds, or fit, and the resulting model file (SHA-256)",
+        f"all of it; {_DIGEST}",
         "the repeated training must give the same file, bit for bit",
         _AGAIN,
         "model after",

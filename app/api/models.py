@@ -24,6 +24,7 @@ from app.api.immutable import revalidated, unkept
 from app.api.parsing import ParsingDep
 from app.problems import UploadError
 from app.schemas.base import Page, refuse_duplicates
+from app.schemas.manifests import MANIFESTS, Manifest
 from app.schemas.models import (
     ContributionView,
     ManifestView,
@@ -31,10 +32,9 @@ from app.schemas.models import (
     NewModel,
     VersionView,
 )
-from app.schemas.networks import NewNetwork
 from app.service import registration, registry
 from app.service.context import Services
-from app.service.methods import PIXELS, SKETCHED, is_network
+from app.service.methods import SKETCHED
 from app.service.paging import parse_number
 from app.service.queue import training_progress
 from app.uploads.checked import CheckedUpload
@@ -74,8 +74,8 @@ async def get_registration(
     operation_id="registerModel",
     openapi_extra=describe_form(
         optional=("data",),
-        json=("NewModel", "NewNetwork"),
-        manifest="JSON: NewModel, or NewNetwork where family is network",
+        json=tuple(one.__name__ for one in MANIFESTS.values()),
+        manifest="JSON: NewModel, or the type that its family names",
         data=".npz with features (a network: inputs), labels, clients; absent where the "
         "rows stay with clients",
     ),
@@ -86,7 +86,7 @@ async def register(
     response: Response,
     sent: Annotated[Registration, Depends(get_registration)],
 ) -> ModelView:
-    """Register a ridge head or a network; a worker fits it and it becomes ready."""
+    """Register a model of any family; a worker fits it and it becomes ready."""
     try:
         wanted = _read(sent.manifest)
     except ValidationError as error:
@@ -103,24 +103,25 @@ class _Family(BaseModel):
     family: Any = "ridge"
 
 
-def _read(manifest: bytes) -> NewModel | NewNetwork:
-    """Return a manifest of either kind. Raises ValidationError in the words of its kind."""
+def _read(manifest: bytes) -> Manifest:
+    """Return a manifest of any family. Raises ValidationError in the words of its family."""
     refuse_duplicates("manifest", manifest)
-    if _Family.model_validate_json(manifest).family == "network":
-        return NewNetwork.model_validate_json(manifest)
-    return NewModel.model_validate_json(manifest)
+    family = _Family.model_validate_json(manifest).family
+    wire = MANIFESTS.get(family, NewModel) if isinstance(family, str) else NewModel
+    return wire.model_validate_json(manifest)
 
 
 def _first_rows(
-    services: Services, wanted: NewModel | NewNetwork, data: Spool | None
+    services: Services, wanted: Manifest, data: Spool | None
 ) -> CheckedUpload | None:
     """Return the rows of a registration, None where the clients keep theirs."""
-    from app.uploads.rows import parse_inputs, parse_upload  # numpy: not at the start
+    from app.uploads.rows import parse_rows  # numpy: not at the start
 
     place = ("body", "data")
-    if isinstance(wanted, NewModel) and wanted.data != "rows":
+    pinned = wanted.pinned()
+    if (where := pinned["config"]["data"]) != "rows":
         if data is not None:
-            text = f"a model of data {wanted.data} is registered without rows: leave this out"
+            text = f"a model of data {where} is registered without rows: leave this out"
             raise RequestValidationError([{"type": "unexpected", "loc": place, "msg": text}])
         return None
     if data is None:
@@ -128,21 +129,11 @@ def _first_rows(
             [{"type": "missing", "loc": place, "msg": "Field required"}]
         )
     with services.artifacts.staged("upload") as file:
-        if isinstance(wanted, NewNetwork):
-            return parse_inputs(
-                data,
-                file,
-                shape=wanted.input_shape,
-                classes=len(wanted.classes),
-                pixels=wanted.network.id == PIXELS,
-                max_bytes=services.settings.max_upload_bytes,
-            )
-        return parse_upload(
+        return parse_rows(
             data,
             file,
-            dimension=len(wanted.exponents),
+            pinned["config"],
             classes=len(wanted.classes),
-            bits=wanted.bits,
             max_bytes=services.settings.max_upload_bytes,
         )
 
@@ -220,31 +211,32 @@ def parse_contribution(
     Raises:
         UploadError: It is neither, or this model takes its statistics in masked rounds.
     """
-    from app.uploads.rows import parse_inputs, parse_upload
+    from app.uploads.rows import parse_rows
     from app.uploads.statistics import parse_message
 
-    if model.config["data"] == "masked":
+    where = model.config["data"]
+    if where == "masked":
         raise UploadError("this model is masked: statistics reach it in rounds, see /v1/rounds")
+    most = services.settings.max_upload_bytes
     with services.artifacts.staged(kind) as file:
-        if is_network(model.config):
-            return parse_inputs(
+        if where == "statistics":
+            return parse_message(
                 body,
                 file,
-                shape=model.config["input_shape"],
+                dimension=model.config["dimension"],
                 classes=len(model.classes),
-                pixels=model.config["network"]["id"] == PIXELS,
-                max_bytes=services.settings.max_upload_bytes,
-                records_required=True,
+                bits=model.config["bits"],
+                max_bytes=most,
+                sketches=model.method == SKETCHED,
             )
-        shape = {
-            "dimension": model.config["dimension"],
-            "classes": len(model.classes),
-            "bits": model.config["bits"],
-            "max_bytes": services.settings.max_upload_bytes,
-        }
-        if model.config["data"] == "statistics":
-            return parse_message(body, file, **shape, sketches=model.method == SKETCHED)
-        return parse_upload(body, file, **shape, records_required=True)
+        return parse_rows(
+            body,
+            file,
+            model.config,
+            classes=len(model.classes),
+            max_bytes=most,
+            records_required=True,
+        )
 
 
 @router.get("/{ref}/manifest", operation_id="getManifest")

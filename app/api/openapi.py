@@ -17,8 +17,7 @@ from app.ledger.guard import GuardError
 from app.ledger.sequencer import LogMissingError
 from app.metrics import MEDIA_TYPE as METRICS_TYPE
 from app.reconcile.people import PeopleChangedError
-from app.schemas.models import NewModel
-from app.schemas.networks import NewNetwork
+from app.schemas.manifests import MANIFESTS
 from app.schemas.requests import NewRequest
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
 from lethe.catalogue import EVENTS
@@ -212,7 +211,7 @@ def _describe(app: FastAPI) -> Schema:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["Problem"] = _problem()
-    for wire in (NewRequest, NewModel, NewNetwork):  # bodies that are read after a check
+    for wire in (NewRequest, *MANIFESTS.values()):  # bodies that are read after a check
         whole = wire.model_json_schema(ref_template="#/components/schemas/{model}")
         for name, part in {**whole.pop("$defs", {}), wire.__name__: whole}.items():
             schemas.setdefault(name, part)

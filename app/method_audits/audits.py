@@ -22,8 +22,9 @@ from app.problems import (
     NumbersDestroyedError,
 )
 from app.schemas.audits import AuditView, NewAudit
+from app.schemas.networks import PIXELS
 from app.service.context import Services
-from app.service.methods import PIXELS, is_network
+from app.service.methods import is_network
 from app.service.registry import find as find_model
 from lethe import canonical
 from lethe.certificates.audit_counts import (
@@ -200,7 +201,7 @@ def new_seed() -> int:
 
 def _auditable(model: Model, method: str | None) -> str:
     if not is_network(model.config):
-        raise MethodUnavailableError("ridge heads are exact: there is nothing to audit")
+        raise MethodUnavailableError("only methods of networks approximate: audit those")
     if model.config["network"]["id"] == PIXELS:
         raise MethodUnavailableError("only classifiers can be audited, and this one has masks")
     return method or model.method

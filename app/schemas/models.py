@@ -1,6 +1,6 @@
 """Models and their versions on the wire."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -100,6 +100,25 @@ class NewModel(Wire):
     verification: VerificationPolicy = VerificationPolicy()
     sketch: SketchOptions = SketchOptions()
     masked: MaskedOptions = MaskedOptions()
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest."""
+        config = {
+            "dimension": len(self.exponents),
+            "exponents": self.exponents,
+            "bits": self.bits,
+            "penalty": self.penalty.hex(),  # exactly, whatever reads it
+            "data": self.data,
+            "verification": self.verification.model_dump(),
+            "masked": self.masked.model_dump(),
+            "sketch": {**self.sketch.model_dump(), "budget": self.sketch.budget.hex()},
+        }
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": self.extractor.model_dump(),
+        }
 
 
 class VersionCertificate(Wire):

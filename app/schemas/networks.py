@@ -3,7 +3,7 @@
 The API knows the names and ranges; what a worker's networks make of them, the worker says.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     Field,
@@ -19,6 +19,7 @@ from app.schemas.certified import METHOD, check_terms
 from app.schemas.models import Name
 from lethe.catalogue import Attack, Distance, NetworkMethod
 
+PIXELS: Final = "res-unet"  # the only one whose labels are masks
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # RFC 8785 has no larger integers.
@@ -200,3 +201,24 @@ class NewNetwork(Wire):
             training = self.training.model_dump()
             check_terms(self.settings.get(METHOD), self.network.id, training)
         return self
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest."""
+        config: dict[str, Any] = {
+            "family": self.family,
+            "data": "rows",
+            "network": self.network.model_dump(),
+            "input_shape": self.input_shape,
+            "training": self.training.model_dump(),
+            "held_out": self.held_out,
+            "settings": self.settings,
+            "policy": self.policy.model_dump(),
+        }
+        if self.canary is not None:  # or the digest would change of all models without one
+            config["canary"] = self.canary.model_dump(mode="json")
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": {},
+        }

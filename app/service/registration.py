@@ -10,7 +10,8 @@ from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of, pinned_of
 from app.ledger.sequencer import Transaction
 from app.problems import ConflictError, NotOverSilosError
-from app.schemas.models import ModelView, NewModel
+from app.schemas.manifests import Manifest
+from app.schemas.models import ModelView
 from app.schemas.networks import NewNetwork
 from app.service import (
     registry,
@@ -23,9 +24,7 @@ from lethe import canonical
 from models import Contribution, Model
 
 
-def register(
-    services: Services, wanted: NewModel | NewNetwork, upload: CheckedUpload | None
-) -> ModelView:
+def register(services: Services, wanted: Manifest, upload: CheckedUpload | None) -> ModelView:
     """Record a model and its first training set, and queue the fit.
 
     Where a registration failed before it had any version, another takes its place.
@@ -39,7 +38,7 @@ def register(
     """
     with registry.discarding(services, upload):
         _check_trainable(services, wanted)
-    pinned = _pinned(wanted)
+    pinned = wanted.pinned()
     digest = digest_of(pinned)
     policy: dict[str, str] = {}
     if isinstance(wanted, NewNetwork):
@@ -88,7 +87,7 @@ def register(
     return shown
 
 
-def _check_trainable(services: Services, wanted: NewModel | NewNetwork) -> None:
+def _check_trainable(services: Services, wanted: Manifest) -> None:
     if not services.settings.silos or not isinstance(wanted, NewNetwork):
         return
     if wanted.policy.is_trained_for():
@@ -96,42 +95,6 @@ def _check_trainable(services: Services, wanted: NewModel | NewNetwork) -> None:
             "where silos have the rows no judge trains on them: leave lira, rmia, references "
             "and distances out of the policy"
         )
-
-
-def _pinned(wanted: NewModel | NewNetwork) -> dict[str, Any]:
-    """Return what the log holds the model to, by its digest."""
-    if isinstance(wanted, NewNetwork):
-        config: dict[str, Any] = {
-            "family": wanted.family,
-            "data": "rows",
-            "network": wanted.network.model_dump(),
-            "input_shape": wanted.input_shape,
-            "training": wanted.training.model_dump(),
-            "held_out": wanted.held_out,
-            "settings": wanted.settings,
-            "policy": wanted.policy.model_dump(),
-        }
-        if wanted.canary is not None:  # or the digest would change of all models without one
-            config["canary"] = wanted.canary.model_dump(mode="json")
-        extractor: dict[str, Any] = {}
-    else:
-        config = {
-            "dimension": len(wanted.exponents),
-            "exponents": wanted.exponents,
-            "bits": wanted.bits,
-            "penalty": wanted.penalty.hex(),  # exactly, whatever reads it
-            "data": wanted.data,
-            "verification": wanted.verification.model_dump(),
-            "masked": wanted.masked.model_dump(),
-            "sketch": {**wanted.sketch.model_dump(), "budget": wanted.sketch.budget.hex()},
-        }
-        extractor = wanted.extractor.model_dump()
-    return {
-        "config": config,
-        "classes": wanted.classes,
-        "method": wanted.method,
-        "extractor": extractor,
-    }
 
 
 def _same(

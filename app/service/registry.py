@@ -31,7 +31,6 @@ from app.schemas.models import (
     VersionView,
 )
 from app.service.context import Services
-from app.service.methods import is_network
 from app.service.paging import page_of
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.service.signatures import current_key
@@ -343,13 +342,13 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
     Raises:
         KeyNotEntitledError: The key is no client's.
         UnknownModelError: No such model.
-        ConflictError: It is a network, to which clients send rows as they are.
+        ConflictError: It is no ridge head: clients send it rows as they are.
     """
     with services.reading() as session:
         current_key(session, signed, "client")
         model = find(session, ref)
-        if is_network(model.config):
-            raise ConflictError("clients of a network send rows: they need no manifest")
+        if "exponents" not in model.config:
+            raise ConflictError("clients of this model send rows: they need no manifest")
         return ManifestView(
             ref=model.ref,
             classes=model.classes,

@@ -4,12 +4,14 @@ What it lets through is safe to compute with: finite, of consistent shapes, with
 exactness bound, of distinct record ids.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
+from app.schemas.networks import PIXELS
 from app.uploads.checked import CheckedUpload
 from app.uploads.npz import Archive, Headers, check_exactness, check_ids, opened
 from app.uploads.owned import OWNERS, Packed, add_owners, check_people
@@ -17,6 +19,31 @@ from app.uploads.spool import Spool
 from app.vault.artifacts import StagedArtifact
 
 COMMON, REQUIRED = ("labels", *OWNERS), ("labels", "clients")
+
+
+def parse_rows(
+    body: Spool,
+    file: StagedArtifact,
+    config: Mapping[str, Any],
+    *,
+    classes: int,
+    max_bytes: int,
+    records_required: bool = False,
+) -> CheckedUpload:
+    """Check uploaded rows as the family of a model's configuration needs them, and pack them.
+
+    Raises as `parse_upload`.
+    """
+    more: dict[str, Any] = {"max_bytes": max_bytes, "records_required": records_required}
+    family = config.get("family", "ridge")
+    if family == "network":
+        pixels = config["network"]["id"] == PIXELS
+        shape = config["input_shape"]
+        return parse_inputs(body, file, shape=shape, classes=classes, pixels=pixels, **more)
+    if family == "recipe":
+        return parse_table(body, file, columns=config["columns"], classes=classes, **more)
+    dimension, bits = config["dimension"], config["bits"]
+    return parse_upload(body, file, dimension=dimension, classes=classes, bits=bits, **more)
 
 
 def parse_upload(
@@ -150,4 +177,71 @@ def _bounded(sent: Archive) -> Iterator[NDArray[np.generic]]:
             raise UploadError(
                 f"inputs hold a NaN, an infinity or more than {LARGEST:g}: clean or scale them"
             )
+        yield block
+
+
+def parse_table(
+    body: Spool,
+    file: StagedArtifact,
+    *,
+    columns: int,
+    classes: int,
+    max_bytes: int,
+    records_required: bool = False,
+) -> CheckedUpload:
+    """Check an uploaded .npz against a recipe's configuration, and pack it into `file`.
+
+    features are (n, columns) and packed as float64; NaN is a missing value. labels are places
+    in the classes, or finite numbers where there are none. The ids are as for `parse_upload`.
+
+    Raises:
+        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
+            an infinity or an unknown label, or ids repeat.
+        BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
+        OSError: The disk is full or failing.
+    """
+    numbers = (np.float16, np.float32, np.float64)
+
+    def fit(headers: Headers) -> None:
+        features, labels = headers["features"], headers["labels"]
+        if features.ndim != 2 or features.dtype not in numbers:
+            raise UploadError("features must be a float16, float32 or float64 matrix")
+        rows, width = features.shape
+        if rows == 0:
+            raise UploadError("the upload has no rows")
+        if width != columns:
+            raise UploadError(f"features have {width} columns, the model {columns}")
+        if features.size * 8 > max_bytes:  # as they are kept
+            raise BodyTooLargeError(f"the features take more than {max_bytes} bytes")
+        whole = labels.dtype.kind in "iu"
+        if labels.shape != (rows,) or not (whole or (not classes and labels.dtype in numbers)):
+            kind = "integer" if classes else "number"
+            raise UploadError(f"labels must be one {kind} for each row")
+        check_ids(headers, OWNERS, rows, max_bytes)
+
+    with (
+        opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
+        Packed(file) as packed,
+    ):
+        features, labels = sent.headers["features"], sent.headers["labels"]
+        packed.add("features", np.float64, features, _without_infinity(sent, "features"))
+        if classes:
+            packed.add("labels", np.int64, labels, _labels(sent, classes))
+        else:
+            packed.add("labels", np.float64, labels, _targets(sent))
+        rows = features.shape[0]
+        return add_owners(packed, sent, rows, records_required=records_required)
+
+
+def _without_infinity(sent: Archive, name: str) -> Iterator[NDArray[np.generic]]:
+    for block in sent.blocks(name):
+        if np.isinf(block).any():
+            raise UploadError(f"{name} hold an infinity: clean the rows")
+        yield block
+
+
+def _targets(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    for block in _without_infinity(sent, "labels"):
+        if np.isnan(block).any():
+            raise UploadError("labels hold a NaN: leave out rows without a label")
         yield block

@@ -40,6 +40,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "ridge": "workers.families.ridge.family",
         "ridge-masked": "workers.families.masked.family",
         "network": "workers.families.network.family",
+        "recipe": "workers.families.recipe.family",
     }
 )
 

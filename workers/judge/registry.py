@@ -5,19 +5,22 @@ from typing import Any, Generic, TypeVar
 
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
-from workers.judge import exact_retrained
+from workers.judge import exact_retrained, refitted
 from workers.judge.base import Report, Verifier
 from workers.judge.certified import logistic as certified_logistic
 from workers.judge.certified.logistic import LogisticClaim
 from workers.judge.checks import judged, report_of
 from workers.judge.exact_retrained import RetrainedClaim
+from workers.judge.refitted import RefittedClaim
 from workers.judge.ridge import verdict as ridge
 from workers.judge.ridge.claim import ExactClaim
 from workers.judge.samples import empirical
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
-Claim = ExactClaim | EmpiricalClaim | LogisticClaim | RetrainedClaim
-_Claim = TypeVar("_Claim", ExactClaim, EmpiricalClaim, LogisticClaim, RetrainedClaim)
+Claim = ExactClaim | EmpiricalClaim | LogisticClaim | RefittedClaim | RetrainedClaim
+_Claim = TypeVar(
+    "_Claim", ExactClaim, EmpiricalClaim, LogisticClaim, RefittedClaim, RetrainedClaim
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,12 @@ _VERIFIERS: dict[str, Verifier[Claim]] = {
     ),
     empirical.VERIFIER.id: ClaimVerifier(EmpiricalClaim, empirical.VERIFIER),
     ridge.EXACT.id: ClaimVerifier(ExactClaim, ridge.EXACT),
-    exact_retrained.VERIFIER.id: ClaimVerifier(RetrainedClaim, exact_retrained.VERIFIER),
+    exact_retrained.VERIFIER.id: ByKind(
+        (
+            ClaimVerifier(RetrainedClaim, exact_retrained.VERIFIER),
+            ClaimVerifier(RefittedClaim, refitted.VERIFIER),
+        )
+    ),
     ridge.NUMERICALLY_EXACT.id: ClaimVerifier(ExactClaim, ridge.NUMERICALLY_EXACT),
 }
 

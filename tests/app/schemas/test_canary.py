@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from app.ledger.pinned import digest_of
 from app.schemas.networks import NewNetwork
-from app.service.registration import _pinned
 from tests import small_network
 
 CANARY = {"trigger": [[0, 4], [5, -4.5]], "target": "2"}
@@ -22,8 +21,7 @@ IMAGES = {
 
 
 def pinned(**changes: Any) -> dict[str, Any]:
-    wanted = NewNetwork.model_validate(small_network.manifest(**changes))
-    return _pinned(wanted)
+    return NewNetwork.model_validate(small_network.manifest(**changes)).pinned()
 
 
 def test_a_model_without_a_canary_keeps_its_digest() -> None:

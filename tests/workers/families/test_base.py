@@ -13,6 +13,7 @@ from workers.families.base import UnknownFamilyError
 from workers.families.masked.family import MaskedFamily
 from workers.families.network import family as network_family
 from workers.families.network.family import NetworkFamily, NoTorchError
+from workers.families.recipe.family import RecipeFamily
 from workers.families.ridge.family import RidgeFamily
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,9 @@ def test_a_model_has_the_family_that_it_was_registered_with() -> None:
     assert type(of(data="statistics", family="ridge")) is RidgeFamily
     assert type(of(data="masked")) is MaskedFamily
     assert type(of(data="rows", family="network")) is NetworkFamily
-    assert {type(kind) for kind in base.every()} == {RidgeFamily, MaskedFamily, NetworkFamily}
+    assert type(of(data="rows", family="recipe")) is RecipeFamily
+    every = {RidgeFamily, MaskedFamily, NetworkFamily, RecipeFamily}
+    assert {type(kind) for kind in base.every()} == every
 
 
 def test_a_family_that_this_worker_lacks_leaves_the_job_to_another() -> None:

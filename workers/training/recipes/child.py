@@ -57,12 +57,12 @@ def _limit(order: Mapping[str, Any]) -> None:
 def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
     from workers.errors import RefusedError
     from workers.tensor_file import decode_tensors
-    from workers.training.recipes.fit import Table, fit, stand_in
+    from workers.training.recipes.fit import FitRows, fit, stand_in
     from workers.training.recipes.recipe import Recipe
 
     warnings.simplefilter("ignore")  # of convergence: they are no errors, and quote numbers
     arrays, _ = decode_tensors(rows)
-    table = Table(arrays["features"], arrays["labels"])
+    table = FitRows(arrays["features"], arrays["labels"])
     recipe = Recipe.parse(order["recipe"])
     try:
         return b"+" + fit(recipe, table, order["threads"])

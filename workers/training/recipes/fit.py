@@ -11,7 +11,7 @@ from workers.training.recipes.recipe import Recipe, build
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class FitRows:
     """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64."""
 
     features: NDArray[np.float64]
@@ -22,7 +22,7 @@ class Table:
         return len(self.labels)
 
 
-def fit(recipe: Recipe, table: Table, threads: int) -> bytes:
+def fit(recipe: Recipe, table: FitRows, threads: int) -> bytes:
     """Return the model file of a recipe fitted on rows, in their order.
 
     The estimator sees the classes that the rows have as 0, 1, …: an erasure may have removed
@@ -49,7 +49,7 @@ def fit(recipe: Recipe, table: Table, threads: int) -> bytes:
 STAND_IN = 200  # rows
 
 
-def stand_in(table: Table) -> Table:
+def stand_in(table: FitRows) -> FitRows:
     """Return rows of the same width, types and classes that are of nobody.
 
     What fails on them too fails because of the recipe, and its message quotes no row.
@@ -59,5 +59,5 @@ def stand_in(table: Table) -> Table:
     if np.isnan(table.features).any():
         drawn[0, 0] = np.nan
     if table.labels.dtype.kind == "i":
-        return Table(drawn, np.resize(np.unique(table.labels), count))
-    return Table(drawn, np.arange(count, dtype=np.float64))
+        return FitRows(drawn, np.resize(np.unique(table.labels), count))
+    return FitRows(drawn, np.arange(count, dtype=np.float64))

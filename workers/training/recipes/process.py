@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_info
 
 from workers.errors import RefusedError
 from workers.tensor_file import encode_tensors
-from workers.training.recipes.fit import Table
+from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe, libraries
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def environment(recipe: Recipe) -> dict[str, str]:
     return {**versions, "processor": _processor(), "threads": str(threads_of(recipe))}
 
 
-def fit(recipe: Recipe, table: Table, threads: int, limits: Limits) -> bytes:
+def fit(recipe: Recipe, table: FitRows, threads: int, limits: Limits) -> bytes:
     """Return the model file of a recipe fitted on rows, in their order.
 
     Raises:
@@ -89,7 +89,7 @@ def fit(recipe: Recipe, table: Table, threads: int, limits: Limits) -> bytes:
     return _file(answer, child.returncode, limits)
 
 
-def try_twice(recipe: Recipe, table: Table, limits: Limits) -> bytes:
+def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
     """Return the model file, once two processes with different threads agreed on its bytes.
 
     Raises:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from lethe import canonical
 from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
 from workers import install
 from workers.errors import RefusedError
@@ -69,18 +68,24 @@ class Recipe:
         """Return the recipe of a document as `document` returns it. Raises RefusedError."""
         try:
             steps = tuple(
-                RecipeStep(str(one["estimator"]), dict(one["parameters"]))
+                RecipeStep(
+                    str(one["estimator"]),
+                    {name: _value(value) for name, value in one["parameters"].items()},
+                )
                 for one in document["steps"]
             )
             return cls(steps, int(document["seed"]), document["threads"])
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise RefusedError("the registered recipe cannot be read: register it") from None
 
     @property
     def document(self) -> dict[str, Any]:
         """The one JSON spelling that is registered, logged and written into model files."""
         steps = [
-            {"estimator": one.estimator, "parameters": dict(one.parameters)}
+            {
+                "estimator": one.estimator,
+                "parameters": {name: _plain(value) for name, value in one.parameters.items()},
+            }
             for one in self.steps
         ]
         return {"steps": steps, "seed": self.seed, "threads": self.threads}
@@ -89,6 +94,19 @@ class Recipe:
     def classifies(self) -> bool:
         """Whether it predicts classes, and no numbers."""
         return self.steps[-1].estimator in CLASSIFIERS
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in JSON with one spelling: RFC 8785 writes 1.0 and 1 alike."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return {"float": repr(value)} if isinstance(value, float) else value
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_value(one) for one in plain]
+    return float(plain["float"]) if isinstance(plain, dict) else plain
 
 
 def check(recipe: Recipe) -> None:
@@ -105,7 +123,7 @@ def check(recipe: Recipe) -> None:
     if last.estimator not in (*CLASSIFIERS, *REGRESSORS):
         raise RefusedError(f"{last.estimator}: not an estimator that a recipe may name")
     for step in recipe.steps:
-        _check_parameters(step, recipe.seed)
+        _check_parameters(step)
 
 
 def build(recipe: Recipe, threads: int) -> Any:
@@ -134,12 +152,7 @@ def known_parameters(step: RecipeStep) -> dict[str, Any]:
     return found
 
 
-def digest_source(recipe: Recipe) -> bytes:
-    """Return the bytes whose SHA-256 names a recipe."""
-    return canonical.encode(recipe.document)
-
-
-def _check_parameters(step: RecipeStep, seed: int) -> None:
+def _check_parameters(step: RecipeStep) -> None:
     known = known_parameters(step)
     for name, value in step.parameters.items():
         where = f"{name} of {step.estimator}"

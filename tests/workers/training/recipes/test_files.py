@@ -11,7 +11,7 @@ from lethe.catalogue import CLASSIFIERS, REGRESSORS, TRANSFORMERS
 from workers.errors import ArtifactError, RefusedError
 from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes.files import FittedRecipe, decode, encode
-from workers.training.recipes.fit import Table, fit
+from workers.training.recipes.fit import FitRows, fit
 from workers.training.recipes.recipe import Recipe, RecipeStep, build, known_parameters
 
 rng = np.random.default_rng(0)
@@ -31,7 +31,7 @@ def small(name: str) -> RecipeStep:
     return RecipeStep(name, {key: value for key, value in wanted.items() if key in known})
 
 
-def reference(recipe: Recipe, table: Table) -> Any:
+def reference(recipe: Recipe, table: FitRows) -> Any:
     """Fit with the library alone."""
     estimator = build(recipe, 1)
     labels = table.labels
@@ -40,7 +40,7 @@ def reference(recipe: Recipe, table: Table) -> Any:
     return estimator.fit(table.features, labels)
 
 
-def check_round_trip(recipe: Recipe, table: Table) -> FittedRecipe:
+def check_round_trip(recipe: Recipe, table: FitRows) -> FittedRecipe:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence
         data = fit(recipe, table, 1)
@@ -60,14 +60,14 @@ def check_round_trip(recipe: Recipe, table: Table) -> FittedRecipe:
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers(name: str, labels: Any) -> None:
     recipe = Recipe((small(name),), 3, None)
-    read = check_round_trip(recipe, Table(FEATURES, labels))
+    read = check_round_trip(recipe, FitRows(FEATURES, labels))
     assert read.classes == tuple(np.unique(labels))
     assert set(read.predict(FEATURES)) <= set(read.classes)
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
 def test_regressors(name: str) -> None:
-    read = check_round_trip(Recipe((small(name),), 3, None), Table(FEATURES, NUMBERS))
+    read = check_round_trip(Recipe((small(name),), 3, None), FitRows(FEATURES, NUMBERS))
     assert read.classes == ()
     assert read.predict(FEATURES).dtype == np.float64
 
@@ -79,7 +79,7 @@ def test_pipelines(name: str) -> None:
         step = RecipeStep(name, {"n_components": 2})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check_round_trip(Recipe((step, TREE), 3, None), Table(FEATURES, THREE))
+        check_round_trip(Recipe((step, TREE), 3, None), FitRows(FEATURES, THREE))
 
 
 @pytest.mark.parametrize(
@@ -89,23 +89,23 @@ def test_missing_values(name: str) -> None:
     holes = FEATURES.copy()
     holes[::7, 1] = np.nan
     recipe = Recipe((small(name),), 3, None)
-    check_round_trip(recipe, Table(holes, THREE if recipe.classifies else NUMBERS))
+    check_round_trip(recipe, FitRows(holes, THREE if recipe.classifies else NUMBERS))
 
 
 @pytest.mark.parametrize("name", ["lightgbm.LGBMClassifier", "xgboost.XGBClassifier"])
 def test_a_class_that_no_row_has_any_more(name: str) -> None:
     kept = THREE != 1
     recipe = Recipe((small(name),), 3, None)
-    read = check_round_trip(recipe, Table(FEATURES[kept], THREE[kept]))
+    read = check_round_trip(recipe, FitRows(FEATURES[kept], THREE[kept]))
     assert read.classes == (0, 2)
     assert set(read.predict(FEATURES)) == {0, 2}
 
 
 def test_one_class_and_no_row() -> None:
     recipe = Recipe((small("xgboost.XGBClassifier"),), 3, None)
-    one = decode(fit(recipe, Table(FEATURES[:5], np.full(5, 2)), 1))
+    one = decode(fit(recipe, FitRows(FEATURES[:5], np.full(5, 2)), 1))
     assert one.predict(FEATURES).tolist() == [2] * len(FEATURES)
-    none = fit(recipe, Table(FEATURES[:0], THREE[:0]), 1)
+    none = fit(recipe, FitRows(FEATURES[:0], THREE[:0]), 1)
     assert encode(decode(none)) == none
     with pytest.raises(RefusedError, match="no row is left"):
         decode(none).predict(FEATURES)
@@ -132,7 +132,7 @@ def changed(data: bytes, old: str, new: str) -> bytes:
 
 
 def test_a_file_that_was_tampered_with_is_not_read() -> None:
-    data = fit(Recipe((TREE,), 0, None), Table(FEATURES, THREE), 1)
+    data = fit(Recipe((TREE,), 0, None), FitRows(FEATURES, THREE), 1)
     for old, new in (
         ('"sklearn.tree.DecisionTreeClassifier", {', '"os.system", {'),
         ('"tree": [', '"eval": ['),
@@ -156,7 +156,7 @@ def test_a_file_that_was_tampered_with_is_not_read() -> None:
 )
 def test_a_tree_that_leads_out_of_its_memory_is_not_read(name: str, field: str) -> None:
     """Compiled code would follow it without looking."""
-    data = fit(Recipe((small(name),), 0, None), Table(FEATURES, THREE), 1)
+    data = fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
     arrays, metadata = decode_tensors(data)
     fields = json.dumps(metadata).split(f'["{field}", "')[1][:6]
     arrays[fields][0] = 1_000_000

@@ -11,7 +11,7 @@ import pytest
 
 from workers.errors import RefusedError
 from workers.training.recipes import process
-from workers.training.recipes.fit import Table
+from workers.training.recipes.fit import FitRows
 from workers.training.recipes.fit import fit as fit_here
 from workers.training.recipes.process import FitError, Limits, fit, try_twice
 from workers.training.recipes.recipe import Recipe, RecipeStep
@@ -20,7 +20,7 @@ LIMITS = Limits(seconds=120, memory=4 << 30)
 FOREST = "sklearn.ensemble.RandomForestClassifier"
 rng = np.random.default_rng(0)
 FEATURES = rng.normal(size=(300, 4))
-ROWS = Table(FEATURES, (FEATURES[:, 0] > 0).astype(np.int64))
+ROWS = FitRows(FEATURES, (FEATURES[:, 0] > 0).astype(np.int64))
 
 
 def one(name: str, **parameters: object) -> Recipe:
@@ -68,7 +68,7 @@ def test_the_bytes_are_those_of_a_fit_here() -> None:
 def test_what_fails_ends_and_says_why(recipe: Recipe, limits: Limits, said: str) -> None:
     if recipe.steps[0].estimator.endswith("PolynomialFeatures"):
         recipe = Recipe((*recipe.steps, RecipeStep(FOREST, {})), 0, None)
-        rows = Table(np.resize(FEATURES, (3000, 8)), np.resize(ROWS.labels, 3000))
+        rows = FitRows(np.resize(FEATURES, (3000, 8)), np.resize(ROWS.labels, 3000))
     else:
         rows = ROWS
     begun = time.monotonic()
@@ -99,7 +99,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, *answers: bytes) -> list[int]:
     """Have fits answer so, one after the other; return the list of their threads."""
     left, asked = list(answers), []
 
-    def answer(recipe: Recipe, table: Table, threads: int, limits: Limits) -> bytes:
+    def answer(recipe: Recipe, table: FitRows, threads: int, limits: Limits) -> bytes:
         asked.append(threads)
         return left.pop(0)
 
@@ -130,7 +130,7 @@ def test_a_fit_dies_with_the_process_that_asked_for_it() -> None:
         "from workers.training.recipes.process import *\n"
         "from workers.training.recipes.recipe import RecipeStep\n"
         f"recipe = Recipe((RecipeStep({FOREST!r}, {{'n_estimators': 10**6}}),), 0, None)\n"
-        "fit(recipe, Table(np.ones((500, 4)), np.arange(500) % 2), 1, Limits(300, 4 << 30))\n"
+        "fit(recipe, FitRows(np.ones((500, 4)), np.arange(500) % 2), 1, Limits(300, 4 << 30))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     found: list[str] = []

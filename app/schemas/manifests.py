@@ -1,0 +1,16 @@
+"""The manifests of a registration by the family of models that they name.
+
+A family adds its wire type here, with `pinned`. API, OpenAPI and registration read this alone.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.schemas.models import NewModel
+from app.schemas.networks import NewNetwork
+from app.schemas.recipes import NewRecipe
+
+Manifest = NewModel | NewNetwork | NewRecipe
+MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
+    {"ridge": NewModel, "network": NewNetwork, "recipe": NewRecipe}
+)

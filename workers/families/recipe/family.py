@@ -1,0 +1,114 @@
+"""Recipes: any estimator of the catalogue, fitted again on the retained rows."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from sqlmodel import Session
+
+from lethe import canonical
+from lethe.certificates.statement import Guarantee
+from lethe.errors import LetheError
+from models import Model, ModelVersion
+from workers import install
+from workers.families.base import Family
+from workers.families.recipe import update
+from workers.families.recipe.case import prepare
+from workers.families.recipe.rows import decode_block, join, read
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judges
+from workers.jobs.chain import BatchMember
+from workers.jobs.draft import Draft, sha256_hex
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
+from workers.judge.base import Report
+
+GUARANTEE = (
+    "The model is, byte for byte, what the registered recipe gives on the retained records "
+    "alone: it was fitted again from them in another process, with the same versions on a "
+    "processor of the same kind. Not tested: copies of the data or of earlier models "
+    "elsewhere, what was chosen outside the recipe with the erased rows at hand (features, "
+    "encoders, parameters), and the libraries, whose code ran both times."
+)
+
+
+class NoLibraryError(LetheError):
+    """This worker cannot fit recipes; another may, so the job waits."""
+
+    slug, title, status = "no-scikit-learn", "scikit-learn is not installed", 503
+
+
+class RecipeFamily(Family):
+    """A recipe learns and forgets by a fit on all rows that there are then."""
+
+    rooms = ("families/recipe", "training/recipes")
+    judge_rooms = ("judge", "training/recipes")
+    audited = False
+    judges_together = True
+
+    def check_here(self) -> None:
+        """Raise NoLibraryError where scikit-learn is not installed."""
+        if find_spec("sklearn") is None:
+            raise NoLibraryError(
+                f"this model's workers need scikit-learn: {install.with_extra('recipes')}"
+            )
+
+    def read(self, model: Model, upload: bytes) -> ParsedUpload:
+        """Return an upload's rows. Raises RefusedError if they cannot be learned."""
+        self.check_here()
+        return read(model, upload)
+
+    def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
+        """Return the stored rows followed by the fresh ones. Raises RefusedError."""
+        return join(decode_block(stored), fresh)
+
+    def learn(
+        self,
+        job: JobContext,
+        before: ModelVersion | None,
+        upload: ParsedUpload,
+        salts: Mapping[str, bytes],
+    ) -> UpdateResult:
+        """Fit on the stored rows and the upload. Raises RefusedError."""
+        return update.learn(job, before, upload, salts)
+
+    def forget(
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
+    ) -> Update:
+        """Fit without the members' records. Raises NotFittedError."""
+        self.check_here()
+        return update.forget(job, members)
+
+    def refit(self, job: JobContext) -> UpdateResult:
+        """Fit once more on the retained rows. Raises NotFittedError."""
+        self.check_here()
+        return update.refit(job)
+
+    def next_attempt(
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
+    ) -> NextAttempt | None:
+        """Return one more fit, as on another machine, None where it was that."""
+        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD)
+
+    def compares(self, claim: str) -> bool:
+        """A fit is repeated, and compared with nothing from before the erasure."""
+        return False
+
+    def prepare(
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
+        """Load what executed jobs left of a recipe's version; the result judges them."""
+        self.check_here()
+        return prepare(job, session, cases)
+
+    def guarantee(self, plan: Draft) -> Guarantee:
+        """Return what is guaranteed of a refit. Raises ValueError for another claim."""
+        if plan.claim != update.CLAIM:
+            raise ValueError(f"no verifier of recipes vouches for the claim {plan.claim}")
+        return Guarantee("exact-retrained", GUARANTEE, plan.bounds)
+
+    def registered(self, model: Model) -> dict[str, str]:
+        """Return the digest of the recipe."""
+        return {"recipe": sha256_hex(canonical.encode(model.config["recipe"]))}
+
+
+FAMILY: Family = RecipeFamily()

@@ -1,0 +1,151 @@
+"""A recipe's stored rows: blocks by owner, their order in a fit, their salted digests.
+
+A fit sees the rows in the order of their records' commitments. So a refit without some sees
+what it would have seen had they never been there, whoever sent them and when.
+"""
+
+import hashlib
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+from sqlmodel import Session, select
+
+from app.service.context import Services
+from lethe.certificates.retained import record_commitment
+from models import Model, Record
+from workers.errors import RefusedError
+from workers.jobs.update import Owner, ParsedUpload, StoredBlock
+from workers.training.recipes.fit import FitRows
+
+ROW = b"lethe/recipe-row/1\0"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableBlock:
+    """One owner's rows: features (m, d) float64; labels (m,) int64 of classes, or float64.
+
+    `records[i]` is the id of row i.
+    """
+
+    records: list[str]
+    features: NDArray[np.float64]
+    labels: NDArray[Any]
+
+    def without(self, erased: set[str]) -> "TableBlock | None":
+        """Return the block without some records, None if nothing remains."""
+        keep = np.array([record not in erased for record in self.records])
+        if not keep.any():
+            return None
+        records = [record for record in self.records if record not in erased]
+        return TableBlock(records, self.features[keep], self.labels[keep])
+
+    def encode(self) -> bytes:
+        """Return the block as safetensors; the ids travel as JSON in its metadata."""
+        arrays = {
+            "features": np.ascontiguousarray(self.features),
+            "labels": np.ascontiguousarray(self.labels),
+        }
+        return save(arrays, metadata={"records": json.dumps(self.records)})
+
+    def digests(self, salts: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the SHA-256 of each row with its record's salt, by record.
+
+        Without the salts, which are destroyed with their records, a digest confirms nobody's
+        guess of a row. A record without a salt has one that fits nowhere.
+        """
+        features = self.features.astype("<f8", order="C")
+        labels = self.labels.astype("<i8" if self.labels.dtype.kind == "i" else "<f8")
+        found = {}
+        for place, record in enumerate(self.records):
+            one = hashlib.sha256(ROW + salts.get(record, b""))
+            one.update(hashlib.sha256(record.encode()).digest())
+            one.update(labels[place].tobytes() + features[place].tobytes())
+            found[record] = one.digest()
+        return found
+
+
+def decode_block(data: bytes) -> TableBlock:
+    """Return the block that `TableBlock.encode` wrote."""
+    arrays = load(data)
+    length = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+    return TableBlock(json.loads(metadata["records"]), arrays["features"], arrays["labels"])
+
+
+def join(stored: TableBlock, fresh: StoredBlock) -> TableBlock:
+    """Return both blocks of one owner as one. Raises RefusedError for another kind of block."""
+    if not isinstance(fresh, TableBlock) or fresh.labels.dtype != stored.labels.dtype:
+        raise RefusedError("an owner's rows must all be of one model")
+    return TableBlock(
+        stored.records + fresh.records,
+        np.concatenate([stored.features, fresh.features]),
+        np.concatenate([stored.labels, fresh.labels]),
+    )
+
+
+def read(model: Model, upload: bytes) -> ParsedUpload:
+    """Return the rows that `app.uploads.rows` packed, by owner. Raises RefusedError."""
+    try:
+        with np.load(io.BytesIO(upload), allow_pickle=False) as arrays:
+            features, labels = arrays["features"], arrays["labels"]
+            records = arrays["records"].tolist()
+            owners = list(
+                zip(arrays["clients"].tolist(), arrays["subjects"].tolist(), strict=True)
+            )
+    except (KeyError, OSError, ValueError):
+        raise RefusedError("the upload cannot be read: send the rows again") from None
+    if features.shape[1:] != (model.config["columns"],):
+        raise RefusedError("the rows have other columns than the model: send them anew")
+    places: dict[Owner, list[int]] = defaultdict(list)
+    for place, owner in enumerate(owners):
+        places[owner].append(place)
+    blocks = {
+        owner: TableBlock([records[i] for i in own], features[own], labels[own])
+        for owner, own in places.items()
+    }
+    return ParsedUpload([r for block in blocks.values() for r in block.records], blocks, 0)
+
+
+def stored(services: Services, session: Session, model_id: int) -> dict[int, TableBlock]:
+    """Return the stored blocks of a model by their subjects' ids."""
+    found = services.features.load_many(session, model_id)
+    return {subject: decode_block(payload) for subject, payload in found}
+
+
+def salts_of(session: Session, model_id: int) -> dict[str, bytes]:
+    """Return the salt of each record of a model."""
+    query = select(Record.record, Record.salt).where(Record.model_id == model_id)
+    return {record: bytes(salt) for record, salt in session.exec(query)}
+
+
+def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model) -> FitRows:
+    """Return rows in the order of their commitments, as a fit sees them."""
+    parts = list(blocks)
+    records = [record for block in parts for record in block.records]
+    width = model.config["columns"]
+    kind = np.int64 if model.classes else np.float64
+    features = np.concatenate([np.empty((0, width)), *(block.features for block in parts)])
+    labels = np.concatenate([np.empty(0, kind), *(block.labels for block in parts)])
+    commitments = [
+        record_commitment(salts[record], record) if record in salts else b""
+        for record in records
+    ]
+    order = sorted(range(len(records)), key=lambda place: (commitments[place], place))
+    return FitRows(np.ascontiguousarray(features[order]), np.ascontiguousarray(labels[order]))
+
+
+def digest_of_rows(digests: Iterable[bytes]) -> str:
+    """Return the hex SHA-256 over the sorted digests of rows: what a version was made from."""
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def all_digests(blocks: Sequence[TableBlock], salts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the digest of each row of some blocks, by record."""
+    return {record: digest for one in blocks for record, digest in one.digests(salts).items()}

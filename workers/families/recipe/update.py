@@ -1,0 +1,134 @@
+"""Recipes: learn an upload, forget records, fit again. Each is a fit on all rows there are."""
+
+from collections.abc import Mapping, Sequence
+
+from app.service.context import Services
+from lethe import canonical
+from lethe.errors import LetheError
+from models import Model, ModelVersion
+from workers.errors import RefusedError
+from workers.families.recipe.rows import (
+    TableBlock,
+    all_digests,
+    digest_of_rows,
+    salts_of,
+    stored,
+    table,
+)
+from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.draft import sha256_hex
+from workers.jobs.lease import JobContext
+from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult
+from workers.training.recipes import process
+from workers.training.recipes.process import Limits
+from workers.training.recipes.recipe import Recipe
+
+METHOD, VERSION, CLAIM = "refit", "1", "exact-retrained"
+STATE = "recipe-state/1"
+
+
+class NotFittedError(LetheError):
+    """A fit that must succeed did not: it is tried again, and an operator is told of it.
+
+    No request is refused because a limit of the operator's is too low.
+    """
+
+    slug, title, status = "not-fitted", "The recipe could not be fitted within its limits", 503
+
+
+def recipe_of(model: Model) -> Recipe:
+    """Return the recipe a model was registered with. Raises RefusedError."""
+    return Recipe.parse(model.config["recipe"])
+
+
+def limits(services: Services) -> Limits:
+    """Return what a fit may take here."""
+    return Limits(services.settings.fit_seconds, services.settings.fit_memory_bytes)
+
+
+def learn(
+    job: JobContext,
+    before: ModelVersion | None,
+    upload: ParsedUpload,
+    fresh: Mapping[str, bytes],
+) -> UpdateResult:
+    """Fit on the stored rows and the upload; the first time in two processes, to compare.
+
+    Raises:
+        RefusedError: The recipe is none, fails on these rows, or its bytes differ from fit to
+            fit.
+    """
+    services, model = job.services, job.model
+    new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
+    with services.reading() as session:
+        blocks = [*stored(services, session, job.lease.model_id).values(), *new]
+        salts = {**salts_of(session, job.lease.model_id), **fresh}
+    recipe = recipe_of(model)
+    rows = table(blocks, salts, model)
+    if before is None:
+        file = process.try_twice(recipe, rows, limits(services))
+    else:
+        file = process.fit(recipe, rows, process.threads_of(recipe), limits(services))
+    return _result(model, file, all_digests(blocks, salts))
+
+
+def forget(job: JobContext, members: Sequence[BatchMember]) -> Update:
+    """Fit on the rows without the members' records.
+
+    Raises:
+        NotFittedError: The fit failed or exceeded a limit, or a library is not installed.
+    """
+    services = job.services
+    leaving = {record for member in members for record in member.salts}
+    owned = owned_by_subject(members)
+    with services.reading() as session:
+        blocks = stored(services, session, job.lease.model_id)
+        salts = salts_of(session, job.lease.model_id)
+    digests = all_digests(list(blocks.values()), salts)
+    rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}
+    left = {**blocks, **rest}
+    retained = [block for block in left.values() if block is not None]
+    result = _refitted(job, retained, salts)
+    gone = tuple(sorted(digests[record].hex() for record in leaving))
+    return Update(result, rest, rows_gone=gone)
+
+
+def refit(job: JobContext) -> UpdateResult:
+    """Fit once more on the retained rows. Raises as `forget`."""
+    services = job.services
+    with services.reading() as session:
+        blocks = list(stored(services, session, job.lease.model_id).values())
+        salts = salts_of(session, job.lease.model_id)
+    return _refitted(job, blocks, salts)
+
+
+def _refitted(
+    job: JobContext, blocks: Sequence[TableBlock], salts: Mapping[str, bytes]
+) -> UpdateResult:
+    recipe = recipe_of(job.model)
+    rows = table(blocks, salts, job.model)
+    try:
+        file = process.fit(recipe, rows, process.threads_of(recipe), limits(job.services))
+    except RefusedError as error:
+        raise NotFittedError(str(error)) from None
+    return _result(job.model, file, all_digests(blocks, salts))
+
+
+def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateResult:
+    recipe = recipe_of(model)
+    data = digest_of_rows(digests.values())
+    digest = sha256_hex(canonical.encode(recipe.document))
+    # Whatever else a refit needs is in the registration and the rows.
+    state = canonical.encode({"data": data, "kind": STATE, "recipe": digest})
+    return UpdateResult(
+        encoded=Encoded(file, state, data),
+        method=METHOD,
+        method_version=VERSION,
+        claim=CLAIM,
+        parameters={
+            "data": "rows",
+            "estimator": ", ".join(one.estimator for one in recipe.steps),
+            "seed": str(recipe.seed),
+            **process.environment(recipe),
+        },
+    )
