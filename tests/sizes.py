@@ -28,14 +28,88 @@ FULL = {
     "tests/test_servers.py": "the tests' own servers",
     "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",
+    "tests/workers/jobs/test_attempts_since.py::test_what_is_left_out_is_told_and_logged_of_all_that_escalate_together": "an attempt that is left out, in test_ladder_end.py",
     "tests/workers/jobs/test_audit_citation.py::test_an_attempt_with_settings_of_its_own_cites_no_audit_of_others": "the newest report is cited in the same file",
+    "tests/workers/jobs/test_audit_citation.py::test_another_configuration_than_was_started_is_not_cited": "test_audit_trust.py has a configuration that was changed",
+    "tests/workers/jobs/test_audit_citation.py::test_the_log_says_which_method_made_the_model_and_a_decision_may_have_it_made_anew": "the newest report is cited in the same file",
+    "tests/workers/jobs/test_audit_hidden.py::test_a_deleted_audit_is_listed_as_missing_with_its_report": "a newer leak that is hidden, in the same file",
+    "tests/workers/jobs/test_audit_hidden.py::test_a_deleted_audit_that_never_ended_is_missing_too": "a newer leak that is hidden, in the same file",
+    "tests/workers/jobs/test_audit_hidden.py::test_a_report_that_is_not_stored_is_missing_and_no_older_one_is_cited": "a newer leak that is hidden, in the same file",
+    "tests/workers/jobs/test_audit_hidden.py::test_an_older_audit_that_is_put_back_to_run_after_another_start_reports_nothing": "a newer leak that is hidden, in the same file",
+    "tests/workers/jobs/test_audit_trust.py::test_a_row_that_is_no_audit_of_the_log_ends_without_an_entry": "a row that says otherwise than the log, in the same file",
+    "tests/workers/jobs/test_audit_trust.py::test_each_field_of_a_report_is_held_to_log_or_mac": "one field, in the same file",
+    "tests/workers/jobs/test_audit_trust.py::test_no_report_is_signed_of_a_model_that_is_not_as_it_was_registered": "a model that was trained otherwise, in the same file",
+    "tests/workers/jobs/test_audits.py::test_a_worker_that_dies_before_the_report_leaves_it_to_the_next": "a killed worker, in the same file",
+    "tests/workers/jobs/test_audits.py::test_an_audit_that_is_due_is_started_anew_with_another_seed": "an audit is started in the same file",
+    "tests/workers/jobs/test_audits.py::test_records_may_be_erased_while_an_audit_runs_and_are_used_no_more": "records that are erased after one, in the same file",
+    "tests/workers/jobs/test_audits.py::test_reports_differ_in_nothing_but_who_and_when": "pairs are computed alike in the same file",
+    "tests/workers/jobs/test_batch.py::test_a_refit_of_a_later_one_leaves_the_earlier_certificate": "a refit of the first, in the same file",
+    "tests/workers/jobs/test_batch.py::test_a_request_that_waits_for_others_can_be_withdrawn": "one that waits alone, in tests/app/service",
+    "tests/workers/jobs/test_batch.py::test_a_second_try_goes_alone": "an error of one request, in the same file",
+    "tests/workers/jobs/test_batch.py::test_a_worker_that_lost_its_lease_commits_nothing_for_the_others": "one that lost one of its jobs, in the same file",
+    "tests/workers/jobs/test_batch.py::test_all_of_a_model_can_go_in_one_update": "everything can be erased, in test_stages.py",
+    "tests/workers/jobs/test_batch.py::test_another_method_or_kind_behind_them_ends_the_waiting": "requests of another method, in the same file",
+    "tests/workers/jobs/test_batch.py::test_nothing_waits_when_its_deadline_is_near": "one that has waited long enough, in the same file",
+    "tests/workers/jobs/test_batch.py::test_one_at_a_time_each_goes_alone_and_can_be_withdrawn": "who waits alone, in test_stages.py",
+    "tests/workers/jobs/test_batch.py::test_what_waits_when_a_worker_is_free_goes_together": "requests that wait for one another, in the same file",
+    "tests/workers/jobs/test_changed_registration.py::test_giving_up_what_was_not_begun_lets_the_next_one_run": "what was held goes on, in the same file",
+    "tests/workers/jobs/test_changed_registration.py::test_no_retraining_is_published_by_another_configuration": "a network of the same change, in the same file",
+    "tests/workers/jobs/test_changed_registration.py::test_what_is_changed_and_set_back_in_between_is_not_used": "what stays changed, in the same file",
+    "tests/workers/jobs/test_deaths.py::test_a_round_that_kills_its_worker_fails": "learning and an erasure that kill it, in the same file",
+    "tests/workers/jobs/test_deaths.py::test_a_worker_that_fails_and_lives_does_not_count": "tries are counted in test_stages.py",
+    "tests/workers/jobs/test_deaths.py::test_given_up_it_makes_room_for_what_waits_behind_it": "a request that is given up, in test_stages.py",
+    "tests/workers/jobs/test_decisions_together.py::test_a_retry_of_the_first_goes_on_with_the_others": "test_decisions.py has a retry",
+    "tests/workers/jobs/test_decisions_together.py::test_each_can_be_given_up_and_nothing_of_them_is_left": "test_decisions.py has one that is given up",
+    "tests/workers/jobs/test_entitlement.py::test_rows_of_another_subject_that_come_in_between_stay": "rows of another client, in the same file",
+    "tests/workers/jobs/test_entitlement.py::test_statistics_of_another_client_stay_and_nobody_is_asked_for_them": "rows of another client, in the same file",
+    "tests/workers/jobs/test_group_statements.py": "what a group costs; test_batch.py has what it does",
     "tests/workers/jobs/test_histories.py::test_one_long_history_on_both_databases": "the drawn history of the same file",
+    "tests/workers/jobs/test_ladder.py::test_a_later_attempt_that_passes_is_certified_as_what_it_is": "three attempts and their escalations, in the same file",
+    "tests/workers/jobs/test_ladder.py::test_an_attempt_without_a_model_gives_way_to_the_retraining_in_the_log": "test_network_endings.py",
     "tests/workers/jobs/test_ladder.py::test_the_rows_that_go_are_asked_though_no_silo_holds_them_any_more": "test_network_silos.py",
     "tests/workers/jobs/test_ladder.py::test_those_executed_together_escalate_together": "test_batch.py",
+    "tests/workers/jobs/test_ladder_end.py::test_an_attempt_that_has_become_too_late_is_not_begun": "test_network_ladder.py has each reason",
+    "tests/workers/jobs/test_ladder_end.py::test_an_attempt_that_raises_again_and_again_gives_way": "test_network_endings.py has what a method raises",
+    "tests/workers/jobs/test_ladder_end.py::test_an_attempt_that_the_budget_does_not_pay_for_is_left_out": "test_network_ladder.py has each reason",
+    "tests/workers/jobs/test_ladder_end.py::test_the_judge_finds_it_too": "test_network_ladder.py has each verdict",
+    "tests/workers/jobs/test_logged_counts.py::test_a_seed_that_was_chosen_is_no_judgement": "emptied tables and changed columns, in the same file",
+    "tests/workers/jobs/test_logged_counts.py::test_after_a_training_that_nobody_repeated_there_is_no_budget": "which trainings begin a budget, in the same file",
+    "tests/workers/jobs/test_logged_counts.py::test_who_kills_a_judge_and_empties_its_seed_spends_alpha_again": "emptied tables and changed columns, in the same file",
+    "tests/workers/jobs/test_logged_judgement.py::test_a_record_whose_claim_is_taken_away_is_missed": "each table that says otherwise, in the same file",
+    "tests/workers/jobs/test_logged_judgement.py::test_what_was_stopped_can_be_made_anew_by_decision": "test_decisions.py has a retry",
+    "tests/workers/jobs/test_moved_contents.py::test_a_version_with_the_root_of_another_set_is_refitted": "a version that points at another entry, in the same file",
     "tests/workers/jobs/test_network_canary.py": "the canary's check is tested in tests/workers/judge",
+    "tests/workers/jobs/test_network_certified.py::test_hf_kcu_gets_noise_where_it_is_registered_and_says_nothing_of_its_step": "the bound without noise, in the same file",
+    "tests/workers/jobs/test_network_certified.py::test_requests_of_one_update_are_one_release_and_need_no_held_out_row": "a stream of requests, in the same file",
     "tests/workers/jobs/test_network_certified_hazards.py": "test_network_certified.py, and tests/workers/judge",
+    "tests/workers/jobs/test_network_endings.py::test_a_later_attempt_that_runs_out_of_memory_gives_way_too": "the first attempt, in the same file",
+    "tests/workers/jobs/test_network_silos.py::test_a_client_that_fails_is_left_out_and_the_verifier_leaves_it_out_too": "tests/workers/silos; the versions are those of one process, in the same file",
+    "tests/workers/jobs/test_network_silos.py::test_a_retraining_waits_for_silos_that_are_all_gone": "test_stalled.py has what waits for a machine",
+    "tests/workers/jobs/test_networks.py::test_a_method_that_lacks_something_refuses_and_names_another": "tests/workers/methods/network has each refusal",
+    "tests/workers/jobs/test_networks.py::test_a_step_that_is_never_safe_gives_way_to_retraining_in_the_log": "test_network_endings.py",
+    "tests/workers/jobs/test_networks.py::test_every_method_runs_from_a_request": "one method, in the same file; tests/workers/methods/network has each",
+    "tests/workers/jobs/test_networks.py::test_masks_are_learned_and_forgotten_too": "tests/workers/training has masks and their loss",
+    "tests/workers/jobs/test_networks.py::test_requests_that_wait_for_one_another_are_forgotten_in_one_step": "test_batch.py",
+    "tests/workers/jobs/test_networks.py::test_the_last_client_can_leave_too": "everything can be erased, in test_stages.py",
+    "tests/workers/jobs/test_networks.py::test_without_held_out_rows_a_guarded_step_gives_way_to_retraining": "test_network_endings.py",
+    "tests/workers/jobs/test_progress.py::test_a_stage_that_begins_does_not_show_the_end_of_the_one_before": "a whole escalation, in the same file",
     "tests/workers/jobs/test_reference_models.py": "test_network_hazards.py, and tests/redteam",
+    "tests/workers/jobs/test_rewound.py::test_what_was_refuted_is_not_judged_again": "it is not executed either, in the same file",
+    "tests/workers/jobs/test_ridge_family.py::test_learning_and_unlearning_alternate_within_the_certified_bound": "methods that take turns on one model, in the same file",
     "tests/workers/jobs/test_silo_scores.py": "test_network_silos.py, and tests/workers/silos",
+    "tests/workers/jobs/test_stages.py::test_a_full_disk_is_waited_out": "tests/faults has a full disk",
+    "tests/workers/jobs/test_stalled.py::test_a_wait_that_ended_is_forgotten_before_anybody_judges": "a wait ends by itself, in the same file",
+    "tests/workers/jobs/test_stalled.py::test_who_waits_behind_a_wait_may_still_withdraw": "tests/app/service has each withdrawal",
+    "tests/workers/jobs/test_statistics_hazards.py::test_a_client_scope_needs_no_answer_in_a_batch": "a client alone, in test_statistics_model.py",
+    "tests/workers/jobs/test_statistics_hazards.py::test_a_dropped_block_waits_for_the_others_that_need_more": "requests for a dropped block, in the same file",
+    "tests/workers/jobs/test_statistics_hazards.py::test_a_sketched_client_is_erased": "its records, in the same file",
+    "tests/workers/jobs/test_statistics_hazards.py::test_an_answer_sent_again_is_answered_the_same": "tests/app/api has what is sent again",
+    "tests/workers/jobs/test_statistics_hazards.py::test_records_of_a_waiting_request_are_not_certified_before_they_are_gone": "test_what_came_back_is_not_taken_by_a_request_from_before",
+    "tests/workers/jobs/test_statistics_hazards.py::test_the_rest_of_a_block_needs_no_answer": "requests for a dropped block, in the same file",
+    "tests/workers/jobs/test_statistics_hazards.py::test_who_waits_for_a_withdrawn_companion_is_executed_all_the_same": "a request that waits for its client, in the same file",
+    "tests/workers/jobs/test_statistics_model.py::test_a_first_message_that_fails_does_not_fail_the_model": "statistics that are refused, in the same file",
+    "tests/workers/jobs/test_statistics_model.py::test_a_request_over_several_clients_waits_for_all": "one client, in the same file",
+    "tests/workers/jobs/test_statistics_model.py::test_two_requests_for_one_client_are_both_answered": "one request, in the same file",
     "tests/workers/judge/test_empirical_soundness.py::test_a_stream_of_models_at_the_margin_seldom_passes": "how often; one model of each kind is tested in the same file",
     "tests/workers/methods/network/hf_kcu/test_backdoor.py": "an experiment of the paper; test_method.py compares with a refit",
     "tests/workers/secure_sum/client/test_failures.py::test_a_failed_first_round_leaves_a_model_that_can_be_begun": "a member that drops out, in the same file",
@@ -81,10 +155,21 @@ ONE_CASE = {
     "tests/workers/training/fedavg/test_curvature.py::test_every_kind_of_layer_has_both_products": "the architecture",
 }  # fmt: skip
 
-# Here a difference between databases is the point: locks, leases, triggers, grants.
+# The same of all tests of these rooms that begin with an installation.
+ONE_CASE_ROOMS = (
+    "tests/app/cli",
+    "tests/app/purge",
+    "tests/workers/jobs",
+    "tests/workers/secure_sum/client",
+)
+
+# Here a difference between databases is the point: locks, leases, triggers, grants. `make test`
+# runs the first case of each test on both.
 BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
 # Here a step that fails is another transaction that rolls back: PostgreSQL sees each.
-EVERY_CASE_ON_BOTH = ("tests/faults", "tests/e2e", "tests/packaging")
+EVERY_CASE_ON_BOTH = (*BOTH_DATABASES, "tests/faults", "tests/e2e", "tests/packaging")
+
+_LEFT_OUT = tuple(FULL)
 
 
 def assign(items: Iterable[pytest.Item]) -> None:
@@ -95,19 +180,22 @@ def assign(items: Iterable[pytest.Item]) -> None:
     """
     seen: set[tuple[str, bool]] = set()
     for item in items:
-        function = item.nodeid.partition("[")[0]
+        name = item.nodeid
+        function = name.partition("[")[0]
         given = getattr(getattr(item, "callspec", None), "params", {}).values()
         second = any(isinstance(one, str) and one == "postgresql" for one in given)
         further = (function, second) in seen
         seen.add((function, second))
-        if item.nodeid.startswith(BOTH_DATABASES):
-            continue
-        if second and further and not item.nodeid.startswith(EVERY_CASE_ON_BOTH):
+        if second and further and not name.startswith(EVERY_CASE_ON_BOTH):
             item.add_marker(pytest.mark.repeats)
         if (
-            second
-            or item.nodeid.startswith(tuple(FULL))
-            or (further and function in ONE_CASE)
-            or item.get_closest_marker("full")
+            name.startswith(_LEFT_OUT)
+            or (second and (further or not name.startswith(BOTH_DATABASES)))
+            or (further and (function in ONE_CASE or _is_of_an_installation(item)))
         ):
             item.add_marker(pytest.mark.full)
+
+
+def _is_of_an_installation(item: pytest.Item) -> bool:
+    fixtures: Iterable[str] = getattr(item, "fixturenames", ())
+    return item.nodeid.startswith(ONE_CASE_ROOMS) and "ledger" in fixtures

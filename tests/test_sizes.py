@@ -1,21 +1,59 @@
 """What is left out of `make test` is there, under the name that `tests/sizes.py` has."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tests.sizes import BOTH_DATABASES, EVERY_CASE_ON_BOTH, FULL, ONE_CASE
+from tests.sizes import EVERY_CASE_ON_BOTH, FULL, ONE_CASE, ONE_CASE_ROOMS, assign
 
 REPOSITORY = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", [*FULL, *ONE_CASE, *BOTH_DATABASES, *EVERY_CASE_ON_BOTH])
+@pytest.mark.parametrize("name", [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH])
 def test_every_entry_names_a_test(name: str) -> None:
     path, _, function = name.partition("::")
     place = REPOSITORY / path
     assert place.exists()
     if function:
         assert f"\ndef {function}(" in place.read_text()
+
+
+class Item:
+    """A collected test, as `assign` sees it."""
+
+    def __init__(self, nodeid: str, *fixtures: str) -> None:
+        self.nodeid, self.fixturenames = nodeid, fixtures
+        self.marks: set[str] = set()
+
+    def add_marker(self, mark: Any) -> None:
+        self.marks.add(mark.name)
+
+
+def marks(*items: Item) -> list[set[str]]:
+    assign(cast("list[pytest.Item]", items))
+    return [item.marks for item in items]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_every_entry_leaves_its_tests_out(name: str) -> None:
+    assert marks(Item(name)) == [{"full"}]
+
+
+@pytest.mark.parametrize("name", ONE_CASE)
+def test_the_first_case_stays(name: str) -> None:
+    found = marks(Item(f"{name}[a]"), Item(f"{name}[b]"))
+    assert found in ([set(), {"full"}], [{"full"}, {"full"}])
+
+
+@pytest.mark.parametrize("room", ONE_CASE_ROOMS)
+def test_the_first_case_of_an_installation_stays(room: str) -> None:
+    name = f"{room}/test_something.py::test_it"
+    assert marks(Item(f"{name}[a]", "ledger"), Item(f"{name}[b]", "ledger")) == [
+        set(),
+        {"full"},
+    ]
+    assert marks(Item(f"{name}[a]"), Item(f"{name}[b]")) == [set(), set()]
 
 
 def test_only_tests_with_cases_have_a_first_case() -> None:

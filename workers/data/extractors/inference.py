@@ -12,14 +12,14 @@ from workers.data.extractors.base import ExtractorError, Features, Inputs, check
 @contextmanager
 def frozen() -> Iterator[None]:
     """Run torch without gradients and with deterministic algorithms only."""
-    before = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True)
+    # Not `use_deterministic_algorithms`: it imports torch's compiler, 2 s of each process.
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")
     try:
         with torch.inference_mode():
             yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns)
+        torch.set_deterministic_debug_mode(before)
 
 
 def in_batches(

@@ -18,18 +18,20 @@ def deterministic(threads: int | None = None) -> Iterator[None]:
     are the process's: train in one thread of a process at a time.
     """
     os.environ.setdefault(_WORKSPACE, ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+    # Not `use_deterministic_algorithms`: it also tells torch's compiler, which nothing here
+    # uses, and takes 2 s of each process to import it.
+    before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     cudnn = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
     tf32 = torch.backends.cuda.matmul.allow_tf32
     try:
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")
         torch.backends.cudnn.benchmark = False
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         if threads is not None:
             torch.set_num_threads(threads)
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        torch.set_deterministic_debug_mode(before[0])
         torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = cudnn
         torch.backends.cuda.matmul.allow_tf32 = tf32
         if threads is not None:
