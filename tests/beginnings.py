@@ -17,6 +17,7 @@ from app.settings import Settings
 from lethe.signing.keys import PrivateKey
 from models.session import make_engine
 from tests.installation import Installation, install
+from tests.remote import Remote
 from tests.workers.secure_sum.client.federation import Masked
 
 
@@ -24,6 +25,22 @@ def fit(installation: Installation) -> PrivateKey:
     """Register a requester's key and the small model, and fit it; returns the key."""
     installation.ready()
     return installation.caller.key
+
+
+def certify(installation: Installation) -> PrivateKey:
+    """Have record r1 erased of the fitted model; returns the requester's key."""
+    key = fit(installation)
+    assert installation.caller.erase_records("r1").status_code == 202
+    installation.drain()
+    return key
+
+
+def contribute(installation: Installation) -> Remote:
+    """Register five clients' keys and a model without rows, and learn their statistics."""
+    remote = Remote(installation)
+    remote.register()
+    remote.contribute_all()
+    return remote
 
 
 def enrol(installation: Installation) -> Masked:
@@ -44,6 +61,8 @@ BEGUN = "begun"  # keys and an empty log: where `ledger` begins without any of t
 # A test that asks for a fixture of one of these names begins there.
 BEGINNINGS: dict[str, Callable[[Installation], Any]] = {
     "fitted": fit,
+    "with_certificate": certify,
+    "contributed": contribute,
     "enrolled": enrol,
     "taught": teach,
 }

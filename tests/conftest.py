@@ -3,7 +3,7 @@
 `database_url` and what rests on it (`engine`, `settings`, `ledger`) run each test twice, on
 SQLite and on PostgreSQL. A test worker starts at most one server of each kind, when a test
 first asks for it, and a fresh database is a copy of one migrated template. In a test that asks
-for one of the beginnings (`fitted`, `enrolled`, `taught`) they are a copy of that instead.
+for one of the beginnings (`fitted`, `with_certificate`, `taught`, …) they are a copy of that instead.
 """
 
 import gc
@@ -31,6 +31,7 @@ from models.sealed import seal_columns
 from models.session import make_engine
 from tests import sizes
 from tests.beginnings import BEGUN, Originals, beginning
+from tests.remote import Remote
 from tests.servers import in_memory, postgres_server, redis_server
 from tests.statements import share_statements
 from tests.workers.secure_sum.client.federation import Masked
@@ -231,6 +232,22 @@ def fitted(request: pytest.FixtureRequest, ledger: Ledger, engine: Engine) -> Pr
     """`ledger` is a copy of one with the small model, fitted; the key is its requester's."""
     key: PrivateKey = _originals(request, engine.dialect.name).of("fitted").made
     return key
+
+
+@pytest.fixture
+def with_certificate(
+    request: pytest.FixtureRequest, ledger: Ledger, engine: Engine
+) -> PrivateKey:
+    """`ledger` is a copy of one whose small model has record r1 erased; the requester's key."""
+    key: PrivateKey = _originals(request, engine.dialect.name).of("with_certificate").made
+    return key
+
+
+@pytest.fixture
+def contributed(request: pytest.FixtureRequest, ledger: Ledger, engine: Engine) -> Remote:
+    """`ledger` is a copy of one with a model that learned clients' statistics; `Remote.at`."""
+    remote: Remote = _originals(request, engine.dialect.name).of("contributed").made
+    return remote
 
 
 @pytest.fixture

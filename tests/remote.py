@@ -46,7 +46,7 @@ class Remote:
         """Return the same clients, before a copy of their installation."""
         moved = copy(self)
         moved.installation = installation
-        moved.manifest = deepcopy(self.manifest)
+        moved.rows, moved.manifest = deepcopy((self.rows, self.manifest))
         moved.clients = {
             name: replace(installation.caller, keyid=caller.keyid, key=caller.key)
             for name, caller in self.clients.items()

@@ -26,15 +26,16 @@ from tests.installation import Installation, install
 
 @pytest.fixture
 def ready(
-    settings: Settings, ledger: Ledger, fitted: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    ledger: Ledger,
+    with_certificate: PrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Installation]:
     """An installation with a certificate, of a model that nothing happens to afterwards."""
     monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
     point_at(settings, monkeypatch)
     with install(settings) as made:
-        made.caller.key = fitted
-        assert made.caller.erase_records("r1").status_code == 202
-        made.drain()
+        made.caller.key = with_certificate
         yield made
 
 

@@ -11,6 +11,7 @@ from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import fsck
 from app.reconcile.fsck_journal import fsck_journal
 from app.reconcile.fsck_vault import fsck_vault
+from lethe.signing.keys import PrivateKey
 from models import Artifact, Certificate
 from tests.app.ledger.samples import tamper
 from tests.installation import Installation
@@ -23,14 +24,14 @@ def database_url(sqlite_url: str) -> str:
 
 
 @pytest.fixture
-def certified(ready: Installation) -> Installation:
+def certified(installation: Installation, with_certificate: PrivateKey) -> Installation:
     """A ridge head of which records r1 and r2 were erased by two requests, and r3 claimed."""
-    for record in ("r1", "r2"):
-        assert ready.caller.erase_records(record).status_code == 202
-        ready.drain()
-    assert ready.caller.erase_records("r3").status_code == 202
-    ready.check()
-    return ready
+    installation.caller.key = with_certificate
+    assert installation.caller.erase_records("r2").status_code == 202
+    installation.drain()
+    assert installation.caller.erase_records("r3").status_code == 202
+    installation.check()
+    return installation
 
 
 def found(installation: Installation) -> list[str]:

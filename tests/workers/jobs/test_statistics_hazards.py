@@ -32,11 +32,8 @@ def database_url(sqlite_url: str) -> str:
 
 
 @pytest.fixture
-def remote(installation: Installation) -> Remote:
-    made = Remote(installation)
-    made.register()
-    made.contribute_all()
-    return made
+def remote(installation: Installation, contributed: Remote) -> Remote:
+    return contributed.at(installation)
 
 
 @pytest.fixture
@@ -82,11 +79,9 @@ def drop_for(installation: Installation, request_id: str) -> None:
 
 
 def test_records_of_a_waiting_request_are_not_certified_before_they_are_gone(
-    two: Installation,
+    two: Installation, contributed: Remote
 ) -> None:
-    remote = Remote(two)
-    remote.register()
-    remote.contribute_all()
+    remote = contributed.at(two)
     c0, c1 = remote.owned("c0"), remote.owned("c1")
     first = erase(two, {"level": "sample", "records": [c0[0]]})
     both = erase(two, {"level": "sample", "records": [c0[1], c1[0]]})
@@ -105,10 +100,10 @@ def test_records_of_a_waiting_request_are_not_certified_before_they_are_gone(
     two.check()
 
 
-def test_a_client_scope_needs_no_answer_in_a_batch(two: Installation) -> None:
-    remote = Remote(two)
-    remote.register()
-    remote.contribute_all()
+def test_a_client_scope_needs_no_answer_in_a_batch(
+    two: Installation, contributed: Remote
+) -> None:
+    remote = contributed.at(two)
     single = erase(two, {"level": "sample", "records": [remote.owned("c0")[0]]})
     erase(two, {"level": "sample", "records": [remote.owned("c1")[0]]})
     whole = erase(two, {"level": "client", "client": "c0"})

@@ -16,12 +16,9 @@ from tests.small import MODEL
 
 
 @pytest.fixture
-def remote(installation: Installation) -> Remote:
+def remote(installation: Installation, contributed: Remote) -> Remote:
     """Five clients, whose statistics are learned."""
-    made = Remote(installation)
-    made.register()
-    made.contribute_all()
-    return made
+    return contributed.at(installation)
 
 
 def head(installation: Installation) -> bytes:
