@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli.options import service_url
+from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
     from lethe.client import Client
@@ -59,9 +60,11 @@ def client() -> None:
 @click.option(
     "--data",
     required=True,
-    type=_file,
-    help="An .npz with features, labels, clients, records; optionally subjects, is_test.",
+    type=DATA,
+    help="An .npz with features, labels, clients, records; optionally subjects, is_test; or a "
+    "table, with --label, --client and --record-id.",
 )
+@table_options(sql=False)
 @_message_form
 @click.option(
     "--add-back", is_flag=True, help="Also contribute records that were erased before."
@@ -76,22 +79,26 @@ def contribute(
     rank: int | None,
     kind: str,
     add_back: bool,
+    **columns: Any,
 ) -> None:
     """Send rows, or one message of statistics for each client and subject in DATA."""
     from workers.cli.errors import shown
     from workers.data.identities import hashed_npz
-    from workers.data.raw import load_extractor
-    from workers.secure_sum.local import load_rows, message_of, with_features
+    from workers.data.opening import is_table, named_extractor
+    from workers.secure_sum.local import message_of, pack_rows, with_features
 
     with shown(), _client(url, key_file, keyid) as service:
         manifest = service.manifest(ref)
         if manifest["data"] == "masked":
             raise click.ClickException("this model is masked: see `lethe round`")
         if manifest["data"] == "rows":
-            sent = service.contribute(ref, hashed_npz(data), add_back=add_back)
+            rows = read_rows(data, columns, people=True) if is_table(data) else None
+            body = hashed_npz(data) if rows is None else pack_rows(rows, manifest["classes"])
+            sent = service.contribute(ref, body, add_back=add_back)
             click.echo(f"{sent['id']}  {sent['rows']} rows")
             return
-        rows = with_features(load_rows(data, people=True), manifest, load_extractor(data))
+        inputs = read_rows(data, columns, people=True)
+        rows = with_features(inputs, manifest, named_extractor(data))
         for owner in rows.owners():
             message = message_of(
                 rows, rows.owned(*owner), manifest, form=form, rank=rank, kind=kind
@@ -118,7 +125,10 @@ def asked(url: str, key_file: Path, keyid: str | None) -> None:
 
 @client.command()
 @_connection
-@click.option("--data", required=True, type=_file, help="An .npz with the requested rows.")
+@click.option(
+    "--data", required=True, type=DATA, help="The requested rows: an .npz, or a table."
+)
+@table_options(sql=False)
 @_message_form
 def release(
     url: str,
@@ -128,16 +138,17 @@ def release(
     form: "Form",
     rank: int | None,
     kind: str,
+    **columns: Any,
 ) -> None:
     """Answer all your open releases with statistics of their records in DATA."""
     from lethe.client.errors import ProblemError
     from workers.cli.errors import shown
-    from workers.data.raw import load_extractor
+    from workers.data.opening import named_extractor
     from workers.errors import ModelError
-    from workers.secure_sum.local import load_rows, message_of, with_features
+    from workers.secure_sum.local import message_of, with_features
 
     with shown(), _client(url, key_file, keyid) as service:
-        inputs, named = load_rows(data), load_extractor(data)
+        inputs, named = read_rows(data, columns), named_extractor(data)
         failed = 0
         for item in service.asked():
             try:

@@ -6,6 +6,7 @@ Every door that reads rows has them: `lethe model register`, `lethe client contr
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from lethe.cli.waiting import on_terminal
 
 if TYPE_CHECKING:
     from workers.data.opening import OpenedData, Progress
+    from workers.data.raw import Raw
     from workers.data.tables.labelled import Roles
+    from workers.secure_sum.local import LocalRows
 
 DATA = click.Path(exists=True, path_type=Path)
 FORMATS = "a .parquet, .csv, .tsv, .feather or .arrow file, a folder of them, or an .npz"
@@ -89,12 +92,8 @@ def table_options(
     return decorate
 
 
-def roles_of(
-    options: Mapping[str, Any], *, holdout: str | float | None = None
-) -> "Roles | None":
+def roles_of(options: Mapping[str, Any]) -> "Roles | None":
     """Return what the options say of columns, None if they say nothing.
-
-    holdout: where the command has no such option, or where it is not given.
 
     Raises:
         DatasetError: An identity's kind is no kind.
@@ -104,7 +103,7 @@ def roles_of(
     from workers.errors import DatasetError
 
     named = {name: options.get(name) for name in NAMES if name not in ("sql", "query")}
-    if not any(named.values()) and holdout is None:
+    if not any(named.values()):
         return None
     check_installed()
     from workers.data.tables.labelled import Roles
@@ -121,7 +120,7 @@ def roles_of(
         subject=named["subject"],
         persons=named["person"] or {},
         features=named["features"] or (),
-        holdout=holdout if named["holdout"] is None else _share(named["holdout"]),
+        holdout=None if named["holdout"] is None else _share(named["holdout"]),
     )
 
 
@@ -132,9 +131,7 @@ def _share(text: str) -> str | float:
         return text
 
 
-def open_rows(
-    data: Path | None, options: Mapping[str, Any], *, holdout: str | float | None = None
-) -> "OpenedData":
+def open_rows(data: Path | None, options: Mapping[str, Any]) -> "OpenedData":
     """Return the rows of DATA or of a query, with a bar on a terminal while they are read.
 
     Raises:
@@ -148,7 +145,7 @@ def open_rows(
         raise click.UsageError("give DATA or --query, not both")
     if data is None and (sql is None or query is None):
         raise click.UsageError("give DATA, or --sql URL with --query SELECT")
-    roles = roles_of(options, holdout=holdout)
+    roles = roles_of(options)
     if data is not None:
         with reading(f"reading {data.name}") as progress:
             return open_data(data, roles, progress=progress)
@@ -159,6 +156,52 @@ def open_rows(
     with reading("reading rows") as progress:
         table = query_table(sql, query, progress=progress)
     return open_table(table, roles)
+
+
+def read_rows(data: Path, options: Mapping[str, Any], *, people: bool = False) -> "LocalRows":
+    """Return a client's own rows; unless --holdout says so, none of a table is left out.
+
+    Raises:
+        RefusedError: As `workers.secure_sum.local.load_rows`.
+    """
+    from workers.secure_sum.local import load_rows
+
+    roles = roles_of(options)
+    if roles is not None and roles.holdout is None:
+        roles = replace(roles, holdout="none")
+    with reading(f"reading {data.name}") as progress:
+        return load_rows(data, roles, people=people, progress=progress)
+
+
+def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
+    """Return what an extractor reads of DATA, and what is kept beside it.
+
+    text: the column of a table that holds texts; None: its features are read.
+
+    Raises:
+        DatasetError: As `workers.data.raw.load_raw` and `workers.data.opening.open_data`.
+    """
+    from workers.data.opening import is_table, read_labelled, refuse_roles
+    from workers.data.raw import load_raw, raw_of
+    from workers.errors import DatasetError
+
+    roles = roles_of(options)
+    if not is_table(data):
+        refuse_roles(roles)
+        if text is not None:
+            raise DatasetError(
+                "the arrays of an .npz have names of their own: leave --text out"
+            )
+        return load_raw(data)
+    if roles is not None and roles.holdout is None:
+        roles = replace(roles, holdout="none")  # whoever registers the features draws them
+    if roles is not None and text is not None:
+        if roles.features:
+            raise DatasetError("texts are read, or features: leave --text or --features out")
+        roles = replace(roles, features=(text,))
+    with reading(f"reading {data.name}") as progress:
+        rows, _ = read_labelled(data, roles, progress=progress)
+    return raw_of(rows, text)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from workers.cli.data_options import DATA, read_raw, table_options
+
 # As in workers.data.extractors.registry, which would load the numerics before they are needed.
 EXTRACTORS = ("identity", "random-relu", "sentence-transformers", "timm", "torch-module")
 
@@ -55,9 +57,12 @@ def features() -> None:
 @click.option(
     "--data",
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An .npz with inputs, features, texts or images; labels, clients … are kept.",
+    type=DATA,
+    help="An .npz with inputs, features, texts or images; labels, clients … are kept. Or a "
+    "table, with --label.",
 )
+@table_options(sql=False)
+@click.option("--text", metavar="COLUMN", help="Of a table: the texts that are read.")
 @click.option(
     "--out",
     required=True,
@@ -71,6 +76,8 @@ def extract(
     digest: str | None,
     data: Path,
     out: Path,
+    text: str | None,
+    **columns: Any,
 ) -> None:
     """Compute the features of DATA and print the extractor.
 
@@ -81,11 +88,10 @@ def extract(
     from workers.cli.errors import shown
     from workers.data.extractors import registry
     from workers.data.extractors.described import format_description
-    from workers.data.raw import load_raw
     from workers.errors import RefusedError
 
     with shown():
-        raw = load_raw(data)
+        raw = read_raw(data, columns, text)
         width = raw.inputs.shape[1] if raw.kind == "features" else None
         opened = registry.open_extractor(
             extractor, parameters, path=path, digest=digest, width=width

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from lethe.cli.options import service_url
+from workers.cli.data_options import reading
 from workers.cli.network_data import data_options, source_of
 from workers.cli.network_training import check_manifest, read_object, shape_of, training_of
 
@@ -93,7 +94,9 @@ def register_network(
             policy=None if policy is None else load(policy),
             canary=read_object(canary),
         )
-        prepared = prepare(source_of(rest, trained["seed"]), ref=ref, options=options)
+        with reading(f"reading {rest['data'].name}") as progress:
+            source = source_of(rest, trained["seed"], progress)
+            prepared = prepare(source, ref=ref, options=options)
     check_manifest(prepared.manifest)
     with service.connect(url) as operator:
         operator.register_model(prepared.manifest, prepared.npz)

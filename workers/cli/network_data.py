@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from workers.cli.data_options import roles_of, table_options
+
 if TYPE_CHECKING:
+    from workers.data.opening import Progress
     from workers.registration.network_source import Source
 
 # As in workers.registration.network_source, which loads the numerics: too late for --help.
-FORMATS = ("npz", "masks")
+FORMATS = ("npz", "masks", "table")
 PATH = click.Path(exists=True, path_type=Path)
 
 _CLIENTS = (
@@ -41,17 +44,16 @@ _CLIENTS = (
     ),
 )
 _DATA = (
-    click.option(
-        "--data", required=True, type=PATH, help="The rows: a file or folder, see --format."
-    ),
+    click.argument("data", type=PATH),
     click.option(
         "--format",
         "form",
         type=click.Choice(FORMATS),
         help="npz: inputs, labels, clients (records, subjects), or train_images, train_labels "
-        "(train_clients). masks: images/SITE/NAME.png, masks/SITE/NAME.png. Default: masks "
-        "for a folder, else npz.",
+        "(train_clients). masks: images/SITE/NAME.png, masks/SITE/NAME.png. table: columns of "
+        "numbers. Default: what DATA looks like.",
     ),
+    table_options(sql=False),
     *_CLIENTS,
     click.option(
         "--class",
@@ -77,8 +79,14 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def source_of(options: Mapping[str, Any], seed: int) -> "Source":
-    """Return where the rows are by the options' values; clients are dealt and drawn by seed."""
+def source_of(
+    options: Mapping[str, Any], seed: int, progress: "Progress" = lambda done, total: None
+) -> "Source":
+    """Return where the rows are by the options' values; clients are dealt and drawn by seed.
+
+    Raises:
+        DatasetError: As `roles_of`.
+    """
     from workers.data.owners import Ownership
     from workers.registration.network_source import Source
 
@@ -94,4 +102,6 @@ def source_of(options: Mapping[str, Any], seed: int) -> "Source":
         ),
         classes=options["classes"],
         mask_values=options["mask_values"],
+        roles=roles_of(options),
+        progress=progress,
     )

@@ -9,6 +9,7 @@ import click
 
 from lethe import canonical
 from lethe.cli.options import service_url
+from workers.cli.data_options import DATA, read_rows, table_options
 
 if TYPE_CHECKING:
     from workers.secure_sum.client.service import RoundClient
@@ -105,10 +106,12 @@ def roster(keys: tuple[str, ...]) -> None:
 )
 @click.option(
     "--data",
-    type=_file,
+    type=DATA,
     required=True,
-    help="An .npz of all your rows: features, labels, clients, records; optionally subjects.",
+    help="All your rows: an .npz with features, labels, clients, records, optionally subjects; "
+    "or a table, with --label, --client and --record-id.",
 )
+@table_options(sql=False)
 @click.option("--round", "round_id", help="Id of the round. Default: your open round.")
 @click.option("--model", help="Only a round of this model.")
 @click.option(
@@ -154,6 +157,7 @@ def join(
     adopt_held: bool,
     release_only: bool,
     timeout: float | None,
+    **columns: Any,
 ) -> None:
     """Join a round: compute sums of your rows here and send them masked.
 
@@ -167,13 +171,12 @@ def join(
     from workers.secure_sum.client.join import Joining, find_round
     from workers.secure_sum.client.record import Least, open_record
     from workers.secure_sum.client.service import RoundClient
-    from workers.secure_sum.local import load_rows
     from workers.secure_sum.signing import parse_roster
 
     with shown():
         key = load_private_key(key_file.read_bytes())
         peers = parse_roster(_json(roster_file))
-        rows = load_rows(data)
+        rows = read_rows(data, columns)
         place = record_file or key_file.with_name(f"{key_file.name}.rounds.json")
         with (
             open_record(place) as record,

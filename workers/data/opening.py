@@ -80,6 +80,20 @@ def open_data(
     return opened(found, unused)
 
 
+def refuse_roles(roles: "Roles | None") -> None:
+    """Raise DatasetError where columns are named for an .npz."""
+    named = [] if roles is None else roles.option_names()
+    if named:
+        raise DatasetError(
+            f"the arrays of an .npz have names of their own: leave {', '.join(named)} out"
+        )
+
+
+def named_extractor(path: Path) -> Described | None:
+    """Return the extractor that the features came from, which an .npz may name."""
+    return None if is_table(path) else load_extractor(path)
+
+
 def is_table(path: Path) -> bool:
     """Return whether a path is read as a table: it is a folder, or does not end in .npz."""
     return path.is_dir() or path.suffix.lower() != NPZ
@@ -149,14 +163,8 @@ def check_installed() -> None:
 
 
 def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
-    share: float | None = None
-    if roles is not None:
-        named = roles.option_names()
-        if named:
-            raise DatasetError(
-                f"the arrays of an .npz have names of their own: leave {', '.join(named)} out"
-            )
-        share = roles.npz_share()
+    refuse_roles(roles)
+    share = None if roles is None else roles.npz_share()
     federation = load_npz(path, seed, *([] if share is None else [share]))
     if names_held_out(path):
         if share is not None:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from workers.data.extractors.base import Kind
 from workers.data.extractors.described import Described, parse_description
 from workers.data.npz import as_floats
 from workers.errors import DatasetError
+
+if TYPE_CHECKING:
+    from workers.data.tables.labelled import LabelledTable
 
 KINDS: dict[str, Kind] = {
     "inputs": "features",
@@ -72,6 +75,30 @@ def load_raw(path: Path) -> Raw:
     for kind, column in identities.columns(found, len(inputs)).items():
         beside[COLUMN + kind] = identities.hashed(kind, column)
     return Raw(inputs, KINDS[names[0]], beside)
+
+
+def raw_of(rows: "LabelledTable", text: str | None) -> Raw:
+    """Return the labelled rows of a table, as inputs: its features, or one column of texts.
+
+    Held-out rows are marked where they were asked for.
+
+    Raises:
+        DatasetError: As `DataTable.matrix`, or the column holds no texts.
+    """
+    beside: dict[str, _Array] = {
+        "labels": rows.labels,
+        "label_names": np.array(rows.label_names),
+        "clients": rows.clients,
+        "records": rows.records,
+    }
+    if rows.subjects is not None:
+        beside["subjects"] = rows.subjects
+    if rows.is_test.any():
+        beside["is_test"] = rows.is_test
+    beside |= {COLUMN + kind: column for kind, column in rows.identities.items()}
+    if text is not None:
+        return Raw(rows.table.strings(text), "texts", beside)
+    return Raw(rows.matrix(), "features", beside)
 
 
 def load_extractor(path: Path) -> Described | None:

@@ -1,17 +1,20 @@
-"""Read an .npz or a folder of masks, and pack it as a network's registration."""
+"""Read an .npz, a table or a folder of masks, and pack it as a network's registration."""
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workers.data import identities
 from workers.data.image_npz import load_image_npz
 from workers.data.images import numbered
 from workers.data.masks import load_masks
+from workers.data.opening import Progress, is_table, open_data, refuse_roles
 from workers.data.owners import AS_NAMED, Ownership, assign
 from workers.errors import DatasetError, RefusedError
 from workers.registration.network import (
@@ -23,7 +26,10 @@ from workers.registration.network import (
     prepare_masks,
 )
 
-Format = Literal["npz", "masks"]
+if TYPE_CHECKING:
+    from workers.data.tables.labelled import Roles
+
+Format = Literal["npz", "masks", "table"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 KNOWN = ("inputs", "labels", "clients", "records", "subjects", "label_names")
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -33,9 +39,10 @@ _UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib
 class Source:
     """Where rows are, and whose they are.
 
-    form None: masks for a folder, else npz. classes: their names in order, for data that have
-    none; empty: those of the data, or numbers. mask_values: the grey of each class, empty for
-    masks whose grey is the class.
+    form None: masks for a folder with masks, npz for a file of that suffix, else a table.
+    classes: their names in order, for data that have none; empty: those of the data, or
+    numbers. mask_values: the grey of each class, empty for masks whose grey is the class.
+    roles: which columns of a table say what. progress: is told how much of a table is read.
     """
 
     path: Path
@@ -43,6 +50,8 @@ class Source:
     owners: Ownership = AS_NAMED
     classes: tuple[str, ...] = ()
     mask_values: tuple[int, ...] = ()
+    roles: "Roles | None" = None
+    progress: Progress = lambda done, total: None
 
 
 def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegistration:
@@ -52,9 +61,12 @@ def prepare(source: Source, *, ref: str, options: NetworkOptions) -> NetworkRegi
         RefusedError: The data cannot be read, do not say whose each row is while nothing was
             to be dealt, or do not fit the options. The message names the remedy.
     """
-    form = source.form or ("masks" if source.path.is_dir() else "npz")
+    form = source.form or _form(source)
     if source.mask_values and form != "masks":
         raise DatasetError("the grey of a class is for --format masks: leave --mask-value out")
+    if form == "table":
+        return _table(source, ref, options)
+    refuse_roles(source.roles)
     if form == "masks":
         return _masks(source, ref, options)
     if "inputs" in _names(source.path):
@@ -93,17 +105,67 @@ def prepare_rows(source: Source, *, ref: str, options: NetworkOptions) -> Networ
         if array.ndim < 1 or len(array) != len(arrays["inputs"]):
             raise DatasetError(f"{name}: must hold exactly one entry for each row")
     found = identities.columns(people, len(arrays["inputs"]))
-    arrays |= identities.to_send(found, arrays["records"])
     if names is not None and names.ndim != 1:
         raise DatasetError("label_names: must be a list of strings")
     classes = source.classes or numbered(arrays["labels"].astype(np.int64))
     if names is not None and not source.classes:
         classes = tuple(str(name) for name in names.tolist())
+    return _pack_rows(source, arrays, found, list(classes), ref, options)
+
+
+def _pack_rows(
+    source: Source,
+    arrays: dict[str, NDArray[Any]],
+    people: Mapping[str, identities.Column],
+    classes: list[str],
+    ref: str,
+    options: NetworkOptions,
+) -> NetworkRegistration:
+    """Pack the rows of the clients that count; `arrays` may lack the clients."""
+    arrays |= identities.to_send(people, arrays["records"])
     kept, clients = assign(arrays.pop("clients", None), arrays["labels"], source.owners)
     if len(kept) < len(arrays["inputs"]):
         arrays = {name: array[kept] for name, array in arrays.items()}
     arrays["clients"] = clients
-    return pack(arrays, list(classes), ref=ref, options=options)
+    return pack(arrays, classes, ref=ref, options=options)
+
+
+def _form(source: Source) -> Format:
+    folders = (source.path / "images", source.path / "masks")
+    # Masks alone have no names of classes beside them.
+    if any(folder.is_dir() for folder in folders) or (source.path.is_dir() and source.classes):
+        return "masks"
+    return "table" if is_table(source.path) else "npz"
+
+
+def _table(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistration:
+    """Pack the features of a table as vectors; rows that a column holds out are left out."""
+    if source.classes:
+        raise DatasetError("the classes of a table are its labels: leave --class out")
+    roles = source.roles
+    if roles is not None and roles.holdout is None:
+        roles = replace(roles, holdout="none")  # the service takes its own held-out rows
+    opened = open_data(source.path, roles, progress=source.progress)
+    rows = opened.federation
+    with np.errstate(over="ignore"):
+        inputs = rows.features.astype(np.float32)
+    if not np.isfinite(inputs).all():
+        raise DatasetError(
+            "features: one is beyond float32, in which networks compute: scale it"
+        )
+    arrays: dict[str, NDArray[Any]] = {
+        "inputs": inputs,
+        "labels": rows.labels,
+        "records": rows.records,
+    }
+    if rows.subjects is not None:
+        arrays["subjects"] = rows.subjects
+    if source.owners.deal is None or (roles is not None and roles.client is not None):
+        arrays["clients"] = rows.clients
+    learned = ~rows.is_test
+    arrays = {name: array[learned] for name, array in arrays.items()}
+    people = {kind: column[learned] for kind, column in rows.identities.items()}
+    return _pack_rows(source, arrays, people, list(rows.label_names), ref, options)
 
 
 def _masks(source: Source, ref: str, options: NetworkOptions) -> NetworkRegistration:

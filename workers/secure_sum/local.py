@@ -1,10 +1,10 @@
 """A client's side of a model whose rows stay with it: features and statistics, here."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,15 @@ from workers.data.extractors import registry
 from workers.data.extractors.base import Extractor
 from workers.data.extractors.described import Described
 from workers.data.extractors.identity import Identity
+from workers.data.opening import Progress, is_table, open_data, refuse_roles
 from workers.errors import ExactnessError, RefusedError
 from workers.methods.ridge.sketches.message import compress
 from workers.methods.ridge.statistics.message import Message, summarise, with_factor
 from workers.methods.ridge.statistics.quantiser import Quantiser
 from workers.secure_sum.wire import Envelope, Form, pack_message
+
+if TYPE_CHECKING:
+    from workers.data.tables.labelled import Roles
 
 COMPUTED = ("identity", "random-relu")  # extractors without files
 NEEDED = ("features", "labels", "clients", "records")
@@ -31,6 +35,7 @@ class LocalRows:
     """A client's rows: features (n, d) float, labels (n,) int, and ids (n,) each.
 
     identities: by kind, digests (n, WIDTH) as `workers.data.identities.hashed` makes them.
+    label_names: of labels that a table names; None: they are the model's own numbers.
     """
 
     features: NDArray[np.floating]
@@ -39,6 +44,7 @@ class LocalRows:
     records: list[str]
     subjects: list[str]
     identities: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    label_names: tuple[str, ...] | None = None
 
     def owners(self) -> Iterator[tuple[str, str]]:
         """Yield each (client, subject) of the rows once, in the order of appearance."""
@@ -53,16 +59,91 @@ class LocalRows:
         ]
 
 
-def load_rows(path: Path, *, people: bool = False) -> LocalRows:
+def load_rows(
+    path: Path,
+    roles: "Roles | None" = None,
+    *,
+    people: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> LocalRows:
     """Read an .npz of features, labels, clients, records and optionally subjects, is_test.
 
-    Held-out rows (is_test) are left out. people: with identities, which only a contribution
-    needs. Raises RefusedError for any other file.
+    Or a table, whose columns `roles` name. Held-out rows are left out. people: with
+    identities, which only a contribution needs.
+
+    Raises:
+        RefusedError: Any other file, or a table without columns of clients and records.
     """
+    if is_table(path):
+        return _table_rows(path, roles, people, progress)
+    refuse_roles(roles)
     try:
         return parse_rows(path.read_bytes(), people=people)
     except OSError:
         raise RefusedError("the file of rows cannot be read") from None
+
+
+def _table_rows(
+    path: Path, roles: "Roles | None", people: bool, progress: Progress
+) -> LocalRows:
+    missing = [
+        option
+        for option, column in (
+            ("--record-id", roles and roles.record_id),
+            ("--client", roles and roles.client),
+        )
+        if column is None
+    ]
+    if missing:
+        raise RefusedError(f"name the columns of whose the rows are: {' and '.join(missing)}")
+    found = open_data(path, roles, progress=progress).federation
+    kept = ~found.is_test
+    clients: list[str] = found.clients[kept].tolist()
+    return LocalRows(
+        features=found.features[kept],
+        labels=found.labels[kept],
+        clients=clients,
+        records=found.records[kept].tolist(),
+        subjects=clients if found.subjects is None else found.subjects[kept].tolist(),
+        identities={
+            kind: identities.hashed(kind, column[kept])
+            for kind, column in found.identities.items()
+            if people
+        },
+        label_names=found.label_names,
+    )
+
+
+def numbered(rows: LocalRows, classes: Sequence[str]) -> NDArray[np.int64]:
+    """Return the labels (n,) as numbers of a model's classes.
+
+    Raises:
+        RefusedError: A table has labels that are none of them.
+    """
+    if rows.label_names is None:
+        return rows.labels
+    places = {name: place for place, name in enumerate(classes)}
+    numbers = np.array([places.get(name, -1) for name in rows.label_names])[rows.labels]
+    unknown = int((numbers < 0).sum())
+    if unknown:
+        raise RefusedError(f"{unknown:,} rows have a label that is none of the model's classes")
+    return numbers.astype(np.int64)
+
+
+def pack_rows(rows: LocalRows, classes: Sequence[str]) -> bytes:
+    """Return the .npz of rows that a contribution sends. Raises RefusedError as `numbered`."""
+    packed = io.BytesIO()
+    np.savez(
+        packed,
+        allow_pickle=False,
+        features=rows.features,
+        labels=numbered(rows, classes),
+        clients=np.array(rows.clients),
+        records=np.array(rows.records),
+        subjects=np.array(rows.subjects),
+        **{COLUMN + kind: column for kind, column in rows.identities.items()},
+    )
+    return packed.getvalue()
 
 
 def parse_rows(data: bytes, *, people: bool = False) -> LocalRows:
@@ -170,7 +251,7 @@ def quantise(rows: LocalRows, chosen: list[int], manifest: Mapping[str, Any]) ->
     """
     exponents = tuple(int(value) for value in manifest["exponents"])
     positions = np.array(chosen)
-    labels = rows.labels[positions]
+    labels = numbered(rows, manifest["classes"])[positions]
     if labels.min() < 0 or labels.max() >= len(manifest["classes"]):
         raise RefusedError("a label is not among the model's classes")
     quantiser = Quantiser(exponents, int(manifest["bits"]))

@@ -60,7 +60,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 
 def register(data: Path, *words: object) -> Result:
-    arguments = ["register-network", "--url", "http://x", "--ref", "m", "--data", data, *words]
+    arguments = ["register-network", "--url", "http://x", "--ref", "m", data, *words]
     return CliRunner().invoke(model.model, [str(word) for word in arguments])
 
 

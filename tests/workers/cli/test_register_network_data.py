@@ -142,7 +142,7 @@ def test_odd_rows_are_named(
 def test_a_file_is_an_npz_and_a_folder_holds_masks(tmp_path: Path, service: Service) -> None:
     assert "a folder must hold images/SITE/NAME.png" in said(register(tmp_path, "--class", "x"))
     (tmp_path / "odd").write_bytes(b"PK")
-    assert "not a readable .npz" in said(register(tmp_path / "odd"))
+    assert "no known format" in said(register(tmp_path / "odd", "--label", "y"))
     path = images(tmp_path / "images.npz")
     assert "leave --mask-value out" in said(register(path, "--mask-value", 1))
     assert "write other rows as an .npz" in said(register(path, "--format", "masks"))

@@ -27,6 +27,7 @@ from workers.errors import DatasetError
 LONGEST = 200  # characters of an id or a class, as the service takes them
 MOST_CLASSES = 10_000
 MOST_CATEGORIES = 1 << 16
+MOST_STRINGS = 4 << 30  # bytes of texts, each as wide as the longest
 MOST_SHOWN = 20  # names of columns in a problem
 
 _AS_ID = "ids are integers or texts: write the column as one of them"
@@ -109,6 +110,29 @@ class DataTable:
         if kind == "integer":
             return np.array([str(int(value)) for value in values.to_pylist()], dtype=np.str_)
         return _texts(name, values)
+
+    def strings(self, name: str) -> NDArray[np.str_]:
+        """Return a column (n,) of texts of any length, such as an extractor reads.
+
+        Raises:
+            DatasetError: It holds anything else, misses a value, or needs more than
+                MOST_STRINGS bytes: each text takes as much as the longest.
+        """
+        values = self._raw(name)
+        if kind_of(values.type) != "text":
+            found = _article(kind_of(values.type))
+            raise DatasetError(f"{name}: {found} ({values.type}), not text")
+        if values.null_count:
+            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
+        longest = max(
+            pc.max(pc.utf8_length(_spelled(chunk))).as_py() or 0 for chunk in values.chunks
+        )
+        if longest * 4 * len(self) > MOST_STRINGS:
+            raise DatasetError(
+                f"{name}: {len(self):,} texts of up to {longest:,} characters need more than "
+                f"{MOST_STRINGS / 2**30:.3g} GiB: shorten them, or extract them in parts"
+            )
+        return np.array(_plain(values).to_pylist(), dtype=np.str_)
 
     def digests(self, name: str, kind: str) -> NDArray[np.uint8]:
         """Return a column of identities (n, WIDTH) as `lethe.identity.pack` writes them.
@@ -376,10 +400,15 @@ def _texts(name: str, values: pa.ChunkedArray) -> NDArray[np.str_]:
     return np.array(_plain(values).to_pylist(), dtype=np.str_)
 
 
+def _spelled(chunk: pa.Array) -> pa.Array:
+    """Return the distinct texts of a dictionary, or the texts themselves."""
+    return chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+
+
 def _check_lengths(name: str, values: pa.ChunkedArray, most: int = LONGEST) -> None:
     """Raise for a text that is empty or too long, before any is written out for each row."""
     for chunk in values.chunks:
-        texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+        texts = _spelled(chunk)
         if kind_of(texts.type) != "text" or not len(texts):
             continue
         span = pc.min_max(pc.utf8_length(texts)).as_py()

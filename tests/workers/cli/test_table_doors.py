@@ -1,0 +1,231 @@
+"""Tables where rows stay with clients, for networks, and for extractors."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from lethe.identity import COLUMN, digests, pack
+from tests.workers.cli.registering import Service, register, said, service
+from workers.cli import client as client_commands
+from workers.cli.client import client
+from workers.cli.features import features
+from workers.data.extractors.identity import Identity
+from workers.data.npz import load_npz
+from workers.secure_sum.local import load_rows
+from workers.secure_sum.wire import unpack_message
+
+__all__ = ["service"]
+
+COLUMNS: dict[str, list[Any]] = {
+    "id": [f"r{row}" for row in range(12)],
+    "kind": [("blue", "red")[row % 2] for row in range(12)],
+    "ward": ["w7"] * 12,
+    "email": [f"p{row}@example.org" for row in range(12)],
+    "f_a": [row / 4 for row in range(12)],
+    "f_b": [row % 3 for row in range(12)],
+    "test": [row < 2 for row in range(12)],
+    "note": [f"words {row}" for row in range(12)],
+}
+WORDS = (
+    *("--label", "kind", "--record-id", "id", "--client", "ward"),
+    *("--person", "email=email", "--features", "f_*"),
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table(COLUMNS), path)
+    return path
+
+
+class Provider:
+    """Holds a model whose classes have another order than this client's labels."""
+
+    def __init__(self, data: str) -> None:
+        self.data = data
+        self.sent: list[bytes] = []
+
+    def manifest(self, ref: str) -> dict[str, Any]:
+        extractor = Identity(2)
+        return {
+            "data": self.data,
+            "classes": ["red", "green", "blue"],
+            "bits": 16,
+            "exponents": [-8, -8],
+            "extractor": {"id": extractor.id, "digest": extractor.digest, "parameters": {}},
+        }
+
+    def contribute(self, ref: str, body: bytes, *, add_back: bool) -> dict[str, Any]:
+        self.sent.append(body)
+        return {"id": "c", "rows": 12, "warnings": []}
+
+
+def contribute(
+    monkeypatch: pytest.MonkeyPatch, provider: Provider, data: Path, *words: str
+) -> Result:
+    @contextmanager
+    def connected(*_: object) -> Iterator[Provider]:
+        yield provider
+
+    monkeypatch.setattr(client_commands, "_client", connected)
+    arguments = ["contribute", "--url", "http://x", "--key", str(data), "--model", "m"]
+    return CliRunner().invoke(client, [*arguments, "--data", str(data), *words])
+
+
+def test_a_contribution_has_the_numbers_of_the_models_classes(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = Provider("rows")
+    result = contribute(monkeypatch, provider, table, *WORDS)
+    assert result.exit_code == 0, result.exception
+    with np.load(io.BytesIO(provider.sent[0])) as sent:
+        assert sent["labels"].tolist() == [2, 0] * 6
+        assert sent["records"].tolist() == COLUMNS["id"]
+        assert sent["features"][:, 0].tolist() == COLUMNS["f_a"]
+        assert sent[COLUMN + "email"][3].tobytes() == pack(digests("email", "p3@example.org"))
+    assert b"example.org" not in provider.sent[0]
+
+
+def test_statistics_are_those_of_the_same_rows_in_an_npz(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(
+        path,
+        features=np.array([COLUMNS["f_a"], COLUMNS["f_b"]]).T,
+        labels=np.array([2, 0] * 6),
+        clients=np.array(COLUMNS["ward"]),
+        records=np.array(COLUMNS["id"]),
+        identity_email=np.array(COLUMNS["email"]),
+    )
+    provider = Provider("statistics")
+    assert contribute(monkeypatch, provider, table, *WORDS).exit_code == 0
+    assert contribute(monkeypatch, provider, path).exit_code == 0
+    assert provider.sent[0] == provider.sent[1]
+    assert unpack_message(provider.sent[0], bits=16).records == COLUMNS["id"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "message"),
+    [
+        (
+            {"kind": ["blue", "pink"] * 6},
+            WORDS,
+            "6 rows have a label that is none of the model",
+        ),
+        ({}, ("--label", "kind"), "name the columns of whose the rows are: --record-id and"),
+        ({}, (), "name the columns of whose the rows are"),
+        ({}, (*WORDS, "--holdout", "nowhere"), "nowhere: no such column"),
+    ],
+)
+@pytest.mark.parametrize("data", ["rows", "statistics"])
+def test_rows_that_no_contribution_can_have(
+    data: str,
+    changes: dict[str, Any],
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "rows.csv"
+    pa_csv.write_csv(pa.table({**COLUMNS, **changes}), path)
+    provider = Provider(data)
+    result = contribute(monkeypatch, provider, path, *words)
+    assert message in said(result)
+    assert provider.sent == []
+
+
+def test_held_out_rows_of_a_client_stay_here(table: Path) -> None:
+    from workers.data.tables.labelled import Roles
+
+    roles = Roles("kind", record_id="id", client="ward", features=("f_*",), holdout="test")
+    assert load_rows(table, roles).records == COLUMNS["id"][2:]
+
+
+def test_a_network_learns_the_rows_of_a_table(table: Path, service: Service) -> None:
+    result = register(table, "--network", "logistic", *WORDS, "--holdout", "test")
+    assert result.exit_code == 0, result.exception
+    assert service.manifest["classes"] == ["blue", "red"]
+    assert service.rows["inputs"].dtype == np.float32
+    assert service.rows["inputs"][:, 0].tolist() == COLUMNS["f_a"][2:]
+    assert service.owners() == {"w7": COLUMNS["id"][2:]}
+    assert (COLUMN + "email") in service.rows
+    words = (*WORDS[:4], *WORDS[6:])  # without --client
+    assert register(table, "--network", "logistic", *words).exit_code == 0
+    assert set(service.owners()) == {"all"}
+    assert register(table, "--network", "logistic", *words, "--deal", 3).exit_code == 0
+    assert len(service.owners()) == 3
+    assert "leave --deal out" in said(register(table, *WORDS, "--deal", 3))
+    assert "leave --class out" in said(register(table, *WORDS, "--class", "a"))
+
+
+def test_a_network_computes_in_float32(tmp_path: Path, service: Service) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({**COLUMNS, "f_a": [1e300] * 12}), path)
+    assert "beyond float32" in said(register(path, "--network", "logistic", *WORDS))
+
+
+def extract(data: Path, out: Path, *words: str) -> Result:
+    arguments = ["extract", "--data", str(data), "--out", str(out), *words]
+    return CliRunner().invoke(features, arguments)
+
+
+def test_features_of_a_table_are_registered_as_an_npz(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    words = ("--extractor", "random-relu", "--parameter", "outputs=5", *WORDS)
+    result = extract(table, out, *words, "--holdout", "test")
+    assert result.exit_code == 0, result.exception
+    found = load_npz(out)
+    assert found.features.shape == (12, 5)
+    assert found.label_names == ("blue", "red")
+    assert found.is_test.tolist() == COLUMNS["test"]
+    assert found.identities["email"].shape == (12, 68)
+    assert b"example.org" not in out.read_bytes()
+    assert extract(table, out, *words).exit_code == 0
+    with np.load(out) as archive:
+        assert "is_test" not in archive.files
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--extractor", "identity", *WORDS, "--text", "note"),
+            "leave --text or --features out",
+        ),
+        (
+            (
+                *("--extractor", "identity", "--parameter", "dimension=1"),
+                *("--label", "kind", "--text", "note"),
+            ),
+            "identity reads features: the file holds texts",
+        ),
+        (("--extractor", "identity", "--label", "kind", "--text", "f_a"), "f_a: numbers"),
+        (("--extractor", "identity", "--text", "note"), "name the column of the classes"),
+    ],
+)
+def test_texts_are_for_extractors_that_read_them(
+    words: tuple[str, ...], message: str, table: Path, tmp_path: Path
+) -> None:
+    assert message in said(extract(table, tmp_path / "out.npz", *words))
+
+
+def test_an_npz_needs_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, features=np.zeros((2, 2)), labels=np.zeros(2, dtype=int))
+    for result in (
+        contribute(monkeypatch, Provider("statistics"), path, "--label", "kind"),
+        extract(path, tmp_path / "o.npz", "--extractor", "identity", "--label", "kind"),
+        register(path, "--label", "kind"),
+    ):
+        assert "arrays of an .npz have names of their own: leave --label out" in said(result)
