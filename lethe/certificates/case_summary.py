@@ -11,9 +11,8 @@ from typing import Annotated, Final, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from lethe import canonical
 from lethe.certificates import shape
-from lethe.certificates.dsse import check_envelope
+from lethe.certificates.dsse import Envelope, check_signature
 from lethe.certificates.errors import EnvelopeError
 from lethe.certificates.shape import Moment, Name, Sha256, Uuid
 from lethe.certificates.statement import STATEMENT_TYPE, Subject
@@ -71,7 +70,6 @@ def build_summary(predicate: CasePredicate) -> bytes:
 def check_summary(
     data: bytes,
     issuer: EllipticCurvePublicKey,
-    keyid: str,
     certificates: Sequence[bytes] = (),
 ) -> CaseStatement:
     """Return a summary that the issuer signed and that names these certificates' files.
@@ -83,8 +81,9 @@ def check_summary(
     Raises:
         LetheError: A step fails; the message says which.
     """
-    payload = check_envelope(canonical.decode(data), issuer, keyid)
-    statement = shape.decode(CaseStatement, payload)
+    envelope = shape.decode(Envelope, data)
+    check_signature(envelope, issuer, envelope.signatures[0].keyid)
+    statement = shape.decode(CaseStatement, envelope.payload)
     if statement.subject != _subjects(statement.predicate):
         raise EnvelopeError("the summary's subjects are not the certificates of its parts")
     missing = _foreign(statement.predicate, certificates)

@@ -10,9 +10,11 @@ from lethe.errors import LetheError
 
 BASE = {
     "audit": "lethe.cli.audit:audit",
+    "case": "lethe.cli.person:case",
     "certificate": "lethe.cli.certificate:certificate",
     "key": "lethe.cli.key:key",
     "log": "lethe.cli.log:log",
+    "person": "lethe.cli.person:person",
     "request": "lethe.cli.request:request",
 }
 

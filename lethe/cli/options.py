@@ -9,3 +9,8 @@ service_url = click.option(
     required=True,
     help="The service, such as https://erasure.example (or LETHE_URL).",
 )
+
+
+def plain(text: str) -> str:
+    """Replace what a terminal would act on: the text is another machine's."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

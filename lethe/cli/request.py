@@ -1,6 +1,7 @@
 """`lethe request`: submit an erasure request, follow it, withdraw it."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import click
 
-from lethe.cli.options import service_url
+from lethe.cli.options import plain, service_url
+from lethe.cli.person import print_case
 from lethe.cli.waiting import Waiting
 from lethe.client import Client, ProblemError, Receipt, RequestStatus
 from lethe.client.keyids import derived_keyid
+from lethe.identity import parse
 from lethe.log.note import NoteVerifier, parse_log_vkey
 from lethe.signing.keys import load_private_key
 
@@ -34,12 +37,17 @@ def request() -> None:
 
 @request.command()
 @service_url
-@_key
+@click.option("--key", "key_file", type=_file, help="Your private key (PEM).")
 @_keyid
-@click.option("--model", required=True, help="Reference of the model.")
+@click.option("--model", help="Reference of the model; of a person, all by default.")
 @click.option("--record", "records", multiple=True, help="A record; repeatable.")
 @click.option("--client", help="All records of this client.")
 @click.option("--subject", help="All records of this person.")
+@click.option("--person", metavar="KIND=VALUE", help="All records of this identity.")
+@click.option("--on-behalf", is_flag=True, help="As an operator, with LETHE_TOKEN.")
+@click.option("--ticket", help="Where the person's letter is filed.")
+@click.option("--checked", help="How the identity was checked.")
+@click.option("--contact", help="Where the answer goes; destroyed with the case's end.")
 @click.option("--method", help="The unlearning method. Default: the model's own.")
 @click.option(
     "--regulation",
@@ -57,12 +65,17 @@ def request() -> None:
 @_timeout
 def submit(
     url: str,
-    key_file: Path,
+    key_file: Path | None,
     keyid: str | None,
-    model: str,
+    model: str | None,
     records: tuple[str, ...],
     client: str | None,
     subject: str | None,
+    person: str | None,
+    on_behalf: bool,
+    ticket: str | None,
+    checked: str | None,
+    contact: str | None,
     method: str | None,
     regulation: str,
     idempotency_key: str | None,
@@ -71,7 +84,32 @@ def submit(
     watching: bool,
     timeout: float | None,
 ) -> None:
-    """Sign and submit a request to erase records, a client or a subject."""
+    """Sign and submit a request to erase records, a client or a subject.
+
+    With --person and --on-behalf an operator opens a case for a person instead, in all models
+    or in those named: the identity is hashed here, and the log says who acted.
+    """
+    if person is not None or on_behalf:
+        signed = (key_file, keyid, client, subject, method, idempotency_key, log_key)
+        if person is None or not on_behalf or ticket is None:
+            raise click.UsageError("a person's case needs --person, --on-behalf and --ticket")
+        if records or watching or any(option is not None for option in signed):
+            raise click.UsageError("--person goes without a key, a scope and a method")
+        with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
+            found = service.open_case(
+                parse(person),
+                ticket,
+                models=None if model is None else [model],
+                regulation=regulation,
+                checked=checked,
+                contact=contact,
+            )
+        print_case(found, as_json)
+        return
+    if ticket is not None or checked is not None or contact is not None:
+        raise click.UsageError("--ticket, --checked and --contact go with --person")
+    if key_file is None or model is None:
+        raise click.UsageError("name your --key and the --model")
     log = None if log_key is None else _read_vkey(log_key)
     with _signing_client(url, key_file, keyid, log) as service:
         try:
@@ -87,7 +125,7 @@ def submit(
         except ProblemError as error:
             raise _naming_the_earlier(error) from None
         for warning in receipt.warnings:
-            click.echo(f"warning: {_plain(warning)}", err=True)
+            click.echo(f"warning: {plain(warning)}", err=True)
         if as_json:
             _print_json(receipt.document)
         else:
@@ -156,7 +194,7 @@ def _naming_the_earlier(error: ProblemError) -> ProblemError:
     ref = error.members.get("ref")
     if not isinstance(ref, str):
         return error
-    detail = f"{error.detail} (reference {_plain(ref)})"
+    detail = f"{error.detail} (reference {plain(ref)})"
     return ProblemError(error.status, error.slug, error.title, detail, error.members)
 
 
@@ -200,12 +238,12 @@ def _watch(service: Client, request_id: str, timeout: float | None, as_json: boo
             _print_json(shown.document)
         else:
             at = shown.history[-1].at if shown.history else datetime.now(UTC)
-            click.echo(f"{_format_time(at)}  {_plain(shown.state)}")
+            click.echo(f"{_format_time(at)}  {plain(shown.state)}")
 
     def go_on(shown: RequestStatus) -> None:
         # In a file the states' lines are enough.
         if waiting.live and not shown.final:
-            waiting.tell(_plain(shown.state), shown.progress)
+            waiting.tell(plain(shown.state), shown.progress)
 
     with Waiting("request") as waiting:
         ended = service.wait(request_id, timeout, show, go_on)
@@ -254,16 +292,11 @@ def _attempt(attempt: object) -> list[tuple[str, str]]:
 
 def _print_rows(*rows: tuple[str, str]) -> None:
     for label, text in rows:
-        click.echo(f"{label:12} {_plain(text)}")
+        click.echo(f"{label:12} {plain(text)}")
 
 
 def _print_json(document: object) -> None:
     click.echo(json.dumps(document))
-
-
-def _plain(text: str) -> str:
-    """Replace what a terminal would act on: the text is another machine's."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _format_time(at: datetime) -> str:

@@ -12,6 +12,7 @@ import httpx2
 
 from lethe import canonical
 from lethe.client.errors import ScopeError
+from lethe.identity import Identity
 from lethe.signing.keys import (
     PrivateKey,
     PublicKey,
@@ -137,6 +138,27 @@ def stop_audit(audit_id: str) -> Call:
     """POST the end of an audit and of its schedule."""
     path = _path("v1", "audits", audit_id) + "/stop"
     return Call("POST", path, "token", headers={"Accept": JSON})
+
+
+def digests_of(person: Identity) -> dict[str, str]:
+    """Return an identity as the service takes it."""
+    return {"kind": person.kind, **{name: one.hex() for name, one in person.digests.items()}}
+
+
+def of_person(person: Identity, models: Sequence[str] | None) -> dict[str, Any]:
+    """Return the fields that name a person and, unless all are meant, models."""
+    found: dict[str, Any] = {"person": digests_of(person)}
+    return found if models is None else {**found, "models": list(models)}
+
+
+def act_on_case(ref: str, act: str) -> Call:
+    """POST that an operator opens the contact of a case, or closes it."""
+    return Call("POST", _path("v1", "cases", ref, act), "token", headers={"Accept": JSON})
+
+
+def post_as_operator(wanted: Mapping[str, Any], *segments: str) -> Call:
+    """POST what an operator wants, as JSON."""
+    return _post(_path("v1", *segments), canonical.encode(dict(wanted)), JSON, "token", None)
 
 
 def register_model(manifest: Mapping[str, Any], npz: bytes | None) -> Call:

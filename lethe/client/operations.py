@@ -25,6 +25,7 @@ from lethe.client.calls import Call
 from lethe.client.core import Conversation, Core, Pause
 from lethe.client.errors import ProblemError, UnreachableError, WaitTimeoutError
 from lethe.client.receipts import verify_receipt
+from lethe.identity import Identity
 from lethe.signing.keys import PrivateKey, PublicKey
 
 FIRST_POLL_S, LONGEST_POLL_S = 0.05, 2.0  # an erasure takes about 0.3 s when idle
@@ -215,6 +216,69 @@ class Operations(Core):
         """Return an audit's "report" or its "statistics"."""
         call = calls.operator_get("audits", audit_id, part, accept="*/*")
         return self.content(call)
+
+    def find_person(
+        self, person: Identity, models: Sequence[str] | None = None
+    ) -> Conversation[list[Document]]:
+        """Return what each model has of a person; digests are sent, and in the body alone."""
+        wanted = calls.of_person(person, models)
+        found = yield from self.document(calls.post_as_operator(wanted, "people", "find"))
+        return list(found["items"])
+
+    def import_people(
+        self, model: str, identities: Sequence[tuple[str, Identity]]
+    ) -> Conversation[int]:
+        """Say whose records of a model are, by (record, identity); return how many were new.
+
+        Raises ProblemError, with the `places` in the list, if the model lacks a record.
+        """
+        listed = [
+            {"record": record, "person": calls.digests_of(person)}
+            for record, person in identities
+        ]
+        wanted = {"model": model, "identities": listed}
+        added = yield from self.document(calls.post_as_operator(wanted, "people", "import"))
+        return int(added["added"])
+
+    def open_case(
+        self,
+        person: Identity,
+        ticket: str,
+        *,
+        models: Sequence[str] | None = None,
+        regulation: str = "gdpr",
+        checked: str | None = None,
+        contact: str | None = None,
+    ) -> Conversation[Document]:
+        """Ask for a person's erasure on their behalf, in some models or all of them.
+
+        ticket: where the person's letter is filed. checked: how the identity was checked.
+        contact: where the answer goes; it is destroyed when the case is closed.
+        """
+        wanted = {
+            **calls.of_person(person, models),
+            "ticket": ticket,
+            "regulation": regulation,
+            **({} if checked is None else {"checked": checked}),
+            **({} if contact is None else {"contact": contact}),
+        }
+        return self.document(calls.post_as_operator(wanted, "cases"))
+
+    def case(self, ref: str) -> Conversation[Document]:
+        """Return a case: parts, deadline and timeline."""
+        return self.document(calls.operator_get("cases", ref))
+
+    def case_summary(self, ref: str) -> Conversation[bytes]:
+        """Return the signed answer to a case. Verify it: this does not."""
+        return self.content(calls.operator_get("cases", ref, "summary", accept="*/*"))
+
+    def open_contact(self, ref: str) -> Conversation[Document]:
+        """Return a case's contact address; the log has an entry of who opened it."""
+        return self.document(calls.act_on_case(ref, "contact"))
+
+    def close_case(self, ref: str) -> Conversation[Document]:
+        """Close an answered case; its contact address is destroyed."""
+        return self.document(calls.act_on_case(ref, "close"))
 
     def models(self) -> Listing[Document]:
         """Iterate over all models."""

@@ -69,16 +69,16 @@ def test_one_request_covers_two_models_and_gets_one_signed_answer(
     files = [
         installation.caller.http.get(part["certificate"]).content for part in done["parts"]
     ]
-    key, keyid = load_issuer(installation.services.settings)
-    statement = check_summary(signed.content, key.public_key(), keyid, files)
+    key, _ = load_issuer(installation.services.settings)
+    statement = check_summary(signed.content, key.public_key(), files)
     assert [part.outcome for part in statement.predicate.parts] == ["certified", "certified"]
     assert len(statement.subject) == 2
     other = installation.caller.http.get(done["parts"][0]["certificate"]).content + b" "
     with pytest.raises(LetheError, match="file 1 is not a certificate"):
-        check_summary(signed.content, key.public_key(), keyid, [other])
+        check_summary(signed.content, key.public_key(), [other])
     forged = signed.content.replace(b'"sig":"', b'"sig":"AA')
     with pytest.raises(LetheError):
-        check_summary(forged, key.public_key(), keyid)
+        check_summary(forged, key.public_key())
     installation.check()
 
 

@@ -1,0 +1,264 @@
+"""`lethe person` and `lethe case`: look a person up, act for them, answer them.
+
+The identity is hashed here. What is sent, in a body and never in a URL, are digests.
+"""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lethe.cli.options import plain, service_url
+from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
+
+if TYPE_CHECKING:
+    from lethe.client import Client
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
+_ref = click.argument("ref")
+AT_ONCE = 5000  # identities in one call
+
+
+@click.group()
+def person() -> None:
+    """Find people's records by e-mail address or another identity (LETHE_TOKEN)."""
+
+
+@person.command()
+@service_url
+@click.argument("identity", metavar="KIND=VALUE")
+@click.option("--model", "models", multiple=True, help="A model; repeatable. Default: all.")
+@_json
+def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> None:
+    """Show which records of which models are KIND=VALUE's, or KIND:sha256=HEX's.
+
+    Exits with 1 if no model has or had any.
+    """
+    wanted = parse(identity)
+    with _client(url) as operator:
+        found = operator.find_person(wanted, models or None)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        for one in found:
+            _print_found(one)
+    if not any(one["records"] or one["held_out"] or one["erased"] for one in found):
+        sys.exit(1)
+
+
+def _print_found(one: Mapping[str, Any]) -> None:
+    parts = []
+    if one["records"]:
+        parts.append(f"{len(one['records'])} records: {', '.join(one['records'])}")
+    if one["held_out"]:
+        names = ", ".join(one["held_out"])
+        parts.append(f"{len(one['held_out'])} held out, never learned: {names}")
+    if one["erased"]:
+        parts.append(f"{one['erased']} erased before")
+    click.echo(plain(f"{one['model']:24} {'; '.join(parts) or 'nothing found'}"))
+
+
+@person.command("import")
+@service_url
+@click.argument("file", type=_FILE)
+@click.option("--kind", required=True, help="The kind of identity, such as email.")
+@click.option("--model", required=True, help="Reference of the model.")
+@click.option("--hashed", help="The values are hex digests of this algorithm, such as sha256.")
+def import_file(url: str, file: Path, kind: str, model: str, hashed: str | None) -> None:
+    """Say whose records of a model are: a CSV with the columns record and VALUE, with a header.
+
+    Rows without a value are left out. The same file again changes nothing.
+    """
+    from lethe.client import ProblemError
+
+    added = count = 0
+    with _client(url) as operator:
+        block: list[tuple[str, Identity]] = []
+        lines: list[int] = []
+        for line, record, identity in _rows(file, kind, hashed):
+            block.append((record, identity))
+            lines.append(line)
+            count += 1
+            if len(block) == AT_ONCE:
+                added += _send(operator, model, block, lines, ProblemError)
+                block, lines = [], []
+        if block:
+            added += _send(operator, model, block, lines, ProblemError)
+    click.echo(f"{count} identities read, {added} new in {model}")
+
+
+def _send(
+    operator: "Client",
+    model: str,
+    block: list[tuple[str, Identity]],
+    lines: list[int],
+    problem: type[Any],
+) -> int:
+    """Send some identities; name the lines of records that the model lacks."""
+    try:
+        return operator.import_people(model, block)
+    except problem as error:
+        places = str(error.members.get("places", ""))
+        known = [int(part) for part in places.split(", ") if part.isdigit()]
+        if not known:
+            raise
+        named = ", ".join(f"{block[one - 1][0]} (line {lines[one - 1]})" for one in known)
+        raise click.ClickException(
+            plain(
+                f"{model} has not learned these records: {named}; nothing of this block of "
+                f"{len(block)} was kept: correct or remove them"
+            )
+        ) from None
+
+
+def _rows(file: Path, kind: str, hashed: str | None) -> Iterator[tuple[int, str, Identity]]:
+    """Yield the line, record and identity of each row that has a value."""
+    with file.open(newline="", encoding="utf-8-sig") as text:
+        reader = csv.reader(text)
+        header = next(reader, [])
+        if len(header) != 2 or header[0].strip() != "record":
+            raise click.ClickException("the file needs a header of two columns: record,VALUE")
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != 2 or not row[0]:
+                raise click.ClickException(f"line {reader.line_num}: write record,VALUE")
+            record, value = row
+            if not value.strip():
+                continue
+            try:
+                found = (
+                    digests(kind, value)
+                    if hashed is None
+                    else {hashed: parse_digest(hashed, value.strip())}
+                )
+            except IdentityError as error:
+                raise click.ClickException(f"line {reader.line_num}: {error.detail}") from None
+            yield reader.line_num, record, Identity(kind, found)
+
+
+@click.group()
+def case() -> None:
+    """Follow, answer and close what was submitted on a person's behalf (LETHE_TOKEN)."""
+
+
+@case.command()
+@service_url
+@_ref
+@_json
+def show(url: str, ref: str, as_json: bool) -> None:
+    """Show the parts, deadline and timeline of the case REF."""
+    with _client(url) as operator:
+        print_case(operator.case(ref), as_json)
+
+
+@case.command()
+@service_url
+@_ref
+def contact(url: str, ref: str) -> None:
+    """Open the contact address of the case REF; the log says that you did."""
+    with _client(url) as operator:
+        opened = operator.open_contact(ref)
+    click.echo(plain(opened["contact"]))
+    click.echo(f"opened with log entry {opened['log_index']}", err=True)
+
+
+@case.command()
+@service_url
+@_ref
+@_json
+def close(url: str, ref: str, as_json: bool) -> None:
+    """Close the answered case REF and destroy its contact address."""
+    with _client(url) as operator:
+        print_case(operator.close_case(ref), as_json)
+
+
+@case.command()
+@service_url
+@_ref
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file."
+)
+def summary(url: str, ref: str, out: Path) -> None:
+    """Download the signed answer to the case REF, once no part is in progress."""
+    with _client(url) as operator:
+        out.write_bytes(operator.case_summary(ref))
+    click.echo(str(out))
+
+
+@case.command()
+@click.argument("file", type=_FILE)
+@click.option("--issuer-key", type=_FILE, required=True, help="The issuer's public key (PEM).")
+@click.option(
+    "--certificate",
+    "certificates",
+    type=_FILE,
+    multiple=True,
+    help="A certificate that the answer should name; repeatable.",
+)
+def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None:
+    """Verify a case's answer offline. Certificates: `lethe certificate verify` as well.
+
+    Exits with 0 if the answer verifies, 1 if it does not, 2 if a file cannot be used.
+    """
+    from lethe.certificates.case_summary import check_summary
+    from lethe.certificates.keys import read_issuer
+    from lethe.errors import LetheError
+
+    key = read_issuer(issuer_key)
+    try:
+        statement = check_summary(
+            file.read_bytes(), key, [path.read_bytes() for path in certificates]
+        )
+    except LetheError as error:
+        click.echo(f"FAIL  {error.detail}")
+        sys.exit(1)
+    click.echo("PASS  the answer is the issuer's\n")
+    said = statement.predicate
+    rows = [
+        ("case", said.case),
+        ("received", said.received_at.isoformat()),
+        ("due", said.due_at.isoformat()),
+    ]
+    for part in said.parts:
+        rows.append((part.model, f"{part.outcome}, {part.records} records"))
+        if part.certificate is not None:
+            rows.append(("", f"certificate sha256:{part.certificate}"))
+    for label, text in rows:
+        click.echo(plain(f"{label:12} {text}"))
+
+
+def print_case(found: Mapping[str, Any], as_json: bool) -> None:
+    """Print a case."""
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [
+        ("case", found["ref"]),
+        ("state", found["state"]),
+        ("due", found["due_at"] + (", overdue" if found["overdue"] else "")),
+        ("opened by", found["opened_by"]),
+    ]
+    for part in found["parts"]:
+        rows.append((part["model"], f"{part['outcome']}, {part['records']} records"))
+        if part["request"] is not None:
+            rows.append(("", f"request {part['request']}"))
+        if part["certificate"] is not None:
+            rows.append(("", f"certificate {part['certificate']}"))
+    for item in found["timeline"]:
+        text = f"{item['at']}  {item['model']}: {item['event']}, log entry {item['log_index']}"
+        rows.append(("", text))
+    for label, text in rows:
+        click.echo(plain(f"{label:12} {text}"))
+
+
+def _client(url: str) -> "Client":
+    from lethe.client import Client
+
+    return Client(url, token=os.environ.get("LETHE_TOKEN"))

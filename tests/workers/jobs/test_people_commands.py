@@ -1,0 +1,138 @@
+"""`lethe person`, `lethe case` and `lethe request submit --person`, on a service at work."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.service import certificates
+from lethe.cli.person import case, person
+from lethe.cli.request import request
+from lethe.client import Client
+from tests.installation import Installation
+from tests.workers.jobs.test_people import ANN, EVE, ready
+
+
+class Operator:
+    """An operator's shell: commands reach the installation without a socket."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+
+    def run(self, group: Any, *arguments: str) -> Result:
+        return CliRunner().invoke(group, arguments, env={"LETHE_URL": "http://testserver"})
+
+    def opened(self, *arguments: str) -> dict[str, Any]:
+        result = self.run(
+            request, "submit", "--on-behalf", "--ticket", "T-1", "--json", *arguments
+        )
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+
+@pytest.fixture
+def operator(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    ready(installation, "one", "two", r99=EVE)
+    caller = installation.caller
+
+    class Inside(Client):
+        def __init__(self, base: str, *arguments: Any, **options: Any) -> None:
+            super().__init__(base, token=caller.token)
+            self._http = caller.http
+
+        def close(self) -> None:
+            """The installation closes its own."""
+
+    monkeypatch.setattr("lethe.client.Client", Inside)
+    monkeypatch.setattr("lethe.cli.request.Client", Inside)
+    return Operator(installation)
+
+
+def test_a_person_is_found_in_every_model(operator: Operator) -> None:
+    result = operator.run(person, "find", f"email={ANN}")
+    assert result.stdout.splitlines() == [
+        "one                      2 records: r0, r5",
+        "two                      2 records: r0, r5",
+    ]
+    held = operator.run(person, "find", f"email={EVE}", "--model", "two")
+    assert held.stdout == "two                      1 held out, never learned: r99\n"
+    nobody = operator.run(person, "find", "email=nobody@example.org")
+    assert nobody.exit_code == 1
+    assert nobody.stdout.splitlines()[0] == "one                      nothing found"
+    assert operator.run(person, "find", ANN).exit_code != 0
+
+
+def test_a_list_is_imported_and_its_unknown_record_named(
+    operator: Operator, tmp_path: Path
+) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("record,email\nr2,Eve@example.org\nr3,\nr4,eve@example.org\n")
+    arguments = ("import", str(file), "--kind", "email", "--model", "one")
+    assert operator.run(person, *arguments).stdout == "2 identities read, 2 new in one\n"
+    assert operator.run(person, *arguments).stdout == "2 identities read, 0 new in one\n"
+    found = operator.run(person, "find", f"email={EVE}", "--model", "one")
+    assert found.stdout.strip().endswith("2 records: r2, r4; 1 held out, never learned: r99")
+    file.write_text("record,email\nr2,a@example.org\nnot-there,b@example.org\n")
+    refused = operator.run(person, *arguments)
+    assert refused.exit_code == 1
+    assert "not-there (line 3)" in refused.output
+    assert "b@example.org" not in refused.output
+    assert operator.run(person, "find", "email=a@example.org").exit_code == 1
+    file.write_text("record,sha256\nr2,zz\n")
+    bad = operator.run(person, *arguments, "--hashed", "sha256")
+    assert bad.exit_code == 1
+    assert "line 2: a digest by sha256 is 64 hex digits" in bad.output
+
+
+def test_from_an_address_to_a_verified_answer(operator: Operator, tmp_path: Path) -> None:
+    opened = operator.opened(
+        "--person", f"email={ANN}", "--checked", "passport", "--contact", "Main St"
+    )
+    ref, installation = opened["ref"], operator.installation
+    assert opened["state"] == "open"
+    installation.drain()
+    shown = operator.run(case, "show", ref).stdout
+    assert shown.count("certified, 2 records") == 2
+    assert shown.count("request.on-behalf") == 2
+    contact = operator.run(case, "contact", ref)
+    assert contact.stdout == "Main St\n"
+    assert "opened with log entry" in contact.stderr
+    answer, pem = tmp_path / "answer.json", tmp_path / "issuer.pem"
+    assert operator.run(case, "summary", ref, "--out", str(answer)).exit_code == 0
+    pem.write_text(certificates.issuer_pem(installation.services))
+    file = tmp_path / "one.json"
+    path = json.loads(operator.run(case, "show", ref, "--json").stdout)["parts"][0]
+    file.write_bytes(installation.caller.http.get(path["certificate"]).content)
+    arguments = ("verify", str(answer), "--issuer-key", str(pem))
+    passed = operator.run(case, *arguments, "--certificate", str(file))
+    assert passed.exit_code == 0, passed.output
+    assert passed.stdout.startswith("PASS")
+    failed = operator.run(case, *arguments, "--certificate", str(pem))
+    assert (failed.exit_code, failed.stdout[:4]) == (1, "FAIL")
+    closed = operator.run(case, "close", ref)
+    assert "closed" in closed.stdout
+    assert operator.run(case, "contact", ref).exit_code == 1
+    again = operator.opened("--person", f"email={ANN}", "--model", "two")
+    assert [part["outcome"] for part in again["parts"]] == ["erased before"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--person", "email=a@b.c", "--on-behalf"],
+        ["--person", "email=a@b.c", "--ticket", "T"],
+        ["--on-behalf", "--ticket", "T"],
+        ["--person", "email=a@b.c", "--on-behalf", "--ticket", "T", "--record", "r1"],
+        ["--record", "r1", "--model", "one", "--ticket", "T"],
+        ["--record", "r1", "--model", "one"],
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    operator: Operator, arguments: list[str]
+) -> None:
+    result = operator.run(request, "submit", *arguments)
+    assert result.exit_code == 2
+    assert "Usage" in result.output
