@@ -18,11 +18,35 @@ for _package in ("numba", "numpy", "sklearn"):
         )
 
 if TYPE_CHECKING:
+    from lethe.estimators.base import RemovalProof, verify_removal
     from lethe.estimators.forest.forest import Forest
+    from lethe.estimators.forests import ExactForestClassifier, ExactForestRegressor
+    from lethe.estimators.linear import ExactRidgeClassifier, ExactRidgeRegressor
+    from lethe.estimators.naive_bayes import ExactGaussianNB, ExactMultinomialNB
 
-__all__ = ["Forest"]
+__all__ = [
+    "ExactForestClassifier",
+    "ExactForestRegressor",
+    "ExactGaussianNB",
+    "ExactMultinomialNB",
+    "ExactRidgeClassifier",
+    "ExactRidgeRegressor",
+    "Forest",
+    "RemovalProof",
+    "verify_removal",
+]
 
-_HOMES = {"Forest": "lethe.estimators.forest.forest"}
+_HOMES = {
+    "ExactForestClassifier": "lethe.estimators.forests",
+    "ExactForestRegressor": "lethe.estimators.forests",
+    "ExactGaussianNB": "lethe.estimators.naive_bayes",
+    "ExactMultinomialNB": "lethe.estimators.naive_bayes",
+    "ExactRidgeClassifier": "lethe.estimators.linear",
+    "ExactRidgeRegressor": "lethe.estimators.linear",
+    "Forest": "lethe.estimators.forest.forest",
+    "RemovalProof": "lethe.estimators.base",
+    "verify_removal": "lethe.estimators.base",
+}
 
 
 def __getattr__(name: str) -> Any:

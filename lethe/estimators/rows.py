@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lethe.canonical import encode
 from lethe.certificates.retained import record_commitment
 from lethe.certificates.retained_tree import Leaf, RetainedTree
 from lethe.estimators.errors import EstimatorInputError
@@ -70,6 +71,7 @@ class RowStore:
         self.targets: NDArray[np.int64] = np.zeros((0, columns), np.int64)
         self._free: list[int] = []
         self._tree: RetainedTree | None = None
+        self.class_digests: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -80,6 +82,29 @@ class RowStore:
         if self._tree is None:
             self._tree = RetainedTree(self._leaf(one, slot) for one, slot in self.slots.items())
         return self._tree
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the rows that are there, and no free slots."""
+        slots = list(self.slots.values())
+        return {
+            "slots": dict(zip(self.slots, range(len(slots)), strict=True)),
+            "values": self.values[slots],
+            "targets": self.targets[slots],
+            "_free": [],
+            "_tree": None,
+            "class_digests": self.class_digests,
+        }
+
+    def name_classes(self, names: Sequence[Any]) -> None:
+        """Say that the first target is the number of a class; names are JSON.
+
+        The digest of a row has the name then: numbers change where a class goes.
+        """
+        self.class_digests = [sha256(encode(name)).digest() for name in names]
+
+    def take_tree(self, other: "RowStore") -> None:
+        """Take the tree of another store, which has the same rows."""
+        self._tree = other._tree
 
     def sorted_ids(self) -> list[str]:
         """Return the ids in the order of their UTF-8."""
@@ -136,7 +161,11 @@ class RowStore:
             self._free.append(slot)
 
     def _leaf(self, record: str, slot: int) -> Leaf:
-        content = sha256(_CONTENT + self.values[slot].tobytes() + self.targets[slot].tobytes())
+        targets = self.targets[slot]
+        known = targets.tobytes()
+        if self.class_digests is not None:
+            known = self.class_digests[int(targets[0])] + targets[1:].tobytes()
+        content = sha256(_CONTENT + self.values[slot].tobytes() + known)
         return record_commitment(salt_of(record), record), content.digest()
 
 

@@ -21,7 +21,7 @@ from lethe.estimators.forest.draws import tree_key
 from lethe.estimators.forest.impurity import MAX_ROWS
 from lethe.estimators.forest.published import ForestConfig, PublishedForest, check_targets
 from lethe.estimators.forest.sealed import open_trees, seal_trees
-from lethe.estimators.forest.tree import NONE, change, empty_tree, unlink
+from lethe.estimators.forest.tree import NONE, Codes, Int64s, change, empty_tree, unlink
 from lethe.estimators.rows import RowStore
 
 
@@ -60,7 +60,22 @@ class Forest:
                 f"a forest has at most {MAX_ROWS} rows, so that its sums are exact: "
                 "divide them among several"
             )
-        slots = self.store.add(ids, codes, plain[:, None])
+        self._learn(ids, codes, plain)
+
+    def with_classes(self, config: ForestConfig, numbers: NDArray[Any]) -> "Forest":
+        """Return the forest of the same rows with other numbers for their classes.
+
+        config: with as many classes as there are new numbers; numbers (classes before,).
+        """
+        slots = list(self.store.slots.values())
+        found = Forest(config)
+        targets = numbers[self.store.targets[slots, 0]]
+        found._learn(list(self.store.slots), self.store.values[slots], targets)
+        found.store.take_tree(self.store)
+        return found
+
+    def _learn(self, ids: Sequence[str], codes: Codes, targets: Int64s) -> None:
+        slots = self.store.add(ids, codes, targets[:, None])
         room = len(self.store.values)
         if room > len(self._trees[0].link):
             more = np.full((room - len(self._trees[0].link), 2), NONE, np.int32)
@@ -108,7 +123,7 @@ class Forest:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sealed state, in which rows that left have no trace."""
-        return Forest.open, (self.seal(),)
+        return _unpickled, (self.seal(), self.store.class_digests)
 
     def _change(self, slots: NDArray[np.int32], sign: int) -> None:
         codes, targets = self.store.values, self.store.targets[:, 0]
@@ -118,3 +133,9 @@ class Forest:
                 tree, self._shape, codes, targets, slots.copy(), sign
             )
             self.rebuilt += rebuilt
+
+
+def _unpickled(data: bytes, class_digests: list[bytes] | None) -> Forest:
+    found = Forest.open(data)
+    found.store.class_digests = class_digests
+    return found
