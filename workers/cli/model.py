@@ -14,6 +14,7 @@ from workers.cli.features import extractor_options
 from workers.cli.model_download import download
 from workers.cli.model_network import register_network
 from workers.cli.model_push import push
+from workers.cli.model_show import schema, show
 
 if TYPE_CHECKING:
     from workers.data.extractors.base import Extractor
@@ -31,6 +32,8 @@ def model() -> None:
 model.add_command(download)
 model.add_command(push)
 model.add_command(register_network)
+model.add_command(schema)
+model.add_command(show)
 
 
 @model.command()

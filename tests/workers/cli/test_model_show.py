@@ -1,0 +1,122 @@
+"""`lethe model show` says what a model is, `lethe model schema` what a manifest must be."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from app.ledger.sequencer import Ledger
+from app.schemas.manifests import MANIFESTS
+from app.settings import Settings
+from lethe.client import Client
+from tests.installation import Installation, install
+from tests.small import MODEL, manifest
+from workers.cli import model
+
+
+@pytest.fixture
+def here(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Installation]:
+    with install(settings) as made:
+        made.ready()
+        caller = made.caller
+
+        def connect(_: str) -> Client:
+            transport = caller.http._transport
+            return Client("http://testserver", token=caller.token, transport=transport)
+
+        monkeypatch.setattr("workers.cli.service.connect", connect)
+        yield made
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(model.model, list(words))
+
+
+def test_a_model_is_shown_with_its_versions(here: Installation) -> None:
+    wanted = manifest()
+    (version,) = here.caller.http.get(
+        f"/v1/models/{MODEL}/versions", headers={"authorization": f"Bearer {here.caller.token}"}
+    ).json()["items"]
+    lines = run("show", "--url", "http://x", MODEL).output.splitlines()
+    assert lines[0] == f"{MODEL}: ready, version 1"
+    assert lines[1] == f"family      ridge, method {wanted['method']}"
+    assert lines[2] == f"classes     {len(wanted['classes'])}: {', '.join(wanted['classes'])}"
+    assert lines[3] == f"rows        {version['retained_count']}"
+    assert (
+        lines[4]
+        == f"extractor   {wanted['extractor']['id']}, sha256 {wanted['extractor']['digest']}"
+    )
+    assert lines[5].startswith(
+        f"quantiser   {wanted['bits']} bits, {len(wanted['exponents'])} columns"
+    )
+    assert lines[6] == f"penalty     {wanted['penalty']:g}"
+    assert lines[-1].split() == [
+        "1",
+        str(version["retained_count"]),
+        str(version["log_index"]),
+        version["created_at"][:19] + "Z",
+        version["head"],
+    ]
+
+
+def test_all_of_it_as_json(here: Installation) -> None:
+    shown = json.loads(run("show", "--url", "http://x", MODEL, "--json").output)
+    assert shown["ref"] == MODEL
+    assert [version["number"] for version in shown["versions"]] == [1]
+
+
+def test_an_unknown_model_is_a_problem(here: Installation) -> None:
+    assert run("show", "--url", "http://x", "nowhere").exit_code != 0
+
+
+def test_a_failed_model_has_its_reason_and_no_version() -> None:
+    from workers.cli.model_show import described
+
+    failed: dict[str, Any] = {
+        "ref": "m", "state": "failed", "failure": "the penalty is too small", "method": "refit",
+        "classes": [], "extractor": None, "config": {"family": "recipe"}, "current_version": None,
+    }  # fmt: skip
+    assert list(described(failed, [])) == [
+        "m: failed, no version yet",
+        "failure     the penalty is too small",
+        "family      recipe, method refit",
+    ]
+
+
+@pytest.mark.parametrize("family", MANIFESTS)
+def test_each_family_has_the_schema_of_the_openapi_document(
+    family: str, here: Installation
+) -> None:
+    document = json.loads(run("schema", family).output)
+    jsonschema.Draft202012Validator.check_schema(document)
+    name = MANIFESTS[family].__name__
+    parts = here.caller.http.get("/openapi.json").json()["components"]["schemas"]
+    moved = json.loads(json.dumps(document).replace("#/$defs/", "#/components/schemas/"))
+    definitions = moved.pop("$defs", {})
+    del moved["$schema"]
+    assert parts[name] == moved
+    assert {key: parts[key] for key in definitions} == definitions
+
+
+def test_a_schema_takes_the_manifests_that_the_service_takes() -> None:
+    validator = jsonschema.Draft202012Validator(json.loads(run("schema", "ridge").output))
+    assert validator.is_valid(manifest())
+    bad: list[dict[str, Any]] = [
+        {**manifest(), "penalty": 0},
+        {**manifest(), "bits": 17},
+        {**manifest(), "classes": ["one"]},
+        {**manifest(), "surprise": 1},
+        {name: value for name, value in manifest().items() if name != "exponents"},
+    ]
+    assert not any(validator.is_valid(one) for one in bad)
+
+
+def test_an_unknown_family_is_refused() -> None:
+    result = run("schema", "oracle")
+    assert result.exit_code == 2
+    assert "choose one of ridge, network" in result.output
