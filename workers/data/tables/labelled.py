@@ -184,7 +184,8 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         repeated = len(records) - len(set(records.tolist()))
         if repeated:
             raise DatasetError(
-                f"{roles.record_id}: {repeated:,} ids occur twice: a record's id is its own"
+                f"{roles.record_id}: {repeated:,} rows repeat the id of another: a record's "
+                "id is its own"
             )
     return LabelledTable(
         table=table,

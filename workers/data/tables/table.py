@@ -84,7 +84,7 @@ class DataTable:
             nulls = values.null_count
             if pa.types.is_floating(values.type):
                 nulls += int(pc.sum(pc.is_nan(_plain(values))).as_py() or 0)
-            found = "csv" if self._untyped else str(self._arrow.column(name).type)
+            found = "csv" if self._untyped else _type_name(self._arrow.column(name).type)
             self._known[name] = Column(name, kind, nulls, found)
         return self._known[name]
 
@@ -104,7 +104,9 @@ class DataTable:
         values = self._raw(name)
         kind = kind_of(values.type)
         if kind not in ("integer", "text"):
-            raise DatasetError(f"{name}: {_article(kind)} ({values.type}); {_AS_ID}")
+            raise DatasetError(
+                f"{name}: {_article(kind)} ({_type_name(values.type)}); {_AS_ID}"
+            )
         if values.null_count:
             raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}, as an id")
         if kind == "integer":
@@ -121,7 +123,7 @@ class DataTable:
         values = self._raw(name)
         if kind_of(values.type) != "text":
             found = _article(kind_of(values.type))
-            raise DatasetError(f"{name}: {found} ({values.type}), not text")
+            raise DatasetError(f"{name}: {found} ({_type_name(values.type)}), not text")
         if values.null_count:
             raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
         longest = max(
@@ -146,7 +148,9 @@ class DataTable:
         values = self._raw(name)
         found = kind_of(values.type)
         if found not in ("integer", "text"):
-            raise DatasetError(f"{name}: {_article(found)} ({values.type}); {_AS_ID}")
+            raise DatasetError(
+                f"{name}: {_article(found)} ({_type_name(values.type)}); {_AS_ID}"
+            )
         if found == "integer":
             values = pc.cast(_plain(values), pa.string())
         _check_lengths(name, values, MAX_LENGTH)
@@ -441,6 +445,11 @@ def _floats(values: pa.ChunkedArray) -> NDArray[np.floating[Any]]:
         plain = pc.cast(plain, pa.float64())
     found: NDArray[np.floating[Any]] = plain.to_numpy()
     return found
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """Return an Arrow type for a person; a dictionary is how it is kept."""
+    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _article(kind: Kind) -> str:

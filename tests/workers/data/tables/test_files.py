@@ -223,6 +223,14 @@ def test_a_long_text_for_each_row_stays_in_its_dictionary(tmp_path: Path) -> Non
             ask("k")
 
 
+def test_a_dictionary_is_text_to_a_person(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "rows.parquet")
+    table = read_table(tmp_path / "rows.parquet")
+    assert table.column("id").type == "string"
+    with pytest.raises(DatasetError, match=r"id: text \(string\), not a number"):
+        table.matrix(["id"])
+
+
 def test_metadata_that_lies_about_rows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lie.parquet"
     rows = 0x1234567

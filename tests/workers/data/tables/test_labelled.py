@@ -100,7 +100,7 @@ def test_a_name_that_exists_is_no_glob() -> None:
         ({"label": "churnd"}, "churnd: no such column; did you mean churned"),
         ({"label": "note"}, "note: has one value only"),
         ({"label": "f_age"}, "f_age: holds numbers with fractions"),
-        ({"record_id": "person"}, "person: 4 ids occur twice"),
+        ({"record_id": "person"}, "person: 4 rows repeat the id"),
         ({"record_id": "f_age"}, "f_age: numbers with fractions .*; ids are integers or texts"),
         ({"client": "zone"}, "zone: no such column"),
         ({"client": "test"}, "test: booleans"),
