@@ -46,8 +46,12 @@ class RetainedSet:
 
     @classmethod
     def of(cls, known: Iterable[Leaf]) -> "RetainedSet":
-        """Return the set of these leaves, in any order, computed anew."""
-        part, pages = divided(sorted(known), CAP)
+        """Return the set of these leaves, in ascending order, computed anew.
+
+        They are read once, and few of them are in memory at a time. Raises RemovalError if they
+        do not ascend.
+        """
+        part, pages = divided(known, CAP)
         return cls(part.hash, part.count, pages, True)
 
     @classmethod

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,7 +19,7 @@ from sqlmodel import SQLModel
 from models.sealed import SealedName
 
 ROWS = "{rows}"  # in a statement's text: where its rows stand, as the relation `given`
-BLOCK = 5000  # rows in one statement of `insert_blocks`
+BLOCK = 5000  # rows in one statement: as many are in memory as Python objects
 CACHE_KIB, USUAL_CACHE_KIB = 65_536, 2000  # of SQLite's pages; the latter is its own default
 _ALL = f"SELECT * FROM {ROWS} WHERE true"  # noqa: S608
 Rows = list[list[tuple[Any, ...]]]  # of each statement
@@ -51,10 +50,19 @@ def over(
     On PostgreSQL the rows are arrays, so that the text does not depend on how many there are
     and the server plans it once. On SQLite the statement runs once for each row.
     """
+    return _over(dialect, text, types, list(zip(*rows, strict=True)), returns)
+
+
+def _over(
+    dialect: Dialect,
+    text: str,
+    types: Mapping[str, TypeEngine[Any]],
+    given: Sequence[Sequence[Any]],
+    returns: int | None = None,
+) -> Statement:
+    """Return a statement as `over`, of columns in place of rows."""
     compiled, binders = _compiled(dialect, text, types)
-    columns = [
-        bind(column) for bind, column in zip(binders, zip(*rows, strict=True), strict=True)
-    ]
+    columns = [bind(column) for bind, column in zip(binders, given, strict=True)]
     if dialect.name == "sqlite":
         return Statement(compiled, list(zip(*columns, strict=True)), returns)
     from models import pipeline
@@ -78,20 +86,19 @@ def insert_blocks(
     connection: Connection,
     model: type[SQLModel],
     names: Sequence[str],
-    rows: Iterable[Sequence[Any]],
+    blocks: Iterable[Sequence[Sequence[Any]]],
 ) -> None:
-    """Insert any number of rows, a block of them in memory at a time; columns as `insert`.
+    """Insert blocks of rows, one of them in memory at a time. Raises DBAPIError.
 
-    Raises DBAPIError.
+    blocks: of each the columns that `names` names, of about BLOCK rows; columns as `insert`.
     """
     text, kinds = _insertion(_table(model), tuple(names))
     if small := connection.dialect.name == "sqlite":
         # Pages of an index that random values go to would be written each time one is evicted.
         connection.exec_driver_sql(f"PRAGMA cache_size=-{CACHE_KIB}")
     try:
-        given = iter(rows)
-        while block := list(islice(given, BLOCK)):
-            run(connection, over(connection.dialect, text, kinds, block))
+        for block in blocks:
+            run(connection, _over(connection.dialect, text, kinds, block))
     finally:
         if small:
             connection.exec_driver_sql(f"PRAGMA cache_size=-{USUAL_CACHE_KIB}")

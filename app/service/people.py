@@ -76,15 +76,13 @@ def add(
             names.append(one.record)
             following += 1
         total, added = total + key.total(rows), added + len(rows)
-        bulk.insert_blocks(
-            session.connection(),
-            Person,
-            _COLUMNS,
-            (
+        if rows:
+            stored = [
                 (row.id, model.id, row.state, name, *row.tags, None)
                 for row, name in zip(rows, names, strict=True)
-            ),
-        )
+            ]
+            columns = list(zip(*stored, strict=True))
+            bulk.insert_blocks(session.connection(), Person, _COLUMNS, [columns])
         block = list(islice(rest, BLOCK))
     _log(services.ledger, tx, model, key, total)
     return added

@@ -9,6 +9,7 @@ among a thousand artifacts and among millions.
 """
 
 import hashlib
+import io
 import os
 import threading
 import time
@@ -27,6 +28,7 @@ from sqlmodel import Session, col, select
 from app.vault.errors import NotStoredError, SealError, ShreddedError
 from app.vault.journal import ErasureJournal
 from app.vault.master import MasterKey
+from app.vault.opened import OpenedArtifact
 from app.vault.seal import SealStream, context, new_key, open_sealed, seal
 from lethe.files import PARTIAL, open_durably, sync_directory, write_all_durably
 from models import Artifact
@@ -34,6 +36,7 @@ from models.clock import clock
 from models.session import CHUNK, chunks, read_by_id, reading, unsynced
 
 GRACE = timedelta(hours=1)  # longer than any transaction between a file and its row
+MISSING = "an artifact's file is missing: restore the data directory from its backup"
 BATCH = CHUNK  # files looked at by one call of `unlink_orphans` or `missing`
 
 
@@ -153,20 +156,28 @@ class ArtifactStore:
             ShreddedError: It was shredded.
             SealError: The file is missing or was altered.
         """
-        artifact = _find(session, artifact_id)
-        if artifact.wrapped_key is None:
-            raise ShreddedError("this artifact was erased; its digest is all that remains")
-        key = self._master.open(artifact.wrapped_key, _key_of(artifact.id, artifact.digest))
+        artifact, key = self._unwrapped(session, artifact_id)
         try:
             blob = self._path(artifact.id).read_bytes()
         except FileNotFoundError:
-            raise SealError(
-                "an artifact's file is missing: restore the data directory from its backup"
-            ) from None
+            raise SealError(MISSING) from None
         data = open_sealed(key, blob, _content(artifact.id, artifact.kind))
         if hashlib.sha256(data).hexdigest() != artifact.digest:
             raise SealError("an artifact is not what its digest says: restore the backup")
         return data
+
+    def opened(self, session: Session, artifact_id: str) -> BinaryIO:
+        """Return an artifact's content as a file, a piece of it in memory. Raises as `get`.
+
+        Close it. The session is not needed any more.
+        """
+        artifact, key = self._unwrapped(session, artifact_id)
+        try:
+            file = self._path(artifact.id).open("rb")
+        except FileNotFoundError:
+            raise SealError(MISSING) from None
+        place = _content(artifact.id, artifact.kind)
+        return io.BufferedReader(OpenedArtifact(file, key, place, artifact.digest))
 
     def shred(self, session: Session, artifact_id: str) -> str:
         """Destroy the key, with the caller's transaction, and return the content's digest.
@@ -270,6 +281,13 @@ class ArtifactStore:
         newest = session.exec(query.order_by(col(Artifact.created_at).desc()).limit(1)).first()
         if newest is not None and newest.wrapped_key is not None:
             master.open(newest.wrapped_key, _key_of(newest.id, newest.digest))
+
+    def _unwrapped(self, session: Session, artifact_id: str) -> tuple[Artifact, bytes]:
+        artifact = _find(session, artifact_id)
+        if artifact.wrapped_key is None:
+            raise ShreddedError("this artifact was erased; its digest is all that remains")
+        place = _key_of(artifact.id, artifact.digest)
+        return artifact, self._master.open(artifact.wrapped_key, place)
 
     def _path(self, artifact_id: str) -> Path:
         return self._directory / artifact_id

@@ -137,7 +137,7 @@ def _contenders(problem: Problem, size: Size) -> dict[str, Callable[[], object]]
         block = RowBlock(list(stored.records), rest, *salts, stored.learned)
         digests = row_digests(block, (stored.client, stored.subject))
         ridge_state.encode(made, config)
-        RetainedSet.of(zip(commitments, digests, strict=True))
+        RetainedSet.of(sorted(zip(commitments, digests, strict=True)))
 
     [stored] = told.blocks
     commitments = [*map(bytes, leaves_of(stored).commitments)]

@@ -12,9 +12,9 @@ What is not proven: that the tree which somebody signed is well formed, and so t
 not lie a second time where no look-up leads. Who has all leaves recomputes the root.
 """
 
-import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,8 @@ from lethe.certificates.statement import SetState
 from lethe.log.tree import leaf_hashes, root_of
 
 SALT_SIZE = 32
+_IPAD = bytes(byte ^ 0x36 for byte in range(256))
+_OPAD = bytes(byte ^ 0x5C for byte in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,13 @@ def record_commitment(salt: bytes, record_id: str) -> bytes:
     if len(salt) != SALT_SIZE:
         raise RemovalError(f"a record's salt has exactly {SALT_SIZE} bytes")
     try:
-        return hmac.digest(salt, record_id.encode(), "sha256")
+        record = record_id.encode()
     except UnicodeEncodeError:
         raise RemovalError("a record id is text that UTF-8 can carry") from None
+    # RFC 2104, written out: OpenSSL's own takes twice as long for a text this short.
+    padded = salt.ljust(64, b"\0")
+    inner = sha256(padded.translate(_IPAD) + record).digest()
+    return sha256(padded.translate(_OPAD) + inner).digest()
 
 
 def prove_removal(tree: RetainedTree, erased: Mapping[str, bytes]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ their number and the shape.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from struct import Struct
 from typing import Generic, TypeVar, cast
@@ -28,6 +28,8 @@ TAG = b"lethe/retained-set/v2\0"
 BITS = 256  # of a commitment
 EMPTY_ROOT = sha256(b"\x02" + TAG).digest()
 NO_CONTENT = bytes(32)
+SHORT = "a commitment has 32 bytes"
+DISORDERED = "the commitments must ascend and none may repeat: sort them"
 OTHER = "what is stored of the retained set is not what its root says"
 
 Leaf = tuple[bytes, bytes]  # commitment and content
@@ -110,11 +112,11 @@ class Fold(Generic[N]):
             RemovalError: Its commitment does not have 32 bytes or is not above the last one.
         """
         if len(commitment) != 32:
-            raise RemovalError("a commitment has 32 bytes")
+            raise RemovalError(SHORT)
         number = int.from_bytes(commitment)
         if self._last is not None:
             if number <= self._last[0]:
-                raise RemovalError("the commitments must ascend and none may repeat: sort them")
+                raise RemovalError(DISORDERED)
             bit = BITS - (number ^ self._last[0]).bit_length()
             self._open.append((bit, self._close(bit)))
         self._last = number, node
@@ -229,7 +231,7 @@ class RetainedTree:
             RemovalError: The set has it, or one of the two does not have 32 bytes.
         """
         if len(commitment) != 32:
-            raise RemovalError("a commitment has 32 bytes")
+            raise RemovalError(SHORT)
         fresh = _Leaf(commitment, content)
         nearest, above = self._descend(commitment)
         if nearest is None:
@@ -347,8 +349,10 @@ def _within(node: _Node, prefix: bytes) -> Iterator[_Node]:
         yield node
 
 
-def divided(leaves: Sequence[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Part]]]:
+def divided(leaves: Iterable[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Part]]]:
     """Return the whole of a set, from leaves in ascending order, and the parts of its prefixes.
+
+    They are read once, and few of them are in memory at a time.
 
     A prefix is divided by its next byte if more than `cap` leaves have it. So what is stored
     of a set depends on the set alone.
@@ -357,19 +361,20 @@ def divided(leaves: Sequence[Leaf], cap: int) -> tuple[Part, dict[bytes, list[Pa
         RemovalError: As for the tree.
     """
     found: dict[bytes, list[Part]] = {}
-    if any(len(commitment) != 32 for commitment, _ in leaves):
-        raise RemovalError("a commitment has 32 bytes")
 
-    def part(prefix: bytes, own: Sequence[Leaf]) -> Part:
-        if len(own) <= cap:
-            root, count = folded_root(own)
+    def part(prefix: bytes, own: Iterator[Leaf]) -> Part:
+        first = list(islice(own, cap + 1))
+        if len(first) <= cap:
+            root, count = folded_root(first)
             return Part(prefix, count, root)
-        groups = groupby(own, lambda leaf: leaf[0][len(prefix)])
-        parts = [part(prefix + bytes([byte]), list(group)) for byte, group in groups]
+        if len(prefix) == 32:
+            raise RemovalError(DISORDERED)
+        groups = groupby(chain(first, own), lambda leaf: leaf[0][len(prefix) : len(prefix) + 1])
+        parts = [part(prefix + byte, group) for byte, group in groups]
         found[prefix] = parts
         return joined(prefix, parts)
 
-    return part(b"", leaves), found
+    return part(b"", iter(leaves)), found
 
 
 def joined(prefix: bytes, parts: Iterable[Part]) -> Part:
@@ -404,11 +409,28 @@ def folded_root(leaves: Iterable[Leaf]) -> tuple[bytes, int]:
     Raises:
         RemovalError: They do not ascend, or a commitment does not have 32 bytes.
     """
-    fold = Fold[tuple[int, bytes]](_join)
+    # `Fold` written out: a registration has a leaf for each of its rows.
+    waiting: list[tuple[int, int, bytes]] = []  # bit, count and hash of what lacks a right side
+    last, count, node = -1, 0, EMPTY_ROOT
     for commitment, content in leaves:
-        fold.append(commitment, (1, leaf_hash(commitment, content)))
-    count, root = fold.root() or (0, EMPTY_ROOT)
-    return root, count
+        if len(commitment) != 32:
+            raise RemovalError(SHORT)
+        number = int.from_bytes(commitment)
+        if last >= 0:
+            if number <= last:
+                raise RemovalError(DISORDERED)
+            bit = BITS - (number ^ last).bit_length()
+            while waiting and waiting[-1][0] > bit:
+                at, more, left = waiting.pop()
+                count += more
+                node = sha256(_INNER + _NUMBERS.pack(at, count) + left + node).digest()
+            waiting.append((bit, count, node))
+        last, count, node = number, 1, sha256(_LEAF + commitment + content).digest()
+    while waiting:
+        at, more, left = waiting.pop()
+        count += more
+        node = inner_hash(at, count, left, node)
+    return node, count
 
 
 def _join(bit: int, left: tuple[int, bytes], right: tuple[int, bytes]) -> tuple[int, bytes]:

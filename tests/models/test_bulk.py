@@ -42,16 +42,22 @@ def test_a_writer_that_stands_still_after_a_pipeline_is_ended(postgres_url: str)
 
 def test_rows_are_inserted_in_blocks_and_all_of_them_or_none(engine: Engine) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    rows = [("key", f"nonce-{number}", at) for number in range(2 * bulk.BLOCK + 1)]
+    nonces = [f"nonce-{number}" for number in range(2 * bulk.BLOCK + 1)]
+
+    def blocks(key: str, values: list[str]) -> list[list[list[object]]]:
+        parts = [values[: bulk.BLOCK], values[bulk.BLOCK :]]
+        return [[[key] * len(part), [*part], [at] * len(part)] for part in parts]
+
     names = ("keyid", "nonce", "expires_at")
     with engine.begin() as connection:
-        bulk.insert_blocks(connection, UsedNonce, names, iter(rows))
-    fresh = [("other", nonce, at) for _, nonce, _ in rows]
+        bulk.insert_blocks(connection, UsedNonce, names, iter(blocks("key", nonces)))
     with pytest.raises(DBAPIError), engine.begin() as connection:
-        bulk.insert_blocks(connection, UsedNonce, names, [*fresh, rows[0]])
+        bulk.insert_blocks(
+            connection, UsedNonce, names, [*blocks("other", nonces), *blocks("key", nonces[:1])]
+        )
     with engine.connect() as connection:
         held = select(col(UsedNonce.keyid), func.count()).group_by(col(UsedNonce.keyid))
-        assert connection.execute(held).all() == [("key", len(rows))]
+        assert connection.execute(held).all() == [("key", len(nonces))]
         if engine.dialect.name == "sqlite":
             assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -2000
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from sqlmodel import Session
 
@@ -29,6 +29,9 @@ from workers.judge.base import Report
 from workers.silos.score_task import ScoreTask
 
 if TYPE_CHECKING:  # these load torch, which only some workers have, or numerics
+    import numpy as np
+    from numpy.typing import NDArray
+
     from workers.method_audits.pair import Pair
     from workers.silos.message import Positions
     from workers.silos.scores import SiloScores
@@ -103,8 +106,11 @@ class Family(Protocol):
         """Raise a LetheError if this worker lacks what the family computes with."""
         return
 
-    def read(self, model: Model, upload: bytes) -> ParsedUpload:
-        """Parse an accepted upload. Raises RefusedError if it cannot be learned."""
+    def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
+        """Parse an accepted upload, which need not fit into memory as it was sent.
+
+        Raises RefusedError if it cannot be learned.
+        """
 
     def join(self, model: Model, stored: bytes, fresh: StoredBlock) -> StoredBlock:
         """Return an owner's stored block with what came since. Raises RefusedError."""
@@ -114,9 +120,9 @@ class Family(Protocol):
         job: JobContext,
         before: ModelVersion | None,
         upload: ParsedUpload,
-        salts: Mapping[str, bytes],
+        salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
-        """Return the version that has learned an upload, whose records get these salts."""
+        """Return the version that has learned an upload; salts (n, 32) are of its records."""
 
     def forget(
         self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]

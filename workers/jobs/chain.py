@@ -10,9 +10,10 @@ from typing import Any
 
 from app.retained_pages import RetainedSet
 from lethe.certificates.retained import prove_removal
-from lethe.certificates.retained_tree import Leaf, RetainedTree
+from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root, retained_root
 from lethe.log.spelling import parse_base64
 from workers.jobs.retained_set import stored_set
+from workers.jobs.update import FreshRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,14 @@ class Link:
 class Chain:
     """The sets between two versions, with a link for each member that erases.
 
-    added: leaves that came in before the first link. roots: of the sets between, for the
+    added: leaves that came in before the first link, and added_root theirs; of a contribution,
+    which no request is executed with, the latter alone. roots: of the sets between, for the
     log.
     """
 
     links: list[Link]
     added: list[Leaf]
+    added_root: bytes | None
     roots: list[bytes]
     after: RetainedSet
 
@@ -112,12 +115,16 @@ class Chain:
         ]
         # Where nothing is dropped the last one is the version's own.
         between = [*grown, *(roots if dropped else roots[:-1])]
-        return cls(links, list(added), between, after)
+        root = retained_root(added) if added and not members else None
+        return cls(links, list(added), root, between, after)
 
     @classmethod
-    def grown(cls, added: Sequence[Leaf], after: RetainedSet) -> "Chain":
+    def grown(cls, added: FreshRecords, after: RetainedSet) -> "Chain":
         """Return the chain of a contribution, which no request is executed with."""
-        return cls([], list(added), [], after)
+        # Of a first one it is that of the set.
+        whole = len(added) == after.count
+        root = after.root if whole else folded_root(added.ascending())[0]
+        return cls([], [], root, [], after)
 
 
 def _leaves(removal: Mapping[str, Any]) -> list[Leaf]:

@@ -1,7 +1,9 @@
 """Learn an upload: update the model, seal the rows by owner, shred the upload."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import BinaryIO
 
+import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
@@ -11,8 +13,6 @@ from app.service.context import Services
 from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
-from lethe.certificates.retained import record_commitment
-from lethe.certificates.retained_tree import NO_CONTENT
 from models import Contribution, Model, Record, Tombstone
 from models.session import chunks
 from workers.errors import RefusedError
@@ -26,7 +26,7 @@ from workers.jobs.chain import Chain
 from workers.jobs.lease import JobContext, advance
 from workers.jobs.people import identities
 from workers.jobs.retained_set import grown
-from workers.jobs.update import Owner, StoredBlock, Update
+from workers.jobs.update import FreshRecords, Owner, StoredBlock, Update
 
 # A tombstone that only the erasure journal brought back, after a restore, says of nobody whose
 # the record was: it never comes back.
@@ -49,46 +49,53 @@ def run(job: JobContext) -> None:
             nothing was learned.
         LeaseLostError: Another worker holds the job now.
     """
+    services, lease = job.services, job.lease
+    with services.reading() as session:
+        contribution = session.get_one(Contribution, lease.contribution_id)
+        file = services.artifacts.opened(session, contribution.upload_id)
+    with file:
+        _learn(job, file)
+
+
+def _learn(job: JobContext, file: BinaryIO) -> None:
     services, lease, model = job.services, job.lease, job.model
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)
-        data = services.artifacts.get(session, contribution.upload_id)
         before = versions.current(session, model)
         base = model.current_version
         add_back = is_add_back(session, contribution)
         tombstone_key = open_tombstone_key(services.master, model)
     kind = family.of(model)
-    upload = kind.read(model, data)
+    upload = kind.read(model, file)
     with services.reading() as session:
-        clients = {
-            record: owner[0]
+        clients = (
+            (record, owner[0])
             for owner, block in upload.blocks.items()
             for record in block.records
-        }
+        )
         _refuse_known(session, lease.model_id, clients, tombstone_key, add_back)
     salts = upload.salts()
     result = kind.learn(job, before, upload, salts)
-    fresh = {
-        record: (record_commitment(salt, record), result.contents.get(record, NO_CONTENT))
-        for record, salt in salts.items()
-    }
-    added = list(fresh.values())
+    fresh = FreshRecords.salted(upload.records, salts, result.contents)
     with services.reading() as session:
-        retained = grown(services.ledger, session, model, before, added)
+        retained = grown(services.ledger, session, model, before, fresh)
+    chain = Chain.grown(fresh, retained)
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
         model = publish.current(job, tx, base)
-        owned: list[tuple[str, int]] = []
-        for owner, block in upload.blocks.items():
-            subject = _seal(services, tx.session, model, owner, block)
-            owned += [(record, subject) for record in block.records]
-        versions.add_records(tx.session, lease.model_id, owned, salts, fresh)
-        people.add(services, tx, model, identities(data))
+        owners = [
+            _seal(services, tx.session, model, owner, block)
+            for owner, block in upload.blocks.items()
+        ]
+        counts = [len(block.records) for block in upload.blocks.values()]
+        subjects = np.repeat(np.array(owners, dtype=np.int64), counts)
+        versions.add_records(
+            tx.session, lease.model_id, fresh, subjects, keep_order=kind.audited
+        )
+        people.add(services, tx, model, identities(file))
         update = Update(result, rest={})
-        version = publish.publish(
-            job, tx, before, [], update, Chain.grown(added, retained)
-        ).version
+        version = publish.publish(job, tx, before, [], update, chain).version
         if result.repeated:
             versions.record_repeated(tx, model, version)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)
@@ -131,7 +138,7 @@ def _seal(
 def _refuse_known(
     session: Session,
     model_id: int,
-    clients: Mapping[str, str],
+    clients: Iterable[tuple[str, str]],
     tombstone_key: bytes,
     add_back: bool,
 ) -> None:
@@ -143,7 +150,8 @@ def _refuse_known(
     buried = select(Tombstone.tag).where(Tombstone.model_id == model_id).limit(1)
     if session.exec(held).first() is None and session.exec(buried).first() is None:
         return  # a first contribution: there is nothing to look each of its records up in
-    for chunk in chunks(list(clients)):
+    known_of = dict(clients)
+    for chunk in chunks(list(known_of)):
         known = select(Record.id).where(
             Record.model_id == model_id, col(Record.record).in_(chunk)
         )
@@ -151,7 +159,7 @@ def _refuse_known(
             raise RefusedError("a record id is already in the training set: use new ids")
         if not add_back and has_tombstone(session, model_id, tombstone_key, chunk):
             raise RefusedError(ERASED)
-        returning = {record: clients[record] for record in chunk}
+        returning = {record: known_of[record] for record in chunk}
         if add_back and not may_return(session, model_id, tombstone_key, returning):
             raise RefusedError(NOT_BACK)
 

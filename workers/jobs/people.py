@@ -1,8 +1,7 @@
 """The identities in an accepted upload, for the table of keyed digests."""
 
-import io
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -11,9 +10,10 @@ from lethe.identity import COLUMN, HELD_OUT, unpack
 from models import person
 
 
-def identities(data: bytes) -> Iterator[RecordIdentity]:
+def identities(file: BinaryIO) -> Iterator[RecordIdentity]:
     """Yield each identity of an upload as `app.uploads` packed it; held-out rows have some."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
         for prefix, state in (("", person.LEARNED), (HELD_OUT, person.HELD_OUT)):
             columns = [name for name in arrays.files if name.startswith(prefix + COLUMN)]
             records: list[str] = arrays[f"{prefix}records"].tolist() if columns else []

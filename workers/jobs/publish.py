@@ -92,7 +92,7 @@ def publish(
     session.flush()
     if members:
         _bury(job, tx, model, members, update.dropped)
-    contributed = () if members else chain.added
+    contributed = None if members else chain.added_root
     version = versions.publish(
         services, tx, model, lease, result.encoded, chain.after, chain.roots, contributed
     )

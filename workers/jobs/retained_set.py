@@ -1,7 +1,8 @@
 """The retained set of a model: the stored tree of its version, and that of the next one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from heapq import merge
 
 from sqlmodel import Session
 
@@ -11,6 +12,7 @@ from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained_tree import Leaf, RetainedTree, folded_root
 from models import Model, ModelVersion
 from workers.jobs.logged_model import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.update import FreshRecords
 
 # If a larger share of the set comes or goes, all of it is read at once: a part costs a query.
 SHARE = 64
@@ -59,7 +61,7 @@ def grown(
     session: Session,
     model: Model,
     version: ModelVersion | None,
-    added: Sequence[Leaf],
+    added: FreshRecords,
 ) -> RetainedSet:
     """Return the retained set of a version with more records.
 
@@ -70,7 +72,7 @@ def grown(
     if version is not None and len(added) * SHARE <= count:
         tree = open_tree(ledger, session, model, version, len(added))
         with stored_set():
-            for commitment, content in added:
+            for commitment, content in added.ascending():
                 tree.add(commitment, content)
             return RetainedSet.left(tree)
     known: list[Leaf] = []
@@ -80,7 +82,8 @@ def grown(
         with stored_set():
             if folded_root(known) != (bytes(version.retained_root), count):
                 raise RetainedSetError
-    return RetainedSet.of([*known, *added])
+    fresh = added.ascending()
+    return RetainedSet.of(merge(known, fresh) if known else fresh)
 
 
 def check_set(ledger: Ledger, model: Model, version: ModelVersion) -> None:

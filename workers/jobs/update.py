@@ -2,11 +2,17 @@
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lethe.certificates.retained import SALT_SIZE
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.certificates.retained import SALT_SIZE, record_commitment
+from lethe.certificates.retained_tree import Leaf
+
+LEAVES = 5000  # written out as Python objects at a time
 
 Owner = tuple[str, str]  # client, subject
 
@@ -24,23 +30,71 @@ class StoredBlock(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedUpload:
-    """records: ids in the upload's order. blocks: what it holds, as it is stored, by owner.
+    """blocks: what it holds, as it is stored, by owner. saturated: codes that were clipped."""
 
-    saturated: codes that the quantiser clipped.
-    """
-
-    records: list[str]
     blocks: Mapping[Owner, StoredBlock]
     saturated: int
 
-    def salts(self) -> dict[str, bytes]:
-        """Return a salt of 32 bytes for the commitment of each record."""
-        drawn = secrets.token_bytes(SALT_SIZE * len(self.records))
-        places = range(0, len(drawn), SALT_SIZE)
-        return {
-            record: drawn[place : place + SALT_SIZE]
-            for place, record in zip(places, self.records, strict=True)
-        }
+    @property
+    def records(self) -> list[str]:
+        """The ids of its records, in the order of the blocks."""
+        return [record for block in self.blocks.values() for record in block.records]
+
+    def salts(self) -> NDArray[np.uint8]:
+        """Return a salt (n, 32) for the commitment of each of `records`, in their order."""
+        count = sum(len(block.records) for block in self.blocks.values())
+        return as_digests(secrets.token_bytes(SALT_SIZE * count))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FreshRecords:
+    """Records that come into a retained set.
+
+    salts, commitments and contents (n, 32) uint8 are of `records`, in their order. order (n,)
+    int64: their places by ascending commitment, as the tree takes them.
+    """
+
+    records: Sequence[str]
+    salts: NDArray[np.uint8]
+    commitments: NDArray[np.uint8]
+    contents: NDArray[np.uint8]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def salted(
+        cls,
+        records: Sequence[str],
+        salts: NDArray[np.uint8],
+        contents: NDArray[np.uint8] | None = None,
+    ) -> "FreshRecords":
+        """Return records under these salts; contents: None where no row of them is stored."""
+        each = zip(split(salts), records, strict=True)
+        commitments = as_digests(b"".join(record_commitment(*one) for one in each))
+        if contents is None:
+            contents = np.zeros_like(commitments)
+        # Compared as bytes; zeros at the end, which "S" leaves out, are as many in all.
+        order = np.argsort(commitments.view(f"S{SALT_SIZE}").ravel(), kind="stable")
+        return cls(records, salts, commitments, contents, order)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def ascending(self) -> Iterator[Leaf]:
+        """Yield the leaves in the order of their commitments."""
+        for start in range(0, len(self), LEAVES):
+            own = self.order[start : start + LEAVES]
+            yield from zip(split(self.commitments[own]), split(self.contents[own]), strict=True)
+
+
+def as_digests(data: bytes) -> NDArray[np.uint8]:
+    """Return bytes as rows of 32, (n, 32)."""
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, SALT_SIZE)
+
+
+def split(rows: NDArray[np.uint8]) -> list[bytes]:
+    """Return each row of (n, 32) as bytes."""
+    data = rows.tobytes()
+    return [data[start : start + SALT_SIZE] for start in range(0, len(data), SALT_SIZE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +122,8 @@ class UpdateResult:
     parameters and bounds are a certificate's: strings, of no client and no row. escalated:
     why the method that was asked for gave way to a retraining. secret: what only the verifier
     may see, sealed until the last certificate and then destroyed. repeated: it is a training
-    that was repeated with the same result. contents: the salted digest of each row of a
-    contribution, by record, where the retained set commits to them.
+    that was repeated with the same result. contents (n, 32): the salted digest of each row of a
+    contribution, in the order of its records, where the retained set commits to them.
     """
 
     encoded: Encoded
@@ -81,7 +135,7 @@ class UpdateResult:
     escalated: str | None = None
     secret: bytes | None = None
     repeated: bool = False
-    contents: Mapping[str, bytes] = field(default_factory=dict)
+    contents: NDArray[np.uint8] | None = None
 
     @property
     def name(self) -> str:

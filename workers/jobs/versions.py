@@ -1,7 +1,10 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import delete, update
 from sqlmodel import Session, col, exists, select
 
@@ -10,13 +13,11 @@ from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services
-from lethe.certificates.retained_tree import Leaf as RetainedLeaf
-from lethe.certificates.retained_tree import retained_root
 from models import Artifact, Model, ModelVersion, Record, Subject, bulk
 from models.session import chunks, read_by_id
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import Lease
-from workers.jobs.update import Encoded, Owner
+from workers.jobs.update import Encoded, FreshRecords, Owner, split
 
 REPEATED = "model.repeated"
 
@@ -52,24 +53,34 @@ def commitments_of(session: Session, model_id: int, records: Collection[str]) ->
 def add_records(
     session: Session,
     model_id: int,
-    owned: Iterable[tuple[str, int]],
-    salts: Mapping[str, bytes],
-    fresh: Mapping[str, RetainedLeaf],
+    fresh: FreshRecords,
+    subjects: NDArray[np.int64],
+    *,
+    keep_order: bool,
 ) -> None:
     """Take records into the training set: each with its subject's id, salt and leaf.
 
-    owned: each record with the id of its subject. fresh: their leaves.
+    subjects (n,): of the records, in their order. keep_order: whether the table's rows are to
+    be in that order too, which method audits draw from. In the order of their commitments an
+    index grows at its end alone, and the insertion takes a fifth less.
     """
     session.flush()
-    bulk.insert_blocks(
-        session.connection(),
-        Record,
-        ("model_id", "subject_id", "record", "salt", "commitment", "content"),
-        (
-            (model_id, subject, record, salts[record], *fresh[record])
-            for record, subject in owned
-        ),
-    )
+    order = np.arange(len(fresh)) if keep_order else fresh.order
+
+    def blocks() -> Iterator[list[list[Any]]]:
+        for start in range(0, len(order), bulk.BLOCK):
+            own = order[start : start + bulk.BLOCK]
+            yield [
+                [model_id] * len(own),
+                subjects[own].tolist(),
+                [fresh.records[place] for place in own.tolist()],
+                split(fresh.salts[own]),
+                split(fresh.commitments[own]),
+                split(fresh.contents[own]),
+            ]
+
+    names = ("model_id", "subject_id", "record", "salt", "commitment", "content")
+    bulk.insert_blocks(session.connection(), Record, names, blocks())
 
 
 def remove_records(session: Session, model_id: int, records: list[str]) -> int:
@@ -97,13 +108,13 @@ def publish(
     encoded: Encoded,
     retained: RetainedSet,
     links: Sequence[bytes] = (),
-    added: Sequence[RetainedLeaf] = (),
+    added: bytes | None = None,
 ) -> ModelVersion:
     """Make a state the model's next version, over the retained set that it was made from.
 
     `links` are the roots between those of the version before and `retained`, where several
     requests were executed at once: the log holds the whole chain that their certificates
-    name in parts. added: the leaves of a contribution that made the version. The event is in
+    name in parts. added: the root of a contribution that made the version. The event is in
     the log before any verifier draws a seed.
     """
     assert model.id is not None
@@ -120,7 +131,7 @@ def publish(
             "statistics": encoded.statistics,
             # Of salted commitments and salted digests: says nothing of a person.
             "retained": retained.root.hex(),
-            **({"added": _root_of(added, retained).hex()} if added else {}),
+            **({"added": added.hex()} if added is not None else {}),
             **({"start": encoded.start} if encoded.start is not None else {}),
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },
@@ -145,11 +156,6 @@ def publish(
     model.state = "ready"
     session.flush()
     return version
-
-
-def _root_of(added: Sequence[RetainedLeaf], retained: RetainedSet) -> bytes:
-    """Return the root of a contribution's leaves, which of a first one is that of the set."""
-    return retained.root if len(added) == retained.count else retained_root(added)
 
 
 def record_repeated(tx: Transaction, model: Model, version: ModelVersion) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -72,5 +73,5 @@ def test_a_network_is_certified_without_torch_and_computed_with_it(
     with pytest.raises(NoTorchError, match="pip install"):
         kind.check_here()
     with pytest.raises(NoTorchError, match="pip install"):
-        kind.read(model(), b"")
+        kind.read(model(), BytesIO())
     assert set(kind.registered(model(policy={}))) == {"policy"}

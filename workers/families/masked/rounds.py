@@ -6,6 +6,7 @@ which the clients that hold the records release them.
 
 import secrets
 
+import numpy as np
 from sqlmodel import Session
 
 from app.ledger.journal import record_model_event
@@ -15,8 +16,7 @@ from app.service.context import Services
 from app.service.queue import PARKED
 from app.steps import reached
 from lethe import canonical
-from lethe.certificates.retained import record_commitment
-from lethe.certificates.retained_tree import NO_CONTENT
+from lethe.certificates.retained import SALT_SIZE
 from models import Round
 from workers.errors import RefusedError
 from workers.families.masked.case import (
@@ -37,7 +37,7 @@ from workers.jobs.chain import Chain
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import JobContext, advance
 from workers.jobs.retained_set import open_tree
-from workers.jobs.update import Update, UpdateResult
+from workers.jobs.update import FreshRecords, Update, UpdateResult, as_digests
 from workers.methods.ridge import registry
 from workers.methods.ridge.base import Outcome
 
@@ -60,14 +60,12 @@ def run(job: JobContext) -> None:
         raise RefusedError("records are released that no waiting request is about")
     whole = apply_sum(case, found)
     outcome = registry.get(case.method).refit(case.config, [whole])
-    salts = {record: secrets.token_bytes(32) for record in found.adds}
-    fresh = {
-        record: (record_commitment(salt, record), NO_CONTENT) for record, salt in salts.items()
-    }
+    drawn = secrets.token_bytes(SALT_SIZE * len(found.adds))
+    fresh = FreshRecords.salted(list(found.adds), as_digests(drawn))
     changes = len(fresh) + len(found.releases)
     with services.reading() as session:
         tree = open_tree(services.ledger, session, job.model, case.before, changes)
-        chain = Chain.of(released, tree, added=list(fresh.values()))
+        chain = Chain.of(released, tree, added=list(fresh.ascending()))
     update = Update(_made(case, found, outcome), rest={}, round_id=case.row.id)
     reached("execute.computed")
 
@@ -79,8 +77,10 @@ def run(job: JobContext) -> None:
             owner: versions.named_subject(session, lease.model_id, owner).id or 0
             for owner in sorted(set(found.adds.values()))
         }
-        owned = [(record, subject_of[owner]) for record, owner in found.adds.items()]
-        versions.add_records(session, lease.model_id, owned, salts, fresh)
+        subjects = np.array(
+            [subject_of[owner] for owner in found.adds.values()], dtype=np.int64
+        )
+        versions.add_records(session, lease.model_id, fresh, subjects, keep_order=False)
         shredded = _shred_counts(services, session, lease.model_id)
         publish.publish(
             job,

@@ -1,9 +1,9 @@
 """A subject's stored rows for a deep model: inputs and labels."""
 
-import io
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,15 +85,15 @@ class InputUpload:
     subjects: list[str]
 
 
-def decode_inputs(data: bytes) -> InputUpload:
+def decode_inputs(file: BinaryIO) -> InputUpload:
     """Return the arrays that `app.uploads.rows` packed.
 
     Raises:
         RefusedError: The bytes are no such upload.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        with np.load(file, allow_pickle=False) as arrays:
             rows = InputBlock(arrays["records"].tolist(), arrays["inputs"], arrays["labels"])
             return InputUpload(rows, arrays["clients"].tolist(), arrays["subjects"].tolist())
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, BadZipFile):
         raise RefusedError("the stored upload cannot be read: send it again") from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from sqlmodel import Session
 
@@ -26,6 +26,9 @@ from workers.silos.score_task import ScoreTask
 from workers.silos.scores import SiloScores
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from workers.silos.message import Positions
     from workers.training.fedavg.base import ClientData
 
@@ -51,7 +54,7 @@ class NetworkFamily(Family):
                 f"this model's workers need torch: {install.with_extra('torch')}"
             )
 
-    def read(self, model: Model, upload: bytes) -> ParsedUpload:
+    def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
         """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
         self.check_here()
         from workers.families.network import update
@@ -67,7 +70,7 @@ class NetworkFamily(Family):
         job: JobContext,
         before: ModelVersion | None,
         upload: ParsedUpload,
-        salts: Mapping[str, bytes],
+        salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
         """Train from the initial weights on the stored rows and the upload."""
         self.check_here()

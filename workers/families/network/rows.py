@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -185,7 +185,7 @@ def _returning(
     return {row.id: owner for row, owner in found if row is not None and row.client is None}
 
 
-def by_owner(upload: bytes) -> dict[Owner, InputBlock]:
+def by_owner(upload: BinaryIO) -> dict[Owner, InputBlock]:
     """Return an upload's rows by client and subject. Raises RefusedError if unreadable."""
     sent = decode_inputs(upload)
     places: dict[Owner, list[int]] = defaultdict(list)
@@ -219,7 +219,8 @@ def client_rows(
     job = head_of_queue(session, model.id)
     if job is not None and job.kind == "learn":
         contribution = session.get_one(Contribution, job.contribution_id)
-        upload = by_owner(services.artifacts.get(session, contribution.upload_id))
+        with services.artifacts.opened(session, contribution.upload_id) as file:
+            upload = by_owner(file)
     held = assemble(services, session, model.id, upload, client)
     training = client_of([one.block for one in held], config).training() if held else None
     if training is None:

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.vault.model_key import CERTIFIED_NEWTON
 from models import ErasureRequest, Model, ModelVersion
@@ -38,7 +42,7 @@ from workers.families.network.training import (
 from workers.families.network.wording import EMPIRICAL
 from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.lease import JobContext
-from workers.jobs.update import ParsedUpload, Update, UpdateResult
+from workers.jobs.update import ParsedUpload, Update, UpdateResult, split
 from workers.methods.network.base import UnlearningCase
 from workers.methods.network.endings import WITHOUT_A_MODEL
 from workers.methods.network.memory import named_out_of_memory
@@ -46,20 +50,19 @@ from workers.training.fedavg.base import cost_notes
 from workers.training.networks.files import decode_weights, digest_of
 
 
-def read(model: Model, upload: bytes) -> ParsedUpload:
+def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
     config = network_config(model)
     blocks = by_owner(upload)
     check_rows(config, (block.inputs for block in blocks.values()))
-    records = [record for block in blocks.values() for record in block.records]
-    return ParsedUpload(records, blocks, saturated=0)
+    return ParsedUpload(blocks, saturated=0)
 
 
 def learn(
     job: JobContext,
     before: ModelVersion | None,
     upload: ParsedUpload,
-    fresh: Mapping[str, bytes],
+    fresh: NDArray[np.uint8],
 ) -> UpdateResult:
     """Train from the initial weights on the stored rows and the upload.
 
@@ -71,7 +74,8 @@ def learn(
     blocks = {o: block for o, block in upload.blocks.items() if isinstance(block, InputBlock)}
     with services.reading() as session:
         rows = holdings(assemble(services, session, lease.model_id, blocks), config)
-        salted = {**salts(session, lease.model_id), **fresh}
+        salted = salts(session, lease.model_id)
+    salted |= zip(upload.records, split(fresh), strict=True)
     result = retrained(job, config, rows, salted)
     return replace(result, repeated=repeat(job, config, rows, result))
 

@@ -1,7 +1,8 @@
 """Recipes: any estimator of the catalogue, fitted again on the retained rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, BinaryIO
 
 from sqlmodel import Session
 
@@ -21,6 +22,10 @@ from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.lease import JobContext
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 GUARANTEE = (
     "The model is, byte for byte, what the registered recipe gives on the retained records "
@@ -52,7 +57,7 @@ class RecipeFamily(Family):
                 f"this model's workers need scikit-learn: {install.with_extra('recipes')}"
             )
 
-    def read(self, model: Model, upload: bytes) -> ParsedUpload:
+    def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
         """Return an upload's rows. Raises RefusedError if they cannot be learned."""
         self.check_here()
         return read(model, upload)
@@ -66,7 +71,7 @@ class RecipeFamily(Family):
         job: JobContext,
         before: ModelVersion | None,
         upload: ParsedUpload,
-        salts: Mapping[str, bytes],
+        salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
         """Fit on the stored rows and the upload. Raises RefusedError."""
         return update.learn(job, before, upload, salts)

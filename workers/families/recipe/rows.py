@@ -5,12 +5,12 @@ what it would have seen had they never been there, whoever sent them and when.
 """
 
 import hashlib
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,16 +90,16 @@ def join(stored: TableBlock, fresh: StoredBlock) -> TableBlock:
     )
 
 
-def read(model: Model, upload: bytes) -> ParsedUpload:
+def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     """Return the rows that `app.uploads.rows` packed, by owner. Raises RefusedError."""
     try:
-        with np.load(io.BytesIO(upload), allow_pickle=False) as arrays:
+        with np.load(upload, allow_pickle=False) as arrays:
             features, labels = arrays["features"], arrays["labels"]
             records = arrays["records"].tolist()
             owners = list(
                 zip(arrays["clients"].tolist(), arrays["subjects"].tolist(), strict=True)
             )
-    except (KeyError, OSError, ValueError):
+    except (KeyError, OSError, ValueError, BadZipFile):
         raise RefusedError("the upload cannot be read: send the rows again") from None
     if features.shape[1:] != (model.config["columns"],):
         raise RefusedError("the rows have other columns than the model: send them anew")
@@ -110,7 +110,7 @@ def read(model: Model, upload: bytes) -> ParsedUpload:
         owner: TableBlock([records[i] for i in own], features[own], labels[own])
         for owner, own in places.items()
     }
-    return ParsedUpload([r for block in blocks.values() for r in block.records], blocks, 0)
+    return ParsedUpload(blocks, saturated=0)
 
 
 def stored(services: Services, session: Session, model_id: int) -> dict[int, TableBlock]:

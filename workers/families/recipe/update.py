@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.service.context import Services
 from lethe import canonical
 from lethe.errors import LetheError
@@ -18,7 +21,7 @@ from workers.families.recipe.rows import (
 from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.draft import sha256_hex
 from workers.jobs.lease import JobContext
-from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult
+from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.recipes import process
 from workers.training.recipes.process import Limits
 from workers.training.recipes.recipe import Recipe
@@ -50,7 +53,7 @@ def learn(
     job: JobContext,
     before: ModelVersion | None,
     upload: ParsedUpload,
-    fresh: Mapping[str, bytes],
+    fresh: NDArray[np.uint8],
 ) -> UpdateResult:
     """Fit on the stored rows and the upload; the first time in two processes, to compare.
 
@@ -62,7 +65,8 @@ def learn(
     new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
     with services.reading() as session:
         blocks = [*stored(services, session, job.lease.model_id).values(), *new]
-        salts = {**salts_of(session, job.lease.model_id), **fresh}
+        salts = salts_of(session, job.lease.model_id)
+    salts |= zip(upload.records, split(fresh), strict=True)
     recipe = recipe_of(model)
     rows = table(blocks, salts, model)
     if before is None:

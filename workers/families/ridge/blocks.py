@@ -1,10 +1,9 @@
-"""A subject's rows as the vault seals them, and accepted uploads.
+"""A subject's rows as the vault seals them.
 
 Where the rows stay with a client there is one block of statistics for all that it sent of a
 subject: the sum of its messages.
 """
 
-import io
 import json
 import secrets
 from dataclasses import dataclass
@@ -63,6 +62,13 @@ class RowBlock:
     def only(self, records: set[str]) -> "RowBlock":
         """Return the rows of some records."""
         return self.take(np.array([record in records for record in self.records], dtype=bool))
+
+    def part(self, start: int, stop: int) -> "RowBlock":
+        """Return the rows from `start` to `stop`, which share memory with these."""
+        own = slice(start, stop)
+        rows = Rows(self.rows.codes[own], self.rows.labels[own])
+        salts = self.salts[own], self.id_salts[own]
+        return RowBlock(self.records[own], rows, *salts, self.learned[own])
 
     def take(self, mask: NDArray[np.bool_]) -> "RowBlock":
         """Return the rows where `mask` (m,) is true."""
@@ -176,33 +182,3 @@ def decode_block(data: bytes) -> RidgeBlock:
     statistics = RidgeStatistics(full(arrays["gram"], len(moment)), moment, len(records))
     residual = float.fromhex(metadata["residual"])
     return MessageBlock(records, Message(statistics, arrays["counts"], None, residual))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Upload:
-    """An accepted upload: features (n, d) float, labels (n,) int64 and ids (n,) each."""
-
-    features: NDArray[np.floating]
-    labels: NDArray[np.int64]
-    clients: list[str]
-    records: list[str]
-    subjects: list[str]
-
-
-def decode_upload(data: bytes) -> Upload:
-    """Return the arrays that `app.uploads.rows` packed.
-
-    Raises:
-        RefusedError: The bytes are no such upload.
-    """
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return Upload(
-                features=arrays["features"],
-                labels=arrays["labels"],
-                clients=arrays["clients"].tolist(),
-                records=arrays["records"].tolist(),
-                subjects=arrays["subjects"].tolist(),
-            )
-    except (OSError, ValueError, KeyError):
-        raise RefusedError("the stored upload cannot be read: send it again") from None

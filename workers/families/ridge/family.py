@@ -1,7 +1,10 @@
 """Ridge heads whose rows, or whose clients' statistics, are stored here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlmodel import Session
 
 from lethe.certificates.statement import Guarantee
@@ -29,7 +32,7 @@ class RidgeFamily(Family):
     formats = tuple(FORMATS)
     judges_together = True
 
-    def read(self, model: Model, upload: bytes) -> ParsedUpload:
+    def read(self, model: Model, upload: BinaryIO) -> ParsedUpload:
         """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
         return update.read(model, upload)
 
@@ -42,7 +45,7 @@ class RidgeFamily(Family):
         job: JobContext,
         before: ModelVersion | None,
         upload: ParsedUpload,
-        salts: Mapping[str, bytes],
+        salts: NDArray[np.uint8],
     ) -> UpdateResult:
         """Add an upload to the statistics. Raises RefusedError if no rows have them."""
         return update.learn(job, before, upload, salts)

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlmodel import Session, col, func, select
 
 from app.ledger.sequencer import Ledger
@@ -40,6 +41,7 @@ from workers.judge.ridge.claim import (
 )
 
 ROW = b"lethe/row/v2\0"
+CHUNK = 4096  # rows written out at a time
 MOST_ROWS = 4096  # of small blocks that are in memory at once
 
 
@@ -56,17 +58,24 @@ def row_digests(block: RowBlock, owner: Owner) -> list[bytes]:
     start = hashlib.sha256(ROW)
     for name in owner:
         start.update(hashlib.sha256(name.encode()).digest())
-    count, columns = block.rows.codes.shape
-    packed = np.empty((count, 40 + 2 * columns), dtype=np.uint8)
-    packed[:, :32] = block.salts
-    packed[:, 32:40] = block.rows.labels.astype("<i8").view(np.uint8).reshape(count, 8)
-    packed[:, 40:] = block.rows.codes.astype("<i2", order="C").view(np.uint8)
     found = []
-    for row in packed:
-        one = start.copy()
-        one.update(row)
-        found.append(one.digest())
+    for first in range(0, len(block.rows), CHUNK):
+        for row in _packed(block, slice(first, first + CHUNK)):
+            one = start.copy()
+            one.update(row)
+            found.append(one.digest())
     return found
+
+
+def _packed(block: RowBlock, own: slice) -> NDArray[np.uint8]:
+    """Return what is hashed of each row after its owner, (m, 40 + 2 d)."""
+    codes = block.rows.codes[own]
+    count, columns = codes.shape
+    packed = np.empty((count, 40 + 2 * columns), dtype=np.uint8)
+    packed[:, :32] = block.salts[own]
+    packed[:, 32:40] = block.rows.labels[own].astype("<i8").view(np.uint8).reshape(count, 8)
+    packed[:, 40:] = codes.astype("<i2", order="C").view(np.uint8)
+    return packed
 
 
 def stored_digests(block: RowBlock, owner: Owner) -> list[RowDigest]:

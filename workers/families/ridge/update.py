@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlmodel import Session
 
 from models import ErasureRequest, Model, ModelVersion
@@ -20,12 +22,12 @@ from workers.families.ridge.rows import RowDigest, owners, row_digests, stored_d
 from workers.families.ridge.uploads import ParsedRidgeUpload, parse_upload
 from workers.jobs.chain import BatchMember, owned_by_subject
 from workers.jobs.lease import JobContext
-from workers.jobs.update import ParsedUpload, Update, UpdateResult
+from workers.jobs.update import ParsedUpload, Update, UpdateResult, as_digests
 from workers.methods.ridge.base import Outcome, RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, Message
 
 
-def read(model: Model, upload: bytes) -> ParsedUpload:
+def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     """Return what an upload teaches. Raises RefusedError if it cannot be learned."""
     number = (model.current_version or 0) + 1
     remote = model.config["data"] != "rows"
@@ -36,7 +38,7 @@ def learn(
     job: JobContext,
     before: ModelVersion | None,
     upload: ParsedUpload,
-    salts: Mapping[str, bytes],
+    salts: NDArray[np.uint8],
 ) -> UpdateResult:
     """Add an upload to the statistics. Raises RefusedError if no rows have them."""
     services, model = job.services, job.model
@@ -97,16 +99,18 @@ def refit(job: JobContext) -> UpdateResult:
     return _made(outcome, config, *named, {}, notes=False)
 
 
-def _contents(model: Model, upload: ParsedUpload) -> dict[str, bytes]:
-    """Return the salted digest of each row of an upload, by record; none of messages."""
+def _contents(model: Model, upload: ParsedUpload) -> NDArray[np.uint8] | None:
+    """Return the salted digest of each row of an upload, None of messages."""
     if model.config["data"] != "rows":
-        return {}
-    return {
-        record: digest
-        for owner, block in upload.blocks.items()
-        if isinstance(block, RowBlock)
-        for record, digest in zip(block.records, row_digests(block, owner), strict=True)
-    }
+        return None
+    return as_digests(
+        b"".join(
+            digest
+            for owner, block in upload.blocks.items()
+            if isinstance(block, RowBlock)
+            for digest in row_digests(block, owner)
+        )
+    )
 
 
 def _leaving(

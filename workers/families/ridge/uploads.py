@@ -1,50 +1,59 @@
 """Parse an upload for a ridge head: rows, quantised here, or a client's statistics."""
 
-from collections import defaultdict
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO, Any, BinaryIO
 
 import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
-from workers.arrays import Rows
-from workers.families.ridge.blocks import MessageBlock, RowBlock, Upload, decode_upload
+from workers.arrays import Codes, Rows
+from workers.errors import RefusedError
+from workers.families.ridge.blocks import MessageBlock, RowBlock
 from workers.families.ridge.preflight import check_definite
 from workers.jobs.update import Owner, ParsedUpload
 from workers.methods.ridge.base import RidgeConfig
 from workers.methods.ridge.statistics.message import Batch, check_message
+from workers.methods.ridge.statistics.quantiser import Quantiser
 from workers.secure_sum.wire import unpack_message
+
+BLOCK = 1 << 20  # bytes of an array read at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedRidgeUpload(ParsedUpload):
-    """batch: the blocks together, as the method learns them."""
+    """batch: the blocks together, as the method learns them. rows: all of them as one block."""
 
     batch: Batch
+    rows: RowBlock | None = None
 
-    def salts(self) -> dict[str, bytes]:
+    def salts(self) -> NDArray[np.uint8]:
         """Return the salts that lie with the rows; new ones for rows that are not sent."""
-        known: dict[str, bytes] = {}
-        for block in self.blocks.values():
-            if isinstance(block, RowBlock):
-                known |= zip(block.records, map(bytes, block.id_salts), strict=True)
-        return known or ParsedUpload.salts(self)  # `super` knows no class with slots
+        # `super` knows no class with slots.
+        return ParsedUpload.salts(self) if self.rows is None else self.rows.id_salts
 
 
 def parse_upload(
-    data: bytes, config: RidgeConfig, number: int, *, remote: bool
+    file: BinaryIO, config: RidgeConfig, number: int, *, remote: bool
 ) -> ParsedRidgeUpload:
     """Return what an upload teaches a model; `remote` if its rows stay with its clients.
 
-    number: of the version that learns it.
+    Rows are read in blocks: their features are in memory as codes alone, in the order of their
+    owners. number: of the version that learns it.
 
     Raises:
         RefusedError: The rows or statistics are not usable, or no rows have such statistics.
     """
     if remote:
-        return _of_statistics(data, config)
-    upload = decode_upload(data)
-    codes, saturated = config.quantiser.quantise(upload.features)
-    rows = Rows(codes, upload.labels)
-    return ParsedRidgeUpload(upload.records, _by_owner(upload, rows, number), saturated, rows)
+        return _of_statistics(file.read(), config)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _of_rows(archive, config, number)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        raise RefusedError("the stored upload cannot be read: send it again") from None
 
 
 def _of_statistics(data: bytes, config: RidgeConfig) -> ParsedRidgeUpload:
@@ -54,18 +63,98 @@ def _of_statistics(data: bytes, config: RidgeConfig) -> ParsedRidgeUpload:
         check_definite(envelope.message.statistics, config)
     block = MessageBlock(envelope.records, envelope.message)
     owner = envelope.client, envelope.subject
-    return ParsedRidgeUpload(envelope.records, {owner: block}, 0, envelope.message)
+    return ParsedRidgeUpload({owner: block}, 0, envelope.message)
 
 
-def _by_owner(upload: Upload, rows: Rows, number: int) -> dict[Owner, RowBlock]:
-    positions: dict[Owner, list[int]] = defaultdict(list)
-    for position, owner in enumerate(zip(upload.clients, upload.subjects, strict=True)):
-        positions[owner].append(position)
-    return {
-        owner: RowBlock.fresh(
-            [upload.records[position] for position in own],
-            Rows(rows.codes[np.array(own)], rows.labels[np.array(own)]),
-            number,
-        )
-        for owner, own in positions.items()
+def _of_rows(archive: zipfile.ZipFile, config: RidgeConfig, number: int) -> ParsedRidgeUpload:
+    owners, owned = _owners(archive)
+    order = np.argsort(owned, kind="stable")  # by owner, of each in the order of the upload
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    codes, saturated = _codes(archive, config.quantiser, places)
+    labels = np.concatenate([np.empty(0, np.int64), *_blocks(archive, "labels")])
+    ids = [one for block in _blocks(archive, "records") for one in block.tolist()]
+    if not len(labels) == len(ids) == len(order):
+        raise ValueError("arrays of different lengths")
+    records = [ids[place] for place in order.tolist()]
+    whole = RowBlock.fresh(records, Rows(codes, labels[order]), number)
+    ends = np.cumsum(np.bincount(owned, minlength=len(owners))).tolist()
+    blocks = {
+        owner: whole.part(start, stop)
+        for owner, start, stop in zip(owners, [0, *ends], ends, strict=False)
     }
+    return ParsedRidgeUpload(blocks, saturated, whole.rows, whole)
+
+
+def _owners(archive: zipfile.ZipFile) -> tuple[list[Owner], NDArray[np.int32]]:
+    """Return the owners in the order of their first rows, and whose each row is, by place."""
+    known: dict[Owner, int] = {}
+    owned: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
+    clients = (one for block in _blocks(archive, "clients") for one in block.tolist())
+    for block in _blocks(archive, "subjects"):
+        # The subjects first: `zip` takes of the clients only while there is one more of these.
+        pairs = ((client, subject) for subject, client in zip(block.tolist(), clients))  # noqa: B905
+        found = [known.setdefault(pair, len(known)) for pair in pairs]
+        owned.append(np.array(found, dtype=np.int32))
+    if next(clients, None) is not None:
+        raise ValueError("more clients than subjects")
+    return list(known), np.concatenate(owned)
+
+
+def _codes(
+    archive: zipfile.ZipFile, quantiser: Quantiser, places: NDArray[np.int64]
+) -> tuple[Codes, int]:
+    """Return the codes of the features, row i in `places[i]`, and how many were clipped."""
+    with _array(archive, "features") as (stream, shape, dtype, by_columns):
+        if len(shape) != 2 or shape[0] != len(places):
+            raise ValueError("features of another shape than the ids")
+        rows, columns = shape
+        codes: Codes = np.empty(shape, dtype=np.int16)
+        saturated, filled = 0, 0
+        if by_columns:
+            for exponent, block in zip(
+                quantiser.exponents, _read(stream, dtype, rows), strict=True
+            ):
+                one = Quantiser((exponent,), quantiser.bits)
+                found, clipped = one.quantise(block.reshape(-1, 1))
+                codes[places, filled // rows] = found[:, 0]
+                saturated, filled = saturated + clipped, filled + found.size
+        else:
+            lines = max(1, BLOCK // (columns * dtype.itemsize))
+            for block in _read(stream, dtype, lines * columns):
+                found, clipped = quantiser.quantise(block.reshape(-1, columns))
+                codes[places[filled // columns :][: len(found)]] = found
+                saturated, filled = saturated + clipped, filled + found.size
+        if filled != codes.size:
+            raise ValueError("fewer features than the header says")
+    return codes, saturated
+
+
+def _blocks(archive: zipfile.ZipFile, name: str) -> Iterator[NDArray[Any]]:
+    """Yield the elements of a vector, about BLOCK bytes of them at a time."""
+    with _array(archive, name) as (stream, shape, dtype, _):
+        if len(shape) != 1:
+            raise ValueError("not one value for each row")
+        left = shape[0]
+        for block in _read(stream, dtype, BLOCK // dtype.itemsize):
+            left -= len(block)
+            yield block
+    if left:
+        raise ValueError("fewer values than the header says")
+
+
+@contextmanager
+def _array(
+    archive: zipfile.ZipFile, name: str
+) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype[Any], bool]]:
+    """Open an array: its data, shape and type, and whether it is stored by columns."""
+    with archive.open(f"{name}.npy") as stream:
+        npy.read_magic(stream)
+        shape, fortran, dtype = npy.read_array_header_1_0(stream)
+        yield stream, shape, dtype, fortran
+
+
+def _read(stream: IO[bytes], dtype: np.dtype[Any], count: int) -> Iterator[NDArray[Any]]:
+    """Yield elements, `count` of them at a time."""
+    while data := stream.read(count * dtype.itemsize):
+        yield np.frombuffer(data, dtype)

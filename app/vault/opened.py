@@ -1,0 +1,123 @@
+"""An artifact that is read in pieces, of which none is believed before all were.
+
+AES-GCM vouches for a blob as a whole, after its last byte. So the file is read twice: once to
+verify it, with a digest of each piece kept, and then wherever the reader wants it. GCM is
+counter mode (NIST SP 800-38D, 6.5), so a piece is decrypted at its place, and it must have the
+digest it
+was verified with: who exchanges the file in between is found out.
+"""
+
+import hashlib
+import io
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR, GCM
+
+from app.vault.errors import SealError
+from app.vault.seal import NONCE_SIZE, TAG_SIZE
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+PIECE = 1 << 20  # bytes decrypted together, and as many in memory; a multiple of AES's 16
+ALTERED = "an artifact is not what was sealed: restore the backup"
+
+
+class OpenedArtifact(io.RawIOBase):
+    """The content of a sealed file, to be read at any place.
+
+    Raises:
+        SealError: The file is not what was sealed under `key` for `place`, or has another
+        SHA-256
+            than `digest`; when it is opened, and where it is read after a change.
+    """
+
+    def __init__(self, file: BinaryIO, key: bytes, place: bytes, digest: str) -> None:
+        self._file, self._key = file, key
+        self._size = file.seek(0, os.SEEK_END) - NONCE_SIZE - TAG_SIZE
+        self._digests: list[bytes] = []
+        self._at = 0
+        self._piece: tuple[int, bytes] = (-1, b"")  # the one that was read last
+        try:
+            self._verify(place, digest)
+        except BaseException:
+            self.close()
+            raise
+
+    def _verify(self, place: bytes, digest: str) -> None:
+        if self._size < 0:
+            raise SealError(ALTERED)
+        self._file.seek(self._size + NONCE_SIZE)
+        tag = self._file.read(TAG_SIZE)
+        self._file.seek(0)
+        self._nonce = self._file.read(NONCE_SIZE)
+        decryptor = Cipher(AES(self._key), GCM(self._nonce, tag)).decryptor()
+        decryptor.authenticate_additional_data(place)
+        whole, left = hashlib.sha256(), self._size
+        while left:
+            piece = decryptor.update(self._file.read(min(PIECE, left)))
+            if not piece:
+                raise SealError(ALTERED)
+            whole.update(piece)
+            self._digests.append(hashlib.sha256(piece).digest())
+            left -= len(piece)
+        try:
+            decryptor.finalize()
+        except InvalidTag:
+            raise SealError(ALTERED) from None
+        if whole.hexdigest() != digest:
+            raise SealError(ALTERED)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next byte is read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Read on from another place. Raises ValueError for one before the first byte."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError("there is nothing before the first byte")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Read on into `buffer`, up to the end of a piece. Raises SealError."""
+        view = memoryview(buffer).cast("B")
+        if self._at >= self._size:
+            return 0
+        number, start = divmod(self._at, PIECE)
+        part = self._decrypted(number)[start : start + len(view)]
+        view[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def close(self) -> None:
+        """Close the file and forget what was read."""
+        self._file.close()
+        self._piece = (-1, b"")
+        super().close()
+
+    def _decrypted(self, number: int) -> bytes:
+        if self._piece[0] != number:
+            at = number * PIECE
+            self._file.seek(NONCE_SIZE + at)
+            sealed = self._file.read(min(PIECE, self._size - at))
+            # Counter 1 sealed the tag (SP 800-38D, 7.1).
+            counter = self._nonce + (2 + at // 16).to_bytes(4)
+            piece = Cipher(AES(self._key), CTR(counter)).decryptor().update(sealed)
+            if hashlib.sha256(piece).digest() != self._digests[number]:
+                raise SealError(ALTERED)
+            self._piece = number, piece
+        return self._piece[1]
