@@ -218,6 +218,7 @@ def parse_table(
             kind = "integer" if classes else "number"
             raise UploadError(f"labels must be one {kind} for each row")
         check_ids(headers, OWNERS, rows, max_bytes)
+        check_people(headers, rows, max_bytes)
 
     with (
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,

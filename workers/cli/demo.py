@@ -18,6 +18,11 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
     help="An .npz with features, labels, clients; a network: images. Default: digits.",
 )
 @click.option(
+    "--family",
+    type=click.Choice(["recipe"]),
+    help="recipe: a gradient-boosted tree of scikit-learn. Default: the family of --method.",
+)
+@click.option(
     "--method",
     type=click.Choice([*RIDGE, MASKED, *NETWORK]),
     default="ridge-exact",
@@ -37,11 +42,25 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 )
 @click.option("--keep-serving", is_flag=True, help="Keep the service running afterwards.")
 def demo(
-    data: Path | None, method: str, out: Path, rounds: int | None, keep_serving: bool
+    data: Path | None,
+    family: str | None,
+    method: str,
+    out: Path,
+    rounds: int | None,
+    keep_serving: bool,
 ) -> None:
     """Register a model, send signed erasure requests, verify every certificate."""
     from workers.cli.errors import shown
 
+    if family == "recipe":
+        source = click.get_current_context().get_parameter_source("method")
+        if rounds is not None or source is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--method and --rounds are of other families")
+        from workers.demo import recipe
+
+        with shown():
+            recipe.run(data, out, keep_serving)
+        return
     if method in NETWORK:
         from workers.demo import network  # needs torch
 

@@ -41,6 +41,11 @@ model.add_command(show)
 @click.option("--ref", required=True, help="The model's reference, such as support-intents.")
 @click.argument("data", type=DATA, required=False)
 @table_options()
+@click.option(
+    "--recipe",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON of an estimator, its parameters and a seed: fit that instead of a ridge head.",
+)
 @click.option("--penalty", type=float, default=1.0, show_default=True, help="Penalty λ; final.")
 @click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
 @click.option("--method", type=click.Choice(RIDGE), default="ridge-exact", show_default=True)
@@ -85,6 +90,7 @@ def register(
     url: str,
     ref: str,
     data: Path | None,
+    recipe: Path | None,
     penalty: float,
     bits: int,
     method: str,
@@ -101,7 +107,7 @@ def register(
     digest: str | None,
     **columns: Any,
 ) -> None:
-    """Register a ridge head over the features in DATA and wait until it is fitted.
+    """Register a ridge head, or a --recipe, over the rows in DATA and wait until it is fitted.
 
     DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of one of them, or an
     .npz with features, labels, clients; optionally records, subjects, is_test, label_names,
@@ -111,9 +117,13 @@ def register(
     """
     from workers.cli.data_options import open_rows
     from workers.cli.errors import shown
+    from workers.cli.model_recipe import register_recipe
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
 
+    if recipe is not None:
+        register_recipe(url, ref, data, recipe, columns)
+        return
     with shown():
         rows_read = open_rows(data, columns)
         federation = rows_read.federation

@@ -87,7 +87,7 @@ def _checked(training: dict[str, Any], file: Path | None) -> dict[str, Any]:
     try:
         full = Training.model_validate(training).model_dump()
     except ValidationError as error:
-        raise click.ClickException(f"{where}: {_first(error)}") from None
+        raise click.ClickException(f"{where}: {first_problem(error)}") from None
     rest = dict(full)
     try:
         local, server = LocalConfig(**rest.pop("local")), ServerConfig(**rest.pop("server"))
@@ -106,10 +106,10 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     try:
         NewNetwork.model_validate(manifest)
     except ValidationError as error:
-        raise click.ClickException(_first(error)) from None
+        raise click.ClickException(first_problem(error)) from None
 
 
-def _first(error: "ValidationError") -> str:
+def first_problem(error: "ValidationError") -> str:
     """Return the first thing that a schema found, without the values it found it in."""
     first = error.errors(include_url=False, include_input=False)[0]
     message = str(first["msg"]).removeprefix("Value error, ")

@@ -3,9 +3,10 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import click
 
@@ -49,8 +50,7 @@ class Running:
     local: LocalService
     base_url: str
     token: str
-    wishes: list[Wish]
-    masked: bool
+    shown: "Demonstrated"
 
 
 def run(
@@ -65,6 +65,56 @@ def run(
     check_directory(out, data)
     prepared = _prepare_data(data, method, masked)
     wishes, untouched = plan_requests(prepared.records, prepared.clients)
+    size = WISHES_A_ROUND if masked else 1
+
+    def compare_heads(outcomes: list[TableRow]) -> None:
+        _compare(out, prepared, outcomes)
+
+    demonstrate(
+        out,
+        data,
+        Demonstrated(prepared, wishes, untouched, size, compare_heads, masked),
+        keep_serving,
+    )
+
+
+class Prepared(Protocol):
+    """What is registered: see `workers.registration`."""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the model."""
+
+    @property
+    def npz(self) -> bytes:
+        """Its rows."""
+
+    @property
+    def records(self) -> list[str]:
+        """The ids of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrated:
+    """What a demonstration registers and asks for.
+
+    together: how many requests are submitted at a time. compare: shows at the end what the
+    models before and after are, and raises DemoError where the latter is not what it must be.
+    """
+
+    prepared: Prepared
+    wishes: list[Wish]
+    untouched: list[str]
+    together: int
+    compare: Callable[[list[TableRow]], None]
+    masked: bool = False
+
+
+def demonstrate(out: Path, data: Path | None, shown: Demonstrated, keep_serving: bool) -> None:
+    """Register, erase, verify offline and compare, with a service of its own in `out`.
+
+    Raises as `run`.
+    """
     make_directory(out, data)
     local = LocalService(out / "data", out / SERVICE_LOG)
     click.echo("Making keys and an empty log, starting the service …")
@@ -72,20 +122,20 @@ def run(
     local.run_cli("log", "init")
     token = local.run_cli("token", "new", "--scope", "operator", "--name", "demo").split()[-1]
     with stopped_on_failure(local):
-        running = Running(local, local.start(), token, wishes, masked)
-        outcomes = _serve(out, running, prepared)
+        running = Running(local, local.start(), token, shown)
+        outcomes = _serve(out, running)
         if not keep_serving:
             local.stop()
         click.echo("Verifying each certificate offline, in a process of its own …")
         verify_all(out, outcomes)
         print_table(outcomes)
-        _compare(out, prepared, outcomes)
+        shown.compare(outcomes)
         if keep_serving:
             service = {
                 "base_url": running.base_url,
                 "operator_token": token,
                 "model": MODEL,
-                "erasable_records": untouched,
+                "erasable_records": shown.untouched,
                 "pid": local.pid,
             }
             write_private(out / SERVICE, json.dumps(service, indent=2) + "\n")
@@ -114,7 +164,8 @@ def _prepare_data(data: Path | None, method: str, masked: bool) -> RidgeRegistra
     return replace(prepared, manifest={**prepared.manifest, "masked": alone})
 
 
-def _serve(out: Path, running: Running, prepared: RidgeRegistration) -> list[TableRow]:
+def _serve(out: Path, running: Running) -> list[TableRow]:
+    wishes, size = running.shown.wishes, running.shown.together
     keys = {name: generate_key(name) for name in ("ed25519", "ecdsa-p256-sha256")}
     with Client(running.base_url, token=running.token) as operator:
         for name, key in keys.items():
@@ -122,7 +173,7 @@ def _serve(out: Path, running: Running, prepared: RidgeRegistration) -> list[Tab
             write_private(out / "keys" / f"requester-{name}.pem", private_pem(key))
         for name in ("log.vkey", "issuer.pem"):
             shutil.copyfile(out / "data" / "keys" / name, out / "keys" / name)
-        holders = _register(running, operator, prepared)
+        holders = _register(running, operator)
         _wait_until_ready(operator)
         (out / "models" / "before.safetensors").write_bytes(operator.artifact(MODEL, 1))
         outcomes = []
@@ -131,16 +182,14 @@ def _serve(out: Path, running: Running, prepared: RidgeRegistration) -> list[Tab
             Client(running.base_url, f"requester-{name}", key, log=log)
             for name, key in keys.items()
         ]
-        size = 1 if holders is None else WISHES_A_ROUND
-        for start in range(0, len(running.wishes), size):
-            wishes = running.wishes[start : start + size]
+        for start in range(0, len(wishes), size):
             asked = [
                 (requesters[(start + place) % len(requesters)], wish)
-                for place, wish in enumerate(wishes)
+                for place, wish in enumerate(wishes[start : start + size])
             ]
             for outcome in _erase(out, asked, holders):
                 outcomes.append(outcome)
-                place = f"{len(outcomes):2}/{len(running.wishes)}"
+                place = f"{len(outcomes):2}/{len(wishes)}"
                 click.echo(
                     f"  {place}  {outcome.scope:24} certified after {outcome.seconds:.2f} s"
                 )
@@ -165,12 +214,11 @@ def _wait_until_ready(operator: Client) -> None:
     raise DemoError("the model was not fitted in time: see service.log")
 
 
-def _register(
-    running: Running, operator: Client, prepared: RidgeRegistration
-) -> DataHolders | None:
+def _register(running: Running, operator: Client) -> DataHolders | None:
     """Register the model with its rows, or with the data holders who keep them."""
+    prepared = running.shown.prepared
     click.echo(f"Registering {len(prepared.records)} records, waiting for the fit …")
-    if not running.masked:
+    if not running.shown.masked:
         operator.register_model(prepared.manifest, prepared.npz)
         return None
     operator.register_model(prepared.manifest)

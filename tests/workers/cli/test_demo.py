@@ -29,3 +29,12 @@ def test_the_help_says_how_many_rounds_there_are(
     assert asked == [rounds]
     shown = CliRunner().invoke(demo, ["--help"]).stdout
     assert "Default: 12." in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("words", [["--method", "acu"], ["--rounds", "2"]])
+def test_a_family_has_no_method_or_rounds(words: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    refused = CliRunner().invoke(demo, ["--family", "recipe", "--out", str(out), *words])
+    assert refused.exit_code == 2
+    assert "are of other families" in refused.stderr
+    assert not out.exists()

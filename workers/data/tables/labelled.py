@@ -22,7 +22,7 @@ class Roles:
 
     A glob leaves out the columns that have another role. persons: kinds of identities, such as
     email, by the columns that hold them. holdout: a share, a column of booleans, or
-    none; by default a tenth.
+    none; by default a tenth. numbers: the label is a number to predict, and no class.
     """
 
     label: str | None = None
@@ -32,6 +32,7 @@ class Roles:
     persons: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     holdout: float | Literal["none"] | str | None = None
+    numbers: bool = False
 
     def check_label(self, names: Sequence[str]) -> None:
         """Raise DatasetError unless a label is named; `names` are those it could be."""
@@ -114,13 +115,14 @@ class LabelledTable:
     """The rows of a table that have a label, with what its other columns say of them.
 
     table has these rows (n,) and all columns that were read; features are names in it. Every
-    array is (n,), of identities digests (n, WIDTH). unlabelled: how many rows were left out.
+    array is (n,), of identities digests (n, WIDTH). labels are int64 of label_names, or float64
+    without names. unlabelled: how many rows were left out.
     chosen_by: how the held-out rows were chosen, for a person.
     """
 
     table: DataTable
     features: tuple[str, ...]
-    labels: Labels
+    labels: Labels | NDArray[np.float64]
     label_names: tuple[str, ...]
     records: NDArray[np.str_]
     clients: NDArray[np.str_]
@@ -136,9 +138,11 @@ class LabelledTable:
         Raises:
             DatasetError: As `DataTable.matrix`, or a record's id occurs twice.
         """
+        if self.labels.dtype != np.int64:
+            raise DatasetError("label: this kind of model predicts classes, and no numbers")
         return Federation(
             features=self.matrix(),
-            labels=self.labels,
+            labels=self.labels.astype(np.int64, copy=False),
             clients=self.clients,
             label_names=self.label_names,
             is_test=self.is_test,
@@ -174,7 +178,12 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         raise DatasetError(f"{roles.label}: no row has a label")
     records = record_ids(len(table))[~holes]  # by their place in the file
     table = table.take(~holes)
-    labels, label_names = table.classes(roles.label)
+    labels: Labels | NDArray[np.float64]
+    label_names: tuple[str, ...] = ()
+    if roles.numbers:
+        labels = table.matrix((roles.label,))[:, 0].astype(np.float64)
+    else:
+        labels, label_names = table.classes(roles.label)
     clients = np.full(len(table), ONE_CLIENT)
     if roles.client is not None:
         clients = table.ids(roles.client)

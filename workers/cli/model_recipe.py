@@ -1,0 +1,121 @@
+"""`lethe model register --recipe`: an estimator of the catalogue over the rows in DATA."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli import service
+
+if TYPE_CHECKING:
+    from lethe.client import Client
+    from workers.registration.recipe import RecipeRegistration, RecipeRows
+
+FIT_SECONDS = 3600
+# Options of the command that say nothing of a recipe.
+OF_RIDGE = (
+    "penalty", "bits", "method", "rows", "verify", "least_contributors", "least_rows",
+    "sketch_rank", "random_features", "seed", "extractor", "path", "parameters", "digest",
+)  # fmt: skip
+
+
+def register_recipe(
+    url: str, ref: str, data: Path | None, file: Path, columns: Mapping[str, Any]
+) -> None:
+    """Register a recipe over the rows in DATA, wait until it is fitted, and measure it."""
+    from workers.cli.errors import shown
+    from workers.registration.recipe import prepare_recipe, read_recipe
+
+    _refuse_others(click.get_current_context())
+    with shown():
+        document = read_recipe(file)
+        numbers = _checked(document)
+        rows = _rows(data, columns, numbers=numbers)
+        prepared = prepare_recipe(rows, document, ref=ref)
+    with service.connect(url) as operator:
+        operator.register_model(prepared.manifest, prepared.npz)
+        click.echo(f"registered {prepared.summary()}; fitting …")
+        service.wait_until_ready(operator, ref, FIT_SECONDS)
+        if len(prepared.labels):
+            with shown():
+                click.echo(_measured(operator, ref, prepared))
+
+
+def _refuse_others(context: click.Context) -> None:
+    given = [
+        param.opts[-1]
+        for param in context.command.params
+        if param.name in OF_RIDGE
+        and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: not of a recipe, whose file says all")
+
+
+def _checked(document: Mapping[str, Any]) -> bool:
+    """Return whether a recipe predicts numbers.
+
+    Raises:
+        RefusedError: A parameter is none of its class, where the class is installed here.
+        click.ClickException: The service would refuse the document.
+    """
+    from importlib.util import find_spec
+
+    from pydantic import ValidationError
+
+    from app.schemas.recipes import RecipeDocument
+    from workers.cli.network_training import first_problem
+    from workers.training.recipes.recipe import Recipe, check
+
+    try:
+        wanted = RecipeDocument.model_validate(document)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None
+    recipe = Recipe.parse(wanted.spelled())
+    if all(find_spec(step.library) is not None for step in recipe.steps):
+        check(recipe)
+    return not wanted.classifies
+
+
+def _rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -> "RecipeRows":
+    from dataclasses import replace
+
+    from workers.cli.data_options import open_rows, reading, roles_of
+    from workers.data.opening import is_table, read_labelled
+    from workers.errors import RefusedError
+    from workers.registration.recipe import rows_of_federation, rows_of_table
+
+    if data is None or not is_table(data):
+        if numbers:
+            raise RefusedError("a recipe that predicts numbers reads a table: Parquet, CSV …")
+        opened = open_rows(data, columns)
+        for line in opened.taken.lines():
+            click.echo(line)
+        return rows_of_federation(opened.federation)
+    roles = roles_of(columns)
+    with reading(f"reading {data.name}") as progress:
+        wanted = None if roles is None else replace(roles, numbers=numbers)
+        table, unused = read_labelled(data, wanted, progress=progress)
+    features = f"{len(table.features):,} features"
+    click.echo(f"{len(table.labels):,} rows with a label, {features}, {len(unused):,} unused")
+    return rows_of_table(table)
+
+
+def _measured(operator: "Client", ref: str, prepared: "RecipeRegistration") -> str:
+    """Return how the fitted model does on the held-out rows, in words."""
+    import numpy as np
+
+    from workers.training.recipes.files import decode
+
+    version = operator.model(ref)["current_version"]
+    read = decode(operator.artifact(ref, int(version)))
+    found, count = read.predict(prepared.features), len(prepared.labels)
+    if read.recipe.classifies:
+        share = float(np.mean(found == prepared.labels))
+        return f"accuracy on {count} held-out rows: {share:.3f}"
+    spread = float(np.sum((prepared.labels - prepared.labels.mean()) ** 2))
+    error = float(np.sum((prepared.labels - found) ** 2))
+    return (
+        f"R² on {count} held-out rows: {1 - error / spread:.3f}" if spread else "R²: undefined"
+    )

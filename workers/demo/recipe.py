@@ -1,0 +1,95 @@
+"""`lethe demo --family recipe`: a scikit-learn estimator forgets by signed request."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+
+from workers.data.federation import Federation, hold_out, record_ids
+from workers.data.npz import load_npz
+from workers.demo.directory import check_directory
+from workers.demo.plan import Wish
+from workers.demo.run import MODEL, Demonstrated, demonstrate
+from workers.demo.service import DemoError
+from workers.demo.table import TableRow
+from workers.registration.recipe import (
+    RecipeRegistration,
+    prepare_recipe,
+    rows_of_federation,
+)
+from workers.training.recipes.files import decode
+
+CLINICS = 20
+RECIPE = {
+    "estimator": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "parameters": {"max_iter": 50, "learning_rate": 0.1},
+    "seed": 0,
+}
+
+
+def run(data: Path | None, out: Path, keep_serving: bool) -> None:
+    """Run the demonstration into `out`.
+
+    Raises:
+        DemoError: Something did not work; the message says what and where to look.
+        ModelError: The data file cannot be used; nothing was deleted or made.
+    """
+    check_directory(out, data)
+    federation = _breast_cancer() if data is None else load_npz(data)
+    prepared = prepare_recipe(rows_of_federation(federation), RECIPE, ref=MODEL)
+    click.echo(f"Data: {data.name if data else 'breast_cancer of scikit-learn'}, ", nl=False)
+    click.echo(f"{len(prepared.records)} records; {RECIPE['estimator']}")
+    wishes = _wishes(prepared)
+    erased = {record for wish in wishes for record in wish.records}
+    spare = [record for record in prepared.records if record not in erased][:50]
+
+    def compare(outcomes: list[TableRow]) -> None:
+        _compare(out, prepared, outcomes)
+
+    demonstrate(out, data, Demonstrated(prepared, wishes, spare, 3, compare), keep_serving)
+
+
+def _breast_cancer() -> Federation:
+    features, labels = load_breast_cancer(return_X_y=True)
+    clients: NDArray[np.str_] = np.array(
+        [f"clinic-{row % CLINICS:02d}" for row in range(len(labels))]
+    )
+    return Federation(
+        features=features,
+        labels=labels.astype(np.int64),
+        clients=clients,
+        label_names=("malignant", "benign"),
+        is_test=hold_out(clients, 0),
+        records=record_ids(len(labels)),
+    )
+
+
+def _wishes(prepared: RecipeRegistration) -> list[Wish]:
+    """Return three requests that are fitted together, and one of a whole client."""
+    (client, size), *_ = Counter(prepared.clients).most_common()
+    pairs = zip(prepared.records, prepared.clients, strict=True)
+    others = [record for record, owner in pairs if owner != client]
+    if len(others) < 10:
+        raise DemoError("the demonstration needs ten records of further clients: add some")
+    return [
+        Wish("1 record", (others[0],)),
+        Wish("1 record", (others[1],)),
+        Wish("5 records", tuple(others[2:7])),
+        Wish(f"client, {size} records", client=client),
+    ]
+
+
+def _compare(out: Path, prepared: RecipeRegistration, outcomes: list[TableRow]) -> None:
+    """Show that the model after loads and predicts, and how well, beside the one before."""
+    if not len(prepared.labels):
+        raise DemoError("the data hold no row out: there is nothing to measure by")
+    for name in ("before", "after"):
+        model = decode((out / "models" / f"{name}.safetensors").read_bytes())
+        share = float(np.mean(model.predict(prepared.features) == prepared.labels))
+        click.echo(f"{name:6} accuracy on {len(prepared.labels)} held-out rows: {share:.3f}")
+    if any(outcome.guarantee != "exact-retrained" for outcome in outcomes):
+        raise DemoError("a refit was certified as something else: see the table")
+    click.echo("Each certificate says that a second process fitted the same bytes again")

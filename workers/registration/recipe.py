@@ -1,0 +1,138 @@
+"""Pack labelled rows and a recipe as a registration for POST /v1/models."""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe import canonical
+from workers.data.federation import Federation
+from workers.data.identities import Column, to_send
+from workers.data.tables.labelled import LabelledTable
+from workers.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecipeRows:
+    """features (n, d), NaN where missing; labels (n,) places in `classes`, or numbers.
+
+    clients, records and subjects (n,) str; is_test (n,) bool: never sent, never fitted on.
+    """
+
+    features: NDArray[np.float64]
+    labels: NDArray[Any]
+    classes: tuple[str, ...]
+    clients: NDArray[np.str_]
+    records: NDArray[np.str_]
+    subjects: NDArray[np.str_]
+    is_test: NDArray[np.bool_]
+    identities: Mapping[str, Column]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecipeRegistration:
+    """A registration, and the held-out rows to measure the model by.
+
+    features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
+    fitted on.
+    """
+
+    manifest: dict[str, Any]
+    npz: bytes
+    features: NDArray[np.float64]
+    labels: NDArray[Any]
+    records: list[str]
+    clients: list[str]
+    subjects: list[str]
+
+    def summary(self) -> str:
+        """Return one sentence for a person: what is sent, and what is held out."""
+        return (
+            f"{len(self.records)} records of {len(set(self.subjects))} subjects and "
+            f"{len(set(self.clients))} clients; {len(self.labels)} rows are held out: never "
+            "sent, never fitted on"
+        )
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a recipe's file. Raises RefusedError for anything else."""
+    try:
+        found = canonical.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        raise RefusedError(f"{path.name}: not a readable JSON file") from None
+    if not isinstance(found, dict):
+        raise RefusedError(f'{path.name}: must be an object with "estimator" or "steps"')
+    return found
+
+
+def rows_of_table(table: LabelledTable) -> RecipeRows:
+    """Return the labelled rows of a table. Raises DatasetError for features of other kinds."""
+    features = table.matrix(allow_missing=True).astype(np.float64)
+    return RecipeRows(
+        features,
+        table.labels,
+        table.label_names,
+        table.clients,
+        table.records,
+        table.clients if table.subjects is None else table.subjects,
+        table.is_test,
+        table.identities,
+    )
+
+
+def rows_of_federation(data: Federation) -> RecipeRows:
+    """Return the rows of an .npz, which have classes and no missing values."""
+    return RecipeRows(
+        data.features.astype(np.float64),
+        data.labels,
+        data.label_names,
+        data.clients,
+        data.records,
+        data.clients if data.subjects is None else data.subjects,
+        data.is_test,
+        data.identities,
+    )
+
+
+def prepare_recipe(
+    rows: RecipeRows, recipe: Mapping[str, Any], *, ref: str
+) -> RecipeRegistration:
+    """Pack the rows that are not held out, with the manifest for them."""
+    train = ~rows.is_test
+    owners = {
+        name: column[train].astype(np.str_)
+        for name, column in (
+            ("clients", rows.clients),
+            ("records", rows.records),
+            ("subjects", rows.subjects),
+        )
+    }
+    packed = io.BytesIO()
+    np.savez(
+        packed,
+        allow_pickle=False,
+        features=rows.features[train],
+        labels=rows.labels[train],
+        **owners,
+        **to_send(rows.identities, rows.records, rows.is_test),
+    )
+    manifest = {
+        "family": "recipe",
+        "ref": ref,
+        "classes": list(rows.classes),
+        "columns": rows.features.shape[1],
+        "recipe": dict(recipe),
+    }
+    return RecipeRegistration(
+        manifest,
+        packed.getvalue(),
+        rows.features[rows.is_test],
+        rows.labels[rows.is_test],
+        owners["records"].tolist(),
+        owners["clients"].tolist(),
+        owners["subjects"].tolist(),
+    )
