@@ -19,6 +19,7 @@ from sqlmodel import Session, select
 
 from app import steps
 from lethe.certificates.retained import record_commitment
+from lethe.signing.keys import generate_key
 from models import Artifact, Model, Record, RequestEvent
 from tests.installation import Installation
 from tests.small import pack
@@ -205,7 +206,7 @@ def test_a_pipeline_of_numbers(installation: Installation, fits: list[int]) -> N
     assert np.array_equal(found, theirs.predict(arrays["features"]))
 
 
-def test_missing_values_contributions_and_the_last_of_a_class(
+def test_missing_values_and_the_last_of_a_class(
     installation: Installation, fits: list[int]
 ) -> None:
     arrays = rows()
@@ -230,6 +231,27 @@ def test_missing_values_contributions_and_the_last_of_a_class(
     assert read.classes == (0, 1)
     mine = read.estimator.predict_proba(features)
     assert np.array_equal(mine, model.predict_proba(features))
+
+
+def test_a_contribution_is_fitted_with_what_is_there(
+    installation: Installation, fits: list[int]
+) -> None:
+    whole = rows()
+    first = {name: array[:60] for name, array in whole.items()}
+    rest = {name: array[60:] for name, array in whole.items()}
+    register(installation, arrays=first)
+    client = replace(installation.caller, keyid="sender", key=generate_key("ed25519"))
+    assert client.register_key(role="client").status_code == 201
+    path, kind = f"/v1/models/{MODEL}/contributions", "application/x-npz"
+    answer = client.signed("POST", path, pack(rest), content_type=kind)
+    assert answer.status_code == 202, answer.text
+    installation.drain()
+    check_is(installation, oracle(*retained(installation, whole, [])), whole["features"])
+    request = submit(installation, "r1", "r70")  # one of each, of blocks that were joined
+    installation.drain()
+    assert networks.request(installation, request).state == "certified"
+    gone = ["r1", "r70"]
+    check_is(installation, oracle(*retained(installation, whole, gone)), whole["features"])
 
 
 def test_the_last_row_goes_too(installation: Installation, fits: list[int]) -> None:

@@ -78,7 +78,7 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
         except MemoryError:
             raise
         except Exception as again:
-            refusal["message"] = str(again)[:500]
+            refusal["message"] = " ".join(str(again).split())[:500]
     return b"-" + json.dumps(refusal).encode()
 
 
