@@ -100,6 +100,8 @@ _RULES: dict[str, Callable[[str], str]] = {
     "customer": _customer,
 }
 
+KINDS = tuple(_RULES)  # that have rules of their own
+
 
 def digests(kind: str, value: str) -> dict[str, bytes]:
     """Return each algorithm's digest of the normalised value in UTF-8.

@@ -9,7 +9,7 @@ would need. These are counted, and may be contributed again.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import delete, func, insert
+from sqlalchemy import delete, func, insert, update
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
@@ -18,6 +18,7 @@ from app.ledger.sequencer import Ledger, Transaction
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
+from app.reconcile.people import EVENT, logged_total, people_key, stored_rows, was_logged
 from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
@@ -31,10 +32,12 @@ from models import (
     LogEntry,
     Model,
     ModelVersion,
+    Person,
     Record,
     Subject,
     Tombstone,
 )
+from models.person import ERASED
 from models.session import chunks, reading
 from models.types import utcnow
 
@@ -46,6 +49,7 @@ ENDED = "erased after the backup that was restored: the log and its certificate 
 class Reapplied:
     """Counts of what was erased again. `lost`: other records in the block of an erased row.
 
+    `people`: models whose identities were as logged before, and must be logged again.
     `requests`: public refs of the requests whose openings the database lacks. `certificates`:
     how many of the log's are in no row.
     """
@@ -54,6 +58,7 @@ class Reapplied:
     lost: int = 0
     keys: int = 0
     models: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     certificates: int = 0
 
@@ -75,12 +80,18 @@ def reapply(
         JournalError: The journal is missing or damaged.
     """
     erased, done = committed(session, journal.read(), leaves, complete=complete), Reapplied()
+    done.people = [
+        model.ref
+        for model in session.exec(select(Model)).all()
+        if was_logged(session, master, model)
+    ]
     for model, tags in of_models(session, erased):
         rows = [row for row, _ in stored_erased(session, master, model, tags)]
         subjects = {row.subject_id for row in rows}
         done.records += len(rows)
         key = open_tombstone_key(master, model)
         owners = {record_tag(key, row.record): row.subject_id for row in rows}
+        _forget_people(session, model, [row.record for row in rows])
         _remove(session, [row.id for row in rows])
         _keep_tags(session, model, tags, owners)
         if subjects:
@@ -131,6 +142,8 @@ def reapply_all(
             "every model"
         )
     done = reapply(session, master, journal, leaves)
+    # The table is the backup's, and the log is ahead of it: nothing can be compared.
+    done.people = list(session.exec(select(Model.ref)).all())
     if unknown:
         for model in session.exec(select(Model)).all():
             _quarantine(model, done)
@@ -154,6 +167,21 @@ def log_quarantines(ledger: Ledger, models: Sequence[str]) -> None:
         ledger.transact(effect)
 
 
+def log_people(ledger: Ledger, master: MasterKey, models: Sequence[str]) -> None:
+    """Log the identities of models from which a restore took some, as they are stored now."""
+
+    def effect(tx: Transaction) -> None:
+        for ref in models:
+            model = tx.session.exec(select(Model).where(Model.ref == ref)).one()
+            key = people_key(master, model)
+            total = key.total(stored_rows(tx.session, model.id))
+            if total != logged_total(ledger, model, key):
+                record_model_event(tx, ref, EVENT, key.logged(total))
+
+    if models:
+        ledger.transact(effect)
+
+
 def unlogged(engine: Engine) -> list[str]:
     """Return the models that a restore quarantined and of which the log does not say so."""
     with Session(reading(engine)) as session:
@@ -171,6 +199,14 @@ def unlogged(engine: Engine) -> list[str]:
 def _remove(session: Session, ids: list[int | None]) -> None:
     for chunk in chunks(ids):
         session.connection().execute(delete(Record).where(col(Record.id).in_(chunk)))
+
+
+def _forget_people(session: Session, model: Model, records: Sequence[str]) -> None:
+    """Forget which erased records identities were of; their tags stay."""
+    for chunk in chunks(records):
+        own = col(Person.model_id) == model.id, col(Person.record).in_(chunk)
+        gone = update(Person).where(*own).values(state=ERASED, record=None)
+        session.connection().execute(gone)
 
 
 def _keep_tags(
@@ -204,6 +240,14 @@ def _clear(session: Session, subjects: set[int]) -> int:
         session.connection().execute(
             delete(FeatureBlock).where(col(FeatureBlock.subject_id).in_(chunk))
         )
+        lost_records = select(Record.record).where(col(Record.subject_id).in_(chunk))
+        for model_id in set(
+            session.exec(select(Subject.model_id).where(col(Subject.id).in_(chunk)))
+        ):
+            own = col(Person.model_id) == model_id
+            for names in chunks(list(session.exec(lost_records))):
+                identities = delete(Person).where(own, col(Person.record).in_(names))
+                session.connection().execute(identities)
         rest = delete(Record).where(col(Record.subject_id).in_(chunk))
         lost += session.connection().execute(rest).rowcount
         for subject in session.exec(select(Subject).where(col(Subject.id).in_(chunk))).all():

@@ -7,7 +7,7 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session
 
 from app.backup.archive import ARTIFACTS, BackupError, write_backup
-from app.backup.reapply import Reapplied, log_quarantines, reapply
+from app.backup.reapply import Reapplied, log_people, log_quarantines, reapply
 from app.backup.restore import restore as restore_backup
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import load_ledger
@@ -96,7 +96,9 @@ def _restore(settings: Settings, engine: Engine, directory: Path, keys: Path | N
             "lost: run `lethe log recover` with a mirror"
         )
     else:
-        log_quarantines(load_ledger(settings, engine), restored.done.models)
+        ledger = load_ledger(settings, engine)
+        log_quarantines(ledger, restored.done.models)
+        log_people(ledger, MasterKey.load(settings), restored.done.people)
         click.echo("nothing was signed after this backup: lethe serve may start")
 
 
@@ -109,6 +111,7 @@ def _erase_again(settings: Settings, engine: Engine, yes: bool) -> None:
         done = reapply(session, master, journal)
         session.commit()
     log_quarantines(ledger, done.models)
+    log_people(ledger, master, done.people)
     print_reapplied(done)
     artifacts = ArtifactStore(settings.data_dir / ARTIFACTS, master)
     _complete(ledger, GapFinder(ledger, artifacts, master, journal), yes)

@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 from sqlmodel import Session
 
-from app.backup.reapply import Reapplied, log_quarantines, reapply_all, unlogged
+from app.backup.reapply import (
+    Reapplied,
+    log_people,
+    log_quarantines,
+    reapply_all,
+    unlogged,
+)
 from app.cli.backup import print_reapplied
 from app.ledger.recover import recover as recover_log
 from app.ledger.sequencer import Ledger
@@ -84,6 +90,7 @@ def recover(sources: tuple[str, ...], no_mirror: bool, journal_incomplete: bool)
 
         done = recover_log(ledger, [fetch_from(source) for source in sources], again)
         log_quarantines(ledger, unlogged(engine))
+        log_people(ledger, master, done.result.people)
         (settings.keys_dir / RESTORED).unlink(missing_ok=True)
     click.echo(f"recovered {done.size - done.start} entries: the log has {done.size}")
     print_reapplied(done.result)

@@ -7,7 +7,7 @@ from sqlmodel import Session
 from app.ledger.startup import require_schema
 from app.purge.needles import Findings, Needles
 from app.purge.raw import database_files, search_files, search_redis, search_server
-from app.purge.tables import search_sealed, search_tables, search_tombstones
+from app.purge.tables import search_people, search_sealed, search_tables, search_tombstones
 from app.settings import Settings
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
@@ -32,6 +32,7 @@ def search(settings: Settings, identifiers: Iterable[str]) -> Findings:
         with Session(reading(engine)) as session:
             search_tables(session, needles, found)
             search_tombstones(session, master, needles, found)
+            search_people(session, master, needles, found)
             artifacts = ArtifactStore(settings.data_dir / "artifacts", master)
             search_sealed(session, artifacts, FeatureVault(master), needles, found)
         search_server(engine, needles, found)

@@ -4,19 +4,22 @@ The columns are those of the models, so a new table is looked through without a 
 """
 
 import json
+from itertools import product
 from typing import Any
 
-from sqlalchemy import LargeBinary, type_coerce
+from sqlalchemy import LargeBinary, or_, type_coerce
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
 from app.purge.needles import Findings, Needles
+from app.reconcile.people import people_key, stored_rows, tag_conditions
 from app.service.requests import CLOSED
 from app.vault.artifacts import ArtifactStore
 from app.vault.features import FeatureVault
 from app.vault.master import MasterKey
 from app.vault.model_key import open_tombstone_key, record_tag
 from lethe.errors import LetheError
+from lethe.identity import KINDS, IdentityError, digests
 from models import (
     Artifact,
     ErasureRequest,
@@ -26,6 +29,7 @@ from models import (
     Tombstone,
     Verification,
 )
+from models.person import ERASED
 from models.sealed import Sealed, Tagged
 from models.types import METADATA
 
@@ -89,6 +93,24 @@ def search_tombstones(
             )
             for _ in session.exec(query):
                 found.kept[f"tombstones.tag: {TAG}"] += 1
+
+
+def search_people(
+    session: Session, master: MasterKey, needles: Needles, found: Findings
+) -> None:
+    """Look for identifiers as identities of the usual kinds, by their keyed digests."""
+    for model in session.exec(select(Model)).all():
+        key = people_key(master, model)
+        for kind, text in product(KINDS, needles.texts):
+            try:
+                tags = key.tags(kind, digests(kind, text))
+            except IdentityError:
+                continue
+            for row in stored_rows(session, model.id, or_(*tag_conditions(tags))):
+                if row.state == ERASED:
+                    found.kept[f"people: {TAG}"] += 1
+                else:
+                    found.leftovers[f"people: {row.state} records of the person"] += 1
 
 
 def search_sealed(

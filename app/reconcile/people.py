@@ -5,7 +5,7 @@ service sign that a person was not found. Neither is done before the rows add up
 that the log committed to. That reads all rows of the model, about 2 µs each.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from sqlalchemy import ColumnElement, LargeBinary, type_coerce
 from sqlalchemy import select as columns
@@ -93,16 +93,25 @@ def require_logged(
 def check_people(session: Session, master: MasterKey, report: FsckReport) -> None:
     """Add to a report of `fsck` the models whose identities are not those of the log."""
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
-        key = people_key(master, model)
-        last = session.exec(
-            select(LogEntry.index, LogEntry.leaf)
-            .where(LogEntry.ref == model.ref, LogEntry.event == EVENT)
-            .order_by(col(LogEntry.index).desc())
-            .limit(1)
-        ).first()
-        index, digests = (None, {}) if last is None else (last[0], parse_leaf(last[1]).digests)
-        if key.total(stored_rows(session, model.id)) != key.opened(digests):
-            report.add("people", CHANGED, index)
+        if not was_logged(session, master, model):
+            report.add("people", CHANGED, _last(session, model)[0])
+
+
+def was_logged(session: Session, master: MasterKey, model: Model) -> bool:
+    """Return whether a model's rows are those of its last entry, whose log was checked."""
+    key = people_key(master, model)
+    return key.total(stored_rows(session, model.id)) == key.opened(_last(session, model)[1])
+
+
+def _last(session: Session, model: Model) -> tuple[int | None, Mapping[str, str]]:
+    """Return index and digests of the last entry about a model's identities, by its columns."""
+    last = session.exec(
+        select(LogEntry.index, LogEntry.leaf)
+        .where(LogEntry.ref == model.ref, LogEntry.event == EVENT)
+        .order_by(col(LogEntry.index).desc())
+        .limit(1)
+    ).first()
+    return (None, {}) if last is None else (last[0], parse_leaf(last[1]).digests)
 
 
 def tag_conditions(tags: Iterable[bytes | None]) -> list[ColumnElement[bool]]:

@@ -94,6 +94,12 @@ def add_owners(
     return CheckedUpload(packed.file, rows, records, clients, subjects)
 
 
+def check_owners(headers: Headers, rows: int, max_bytes: int) -> None:
+    """Check by their headers whose rows are, and identities. Raises as `check_people`."""
+    check_ids(headers, OWNERS, rows, max_bytes)
+    check_people(headers, rows, max_bytes)
+
+
 def check_people(headers: Headers, rows: int, max_bytes: int) -> None:
     """Check by their headers the identities of `rows` rows and of rows that are held out.
 

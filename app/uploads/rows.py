@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from app.problems import BodyTooLargeError, UploadError
 from app.schemas.networks import PIXELS
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Archive, Headers, check_exactness, check_ids, opened
-from app.uploads.owned import OWNERS, Packed, add_owners, check_people
+from app.uploads.npz import Archive, Headers, check_exactness, opened
+from app.uploads.owned import OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
 from app.vault.artifacts import StagedArtifact
 
@@ -84,8 +84,7 @@ def parse_upload(
         check_exactness(rows, bits)
         if labels.shape != (rows,) or labels.dtype.kind not in "iu":
             raise UploadError("labels must be one integer for each row")
-        check_ids(headers, OWNERS, rows, max_bytes)
-        check_people(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes)
 
     with (
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
@@ -156,8 +155,7 @@ def parse_inputs(
             )
         if labels.size * 8 > max_bytes:  # as they are kept
             raise BodyTooLargeError(f"the labels take more than {max_bytes} bytes")
-        check_ids(headers, OWNERS, rows, max_bytes)
-        check_people(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes)
 
     with (
         opened(body, max_bytes, ("inputs", *COMMON), ("inputs", *REQUIRED), fit) as sent,
@@ -217,8 +215,7 @@ def parse_table(
         if labels.shape != (rows,) or not (whole or (not classes and labels.dtype in numbers)):
             kind = "integer" if classes else "number"
             raise UploadError(f"labels must be one {kind} for each row")
-        check_ids(headers, OWNERS, rows, max_bytes)
-        check_people(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes)
 
     with (
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,

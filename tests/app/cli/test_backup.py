@@ -20,6 +20,7 @@ from app.ledger.guard import RolledBackError, SigningGuard
 from app.ledger.sequencer import Ledger
 from app.ledger.startup import GUARD
 from app.reconcile.journal import RESTORED
+from app.service import people
 from app.service.context import open_services
 from app.settings import Settings
 from app.vault.journal import FILE as JOURNAL
@@ -27,6 +28,7 @@ from app.vault.journal import JournalError
 from app.vault.master import MasterKey
 from lethe.cli.log import log
 from lethe.errors import LetheError
+from lethe.identity import Identity, digests
 from lethe.log.fetch import MissingFileError
 from lethe.log.follow import mirror_log
 from lethe.signing.keys import PrivateKey
@@ -165,6 +167,47 @@ def test_an_older_backup_brings_nobody_back(disaster: Disaster) -> None:
         assert answer["state"] == "quarantined"
         mirror(installed, disaster.mirror)  # it extends what the mirror saw
     assert not {"r1", "r2"} & stored(new)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_whose_an_erased_record_was_does_not_come_back(
+    settings: Settings,
+    ledger: Ledger,
+    fitted: PrivateKey,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: bool,
+) -> None:
+    """A backup has identities of records that were erased after it. ahead: so does the log."""
+    new = settings.model_copy(update={"database_url": elsewhere, "data_dir": tmp_path / "new"})
+    monkeypatch.setenv("LETHE_ORIGIN", settings.origin)
+    point_at(settings, monkeypatch)
+    ann, bob = (Identity("email", digests("email", f"{name}@x.org")) for name in ("a", "b"))
+    with install(settings) as installed:
+        installed.caller.key = fitted
+        listed = [("r1", ann), ("r2", bob)]
+        assert people.import_identities(installed.services, MODEL, listed) == 2
+        if ahead:
+            assert run(backup, str(tmp_path / "b")).exit_code == 0
+        erase(installed, "r1")
+        if not ahead:
+            assert run(backup, str(tmp_path / "b")).exit_code == 0
+        mirror(installed, tmp_path / "m")
+    shutil.copytree(settings.keys_dir, new.keys_dir)
+    point_at(new, monkeypatch)
+    told = run(restore, str(tmp_path / "b"))
+    assert told.exit_code == 0, (told.output, told.exception)
+    if ahead:
+        told = run(log, "recover", str(tmp_path / "m"))
+        assert told.exit_code == 0, (told.output, told.exception)
+    with install(new) as installed:
+        with installed.services.reading() as session:
+            model = session.exec(select(Model)).one()
+        erased = people.find(installed.services, model, ann)
+        assert (erased.learned, erased.erased) == ((), 1)
+        kept = people.find(installed.services, model, bob)
+        assert (kept.learned, kept.erased) == (("r2",), 0)
 
 
 def test_without_the_journal_they_would_be_back(disaster: Disaster) -> None:

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from app.problems import UploadError
-from app.uploads.rows import parse_upload
+from app.uploads.rows import parse_inputs, parse_table, parse_upload
 from app.uploads.statistics import parse_message
 from lethe.identity import WIDTH, digests, pack
 from tests.uploads import Parsed, parsed
 
 PARSE = partial(parse_upload, dimension=2, classes=2, bits=16, max_bytes=1 << 20)
 MESSAGE = partial(parse_message, dimension=1, classes=1, bits=16, max_bytes=1 << 20)
+INPUTS = partial(parse_inputs, shape=(2,), classes=2, pixels=False, max_bytes=1 << 20)
+TABLE = partial(parse_table, columns=2, classes=2, max_bytes=1 << 20)
 ANN = np.frombuffer(pack(digests("email", "ann@example.org")), dtype=np.uint8)
 NOBODY = np.zeros(WIDTH, dtype=np.uint8)
 
@@ -80,3 +82,15 @@ def test_anything_else_is_refused_and_nothing_is_stored(
     with pytest.raises(UploadError, match=message) as refused:
         parsed(body(**changes), PARSE)
     assert "ann@" not in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("parse", "rows"), [(PARSE, "features"), (INPUTS, "inputs"), (TABLE, "features")]
+)
+def test_no_door_keeps_a_value(parse: Any, rows: str) -> None:
+    features = {"features": None, rows: np.ones((2, 2), np.float32)}
+    kept = arrays_of(parsed(body(**features), parse))
+    assert kept["identity_email"].tolist() == [ANN.tolist(), NOBODY.tolist()]
+    values = np.array(["ann@example.org", ""])
+    with pytest.raises(UploadError, match="values are hashed before"):
+        parsed(body(**features, identity_email=values), parse)

@@ -1,6 +1,7 @@
 """A case for a person over two models: one answer, and nobody else's in it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.ledger.startup import load_issuer
+from app.service import cases
 from lethe.certificates.case_summary import check_summary
 from lethe.errors import LetheError
 from lethe.identity import digests
+from models import Case
 from tests.installation import Installation, make_token
 from tests.workers.jobs.test_people import ANN, BOB, EVE, named, ready, write
 
@@ -247,3 +250,31 @@ def test_cases_need_a_model_and_learned_rows(installation: Installation) -> None
     assert installation.caller.register_model(named(), ref="one").status_code == 201
     assert opened(installation, ANN).json()["type"] == "urn:lethe:problem:contribution-pending"
     assert opened(installation, ANN, models=["other"]).status_code == 404
+
+
+def test_a_forgotten_case_keeps_numbers_alone(installation: Installation) -> None:
+    ready(installation, "one")
+    ref = opened(installation, ANN).json()["ref"]
+    installation.drain()
+    assert cases.forget(installation.services) == 0
+    late = replace(
+        installation.services,
+        settings=installation.settings.model_copy(update={"request_retention_days": 0}),
+    )
+    assert cases.forget(late) == 1
+    assert cases.forget(late) == 0
+    with Session(installation.services.engine) as session:
+        case = session.get_one(Case, ref)
+        assert (case.ticket, case.checked, case.contact, case.key) == (None,) * 4
+    assert outcomes(shown(installation, ref).json()) == {"one": "certified"}
+    installation.check()
+
+
+def test_a_contact_is_destroyed_after_the_deadline(installation: Installation) -> None:
+    ready(installation, "one")
+    ref = opened(installation, ANN).json()["ref"]
+    write(installation, "UPDATE cases SET due_at = '2020-01-01 00:00:00'")
+    installation.recover()
+    with Session(installation.services.engine) as session:
+        case = session.get_one(Case, ref)
+        assert (case.contact, case.ticket) == (None, TICKET)

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlmodel import Session, select
 
 from app.problems import UnknownRecordError
+from app.purge.search import search
 from app.reconcile.fsck import fsck
 from app.reconcile.fsck_vault import fsck_vault
 from app.reconcile.people import PeopleChangedError
@@ -195,3 +196,14 @@ def _stored(installation: Installation, ref: str = "small") -> list[Person]:
         model = session.exec(select(Model).where(Model.ref == ref)).one()
         query = select(Person).where(Person.model_id == model.id).order_by("id")
         return list(session.exec(query))
+
+
+def test_the_search_for_remaining_data_knows_identities(installation: Installation) -> None:
+    ready(installation)
+    held = search(installation.settings, [ANN])
+    assert held.leftovers == {"people: learned records of the person": 2}
+    assert installation.caller.erase_records("r0", "r5").status_code == 202
+    installation.drain()
+    found = search(installation.settings, [ANN])
+    assert found.ok, found.as_json()
+    assert found.kept["people: a one-way tag, which answers that there was one"] == 2
