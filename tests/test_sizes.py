@@ -1,5 +1,6 @@
 """What is left out of `make test` is there, under the name that `tests/sizes.py` has."""
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,13 +11,13 @@ from tests.sizes import EVERY_CASE_ON_BOTH, FULL, ONE_CASE, ONE_CASE_ROOMS, assi
 REPOSITORY = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH])
-def test_every_entry_names_a_test(name: str) -> None:
-    path, _, function = name.partition("::")
-    place = REPOSITORY / path
-    assert place.exists()
-    if function:
-        assert f"\ndef {function}(" in place.read_text()
+def test_every_entry_names_a_test() -> None:
+    for name in [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH]:
+        path, _, function = name.partition("::")
+        place = REPOSITORY / path
+        assert place.exists(), name
+        if function:
+            assert f"\ndef {function}(" in place.read_text(), name
 
 
 class Item:
@@ -59,5 +60,7 @@ def test_the_first_case_of_an_installation_stays(room: str) -> None:
 def test_only_tests_with_cases_have_a_first_case() -> None:
     for name in ONE_CASE:
         path, _, function = name.partition("::")
-        before = (REPOSITORY / path).read_text().partition(f"\ndef {function}(")[0]
-        assert "@pytest.mark.parametrize" in before.rpartition("\n\n\n")[2], name
+        text = (REPOSITORY / path).read_text()
+        before = text.partition(f"\ndef {function}(")[0].rpartition("\n\n\n")[2]
+        aliases = re.findall(r"^(\w+) = pytest\.mark\.parametrize", text, re.MULTILINE)
+        assert any(f"@{one}" in before for one in ["pytest.mark.parametrize", *aliases]), name
