@@ -13,6 +13,7 @@ from workers.data.identities import Column, check_column
 from workers.errors import DatasetError
 
 HELD_OUT = 0.1
+ONE_CLIENT = "all"  # the client of every row of a table that names none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,3 +91,8 @@ def share_name(share: float | None) -> str:
     if share is None:
         return "a tenth, drawn at random"
     return f"{share:g} of them, drawn at random" if share else "none, as asked for"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 row" or "2,000 rows"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from workers import install
 from workers.data.extractors.described import Described
-from workers.data.federation import Federation, share_name
+from workers.data.federation import ONE_CLIENT, Federation, counted, share_name
 from workers.data.npz import load_npz, names_held_out
 from workers.data.raw import load_extractor
 from workers.errors import DatasetError
@@ -26,29 +26,37 @@ Progress = Callable[[int, int], None]
 class Taken:
     """What was taken of the data, for a person: names of columns and counts, no value.
 
-    features, unused: columns of a table, and how many an .npz has. unlabelled: rows that were
-    left out. held_out: rows, and by what they were chosen.
+    features, unused: columns of a table, and how many an .npz has. label: its column, empty
+    for an .npz. unlabelled: rows that were left out. held_out: rows, and by what they were
+    chosen. one_client: no column says whom a row comes from.
     """
 
     rows: int
+    label: str
+    classes: tuple[str, ...]
     features: tuple[str, ...] | int
     unused: tuple[str, ...]
     unlabelled: int
     held_out: int
     chosen_by: str
+    one_client: bool = False
 
     def lines(self) -> list[str]:
         """Return what a person is told, a sentence a line."""
         if isinstance(self.features, int):
-            features = f"{self.features:,} features"
+            features = counted(self.features, "feature")
         else:
-            features = f"{len(self.features):,} features: {_some(self.features)}"
-        found = [f"{self.rows:,} rows, {features}"]
+            features = f"{counted(len(self.features), 'feature')}: {_some(self.features)}"
+        found = [f"{counted(self.rows, 'row')}, {features}"]
+        name = f"label {self.label}" if self.label else "label"
+        found.append(f"{name}: {len(self.classes):,} classes, {_some(self.classes)}")
+        if self.one_client:
+            found.append(f'client: "{ONE_CLIENT}" for every row; --client names a column')
         if self.unused:
             found.append(f"not used: {_some(self.unused)}")
         if self.unlabelled:
-            found.append(f"left out: {self.unlabelled:,} rows without a label")
-        found.append(f"held out: {self.held_out:,} rows ({self.chosen_by})")
+            found.append(f"left out: {counted(self.unlabelled, 'row')} without a label")
+        found.append(f"held out: {counted(self.held_out, 'row')} ({self.chosen_by})")
         return found
 
 
@@ -147,11 +155,14 @@ def opened(rows: "LabelledTable", unused: tuple[str, ...]) -> OpenedData:
     federation = rows.federation()
     taken = Taken(
         rows=len(rows.table) + rows.unlabelled,
+        label=rows.label,
+        classes=rows.label_names,
         features=rows.features,
         unused=unused,
         unlabelled=rows.unlabelled,
         held_out=int(rows.is_test.sum()),
         chosen_by=rows.chosen_by,
+        one_client=rows.one_client,
     )
     return OpenedData(federation, None, taken)
 
@@ -174,6 +185,8 @@ def _open_npz(path: Path, roles: "Roles | None", seed: int) -> OpenedData:
         chosen_by = share_name(share)
     taken = Taken(
         rows=len(federation.labels),
+        label="",
+        classes=federation.label_names,
         features=federation.features.shape[1],
         unused=(),
         unlabelled=0,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.data.extractors.base import Extractor
-from workers.data.federation import Federation
+from workers.data.federation import Federation, counted
 from workers.data.identities import to_send
 from workers.errors import RefusedError
 from workers.methods.ridge.statistics.quantiser import calibrate
@@ -39,9 +39,10 @@ class RidgeRegistration:
     def summary(self) -> str:
         """Return what is sent, for a person, and what is not."""
         return (
-            f"{len(self.records):,} records of {len(set(self.subjects)):,} subjects and "
-            f"{len(set(self.clients)):,} clients; the {len(self.labels):,} held-out rows only "
-            "calibrate: they are never sent and never learned"
+            f"{counted(len(self.records), 'record')} of "
+            f"{counted(len(set(self.subjects)), 'subject')} and "
+            f"{counted(len(set(self.clients)), 'client')}; held-out rows only calibrate the "
+            "quantiser: they are never sent and never learned"
         )
 
 

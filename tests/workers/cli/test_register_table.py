@@ -62,12 +62,13 @@ def arrays(service: Service) -> dict[str, Any]:
 def test_a_table_is_registered(service: Service, tmp_path: Path) -> None:
     result = register(written(tmp_path), *WORDS, "--holdout", "0.2")
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[:4] == [
+    assert result.stdout.splitlines()[:5] == [
         "40 rows, 2 features: f_a, f_b",
+        "label churned: 2 classes, no, yes",
         "not used: since",
         "held out: 8 rows (0.2 of them, drawn at random)",
-        "registered 32 records of 2 subjects and 2 clients; the 8 held-out rows only "
-        "calibrate: they are never sent and never learned; fitting …",
+        "registered 32 records of 2 subjects and 2 clients; held-out rows only calibrate the "
+        "quantiser: they are never sent and never learned; fitting …",
     ]
     assert not result.stderr  # no bar where nobody looks
     assert set(service.upload.records) < set(COLUMNS["id"])

@@ -123,13 +123,25 @@ def test_a_summary_says_what_was_taken_and_what_was_not(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
     assert open_data(tmp_path / "rows.parquet", ROLES).taken.lines() == [
         "60 rows, 3 features: f_income, f_age, f_member",
+        "label churned: 3 classes, maybe, no, yes",
         "not used: note",
         "left out: 2 rows without a label",
         "held out: 5 rows (a tenth, drawn at random)",
     ]
     assert as_npz(tmp_path).taken.lines() == [
         "60 rows, 3 features",
+        "label: 3 classes, maybe, no, yes",
         "held out: 6 rows (a tenth, drawn at random)",
+    ]
+
+
+def test_a_summary_says_that_no_column_names_clients(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"y": [0, 1, 1], "x": [0.5, 1, 2]}), tmp_path / "a.parquet")
+    assert open_data(tmp_path / "a.parquet", Roles("y")).taken.lines() == [
+        "3 rows, 1 feature: x",
+        "label y: 2 classes, 0, 1",
+        'client: "all" for every row; --client names a column',
+        "held out: 1 row (a tenth, drawn at random)",
     ]
 
 

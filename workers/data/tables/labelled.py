@@ -8,11 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arrays import Labels
-from workers.data.federation import HELD_OUT, Federation, hold_out, record_ids, share_name
+from workers.data.federation import (
+    HELD_OUT,
+    ONE_CLIENT,
+    Federation,
+    hold_out,
+    record_ids,
+    share_name,
+)
 from workers.data.tables.table import DataTable, matching, shown_names, unknown_column
 from workers.errors import DatasetError
 
-ONE_CLIENT = "all"  # the client of every row of a table that names none
 NO_LABEL = "label: name the column of the classes with --label"
 
 
@@ -116,8 +122,8 @@ class LabelledTable:
 
     table has these rows (n,) and all columns that were read; features are names in it. Every
     array is (n,), of identities digests (n, WIDTH). labels are int64 of label_names, or float64
-    without names. unlabelled: how many rows were left out.
-    chosen_by: how the held-out rows were chosen, for a person.
+    without names. unlabelled: how many rows were left out. chosen_by: how the held-out rows were
+    chosen, for a person. label: its column. one_client: no column names clients.
     """
 
     table: DataTable
@@ -131,6 +137,8 @@ class LabelledTable:
     is_test: NDArray[np.bool_]
     unlabelled: int
     chosen_by: str
+    label: str
+    one_client: bool
 
     def federation(self) -> Federation:
         """Return the rows with their features as numbers.
@@ -208,6 +216,8 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         is_test=_held_out(table, roles, clients, seed),
         unlabelled=int(holes.sum()),
         chosen_by=roles.chosen_by,
+        label=roles.label,
+        one_client=roles.client is None,
     )
 
 

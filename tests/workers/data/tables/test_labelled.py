@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from workers.data.tables.labelled import ONE_CLIENT, Roles, labelled
+from workers.data.federation import ONE_CLIENT
+from workers.data.tables.labelled import Roles, labelled
 from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
 
