@@ -7,7 +7,7 @@ way, so signing and retrying are written, and tested, once. `operations` has the
 
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from lethe.signing.http import new_nonce, sign_request
 from lethe.signing.keys import PrivateKey
 
 T = TypeVar("T")
+PIECE = 2**18  # bytes of a body between two reports of how much was sent
 REFUSAL = 2**20  # bytes of a problem document that are read
 
 
@@ -87,6 +88,13 @@ class Pause:
 Conversation = Generator[Send | Pause, Any, T]
 
 
+def _pieces(body: bytes, on_sent: Callable[[int, int], object]) -> Iterator[bytes]:
+    """Yield a body piece by piece, and say after each how much of it was taken."""
+    for start in range(0, len(body), PIECE):
+        yield body[start : start + PIECE]
+        on_sent(min(start + PIECE, len(body)), len(body))
+
+
 def _utcnow() -> datetime:
     return datetime.now(UTC)
 
@@ -106,6 +114,7 @@ class Core:
         now: Callable[[], datetime] = _utcnow,
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
+        on_sent: Callable[[int, int], object] | None = None,
     ) -> None:
         try:
             url = httpx2.URL(base_url)
@@ -117,6 +126,7 @@ class Core:
         self._keyid, self._private_key, self._token = keyid, private_key, token
         self._log, self._retry = log, retry
         self._now, self._monotonic, self._jitter = now, monotonic, jitter
+        self._on_sent = on_sent
 
     def build(self, call: Call) -> httpx2.Request:
         """Return the request to send, signed afresh if the call is a signed one.
@@ -139,7 +149,11 @@ class Core:
             headers["Authorization"] = f"Bearer {self._token}"
         elif call.auth == "token":
             raise CredentialsError("this call needs an operator's bearer token")
-        return httpx2.Request(call.method, url, headers=headers, content=call.body)
+        body: bytes | Iterator[bytes] = call.body
+        if self._on_sent is not None and len(call.body) > PIECE:
+            headers["Content-Length"] = str(len(call.body))  # or it would be sent in chunks
+            body = _pieces(call.body, self._on_sent)
+        return httpx2.Request(call.method, url, headers=headers, content=body)
 
     def _sign(self, call: Call, url: str) -> dict[str, str]:
         if self._private_key is None or self._keyid is None:

@@ -48,7 +48,9 @@ class Client:
     keyid and private_key sign erasure requests and contributions; token is an operator's
     bearer token; log is the log's verifier key, with which receipts are verified before they
     are returned. Each is needed only by the calls that use it. timeout is in seconds, for
-    each try. What each call takes, says and returns is written in `Operations`.
+    each try. on_sent is told, while a large body is sent, how many of its bytes were, and how
+    many there are; again from the start in each try. What each call takes, says and returns is
+    written in `Operations`.
 
     Every method may raise ProblemError (the service refused), UnreachableError (no answer),
     AnswerError (an unreadable one) and CredentialsError (a key or token is missing).
@@ -65,8 +67,11 @@ class Client:
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008, frozen
         timeout: float = 30.0,
         transport: httpx2.BaseTransport | None = None,
+        on_sent: Callable[[int, int], object] | None = None,
     ) -> None:
-        self._operations = Operations(base_url, keyid, private_key, token, log, retry)
+        self._operations = Operations(
+            base_url, keyid, private_key, token, log, retry, on_sent=on_sent
+        )
         self._http = httpx2.Client(transport=transport, timeout=timeout)
 
     submit_erasure = _call(Operations.submit_erasure)

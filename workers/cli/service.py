@@ -1,12 +1,13 @@
 """What commands ask of a running service as an operator."""
 
 import os
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.waiting import Waiting
+from lethe.cli.waiting import Waiting, on_terminal
 
 if TYPE_CHECKING:
     from lethe.client import Client
@@ -16,7 +17,25 @@ def connect(url: str) -> "Client":
     """Return a client with the operator's token of the environment."""
     from lethe.client import Client
 
-    return Client(url, token=os.environ.get("LETHE_TOKEN"))
+    sending = Sending() if on_terminal() else None
+    return Client(url, token=os.environ.get("LETHE_TOKEN"), on_sent=sending)
+
+
+class Sending:
+    """A bar while a large body is sent; a body that is sent again begins another."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how many bytes of a body are sent."""
+        if self._bar is None or done < self._bar.pos:
+            self._bar = click.progressbar(length=total, label="sending", file=sys.stderr)
+            self._bar.render_progress()
+        self._bar.update(done - self._bar.pos)
+        if done == total:
+            self._bar.render_finish()
+            self._bar = None
 
 
 def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:

@@ -373,3 +373,25 @@ def test_over_a_real_connection(
         assert do("register_model", {"ref": "digits"}, b"data") == {"ref": "digits"}
         assert do("withdraw", receipt.id).state == "withdrawn"
     assert list(service.requests) == [receipt.id]
+
+
+def test_whoever_waits_is_told_how_much_of_a_body_is_sent(service: FakeService) -> None:
+    told: list[tuple[int, int]] = []
+    body = bytes(range(256)) * 4096  # a mebibyte
+    with serve(service):
+        do = make_do(
+            Client, service, transport=None, on_sent=lambda *how_far: told.append(how_far)
+        )
+        assert do("contribute", "digits", body)["id"] == "c1"  # signed over the whole body
+        assert service.contributions == [body]
+        assert told == [(done, 1 << 20) for done in range(1 << 18, (1 << 20) + 1, 1 << 18)]
+        told.clear()
+        service.faults = deque([Lost(handled=False)])
+        do("register_model", {"ref": "digits"}, body)
+        assert service.models[-1] == ({"ref": "digits"}, body)
+        totals = {total for _, total in told}
+        assert len(totals) == 1
+        assert [done for done, total in told if done == total] == [*totals] * 2  # two tries
+        told.clear()
+        do("contribute", "digits", b"small")
+        assert told == []

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from lethe.identity import COLUMN, digests, pack
 from tests.workers.cli.test_register import Service
 from workers.cli import data_options, model
+from workers.cli.service import Sending
 
 ROWS = 40
 COLUMNS: dict[str, list[Any]] = {
@@ -154,3 +155,10 @@ def test_labels_are_numbered_in_the_order_of_their_names(
     labels = arrays(service)["labels"]
     expected = [int(record) % 2 for record in service.upload.records]
     np.testing.assert_array_equal(labels, expected)
+
+
+def test_a_bar_is_drawn_while_a_body_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    sending = Sending()
+    for done in (5, 10, 5, 10):  # the second try begins again
+        sending(done, 10)
+    assert capsys.readouterr().err.count("sending") == 2

@@ -74,10 +74,12 @@ def read_table(
 def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise DatasetError("no such file or folder")
-    if not path.is_dir():
+    if path.is_file():
         return [path]
+    if not path.is_dir():
+        raise DatasetError("neither a file nor a folder")  # a pipe would block
     found = sorted(one for one in path.iterdir() if not one.name.startswith((".", "_")))
-    if any(one.is_dir() for one in found):
+    if not all(one.is_file() for one in found):
         raise DatasetError(
             "the folder holds folders: give one that holds the files themselves, of one format"
         )

@@ -122,8 +122,8 @@ class LabelledTable:
 
     table has these rows (n,) and all columns that were read; features are names in it. Every
     array is (n,), of identities digests (n, WIDTH). labels are int64 of label_names, or float64
-    without names. unlabelled: how many rows were left out. chosen_by: how the held-out rows were
-    chosen, for a person. label: its column. one_client: no column names clients.
+    without names; label is their column. unlabelled: how many rows were left out. chosen_by:
+    how the held-out rows were chosen, for a person. one_client: no column names clients.
     """
 
     table: DataTable

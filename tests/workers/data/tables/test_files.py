@@ -1,6 +1,7 @@
 """Files and folders of tables: good ones read alike, bad ones are one problem each."""
 
 import datetime
+import os
 import resource
 import struct
 import tempfile
@@ -157,6 +158,14 @@ def test_other_files_are_refused(suffix: str, content: bytes, tmp_path: Path) ->
         read_table(path)
     with pytest.raises(DatasetError, match="no such file"):
         read_table(tmp_path / f"nowhere{suffix}")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.csv")
+    with pytest.raises(DatasetError, match="neither a file nor a folder"):
+        read_table(tmp_path / "rows.csv")
+    with pytest.raises(DatasetError, match="the folder holds folders"):
+        read_table(tmp_path)
 
 
 @pytest.mark.parametrize(
