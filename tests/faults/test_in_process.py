@@ -144,7 +144,7 @@ def test_a_log_failure_during_a_batch_loses_nothing(
     all_certified_once(batching, records=4)
 
 
-@pytest.mark.parametrize("step", [full("execute.computed@2"), "execute.written@2", full("verify.judged@2"), "verify.recorded@2"])  # fmt: skip
+@pytest.mark.parametrize("step", [full("execute.computed@2"), "execute.written@2", full("verify.judged@2"), full("verify.recorded@2")])  # fmt: skip
 def test_a_worker_that_dies_during_the_refit_of_a_batch_is_replaced(
     batching: Installation, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
