@@ -26,6 +26,7 @@ from app.reconcile.people import (
 )
 from app.service import registry
 from app.service.context import Services
+from app.service.scope import named_places
 from app.vault.master import MasterKey
 from app.vault.people import PeopleKey, StoredRow
 from lethe.identity import Identity
@@ -225,12 +226,3 @@ def import_identities(
         return add(services, tx, tx.session.get_one(Model, model_id), rows)
 
     return services.ledger.transact(effect)
-
-
-MOST_NAMED = 20  # places in a problem
-
-
-def named_places(places: Sequence[int]) -> str:
-    """Return the first of some places as text: no problem repeats an id that was sent."""
-    shown = ", ".join(map(str, places[:MOST_NAMED]))
-    return shown if len(places) <= MOST_NAMED else f"{shown}, …"

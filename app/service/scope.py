@@ -343,7 +343,9 @@ def _explain_missing(
             "rows contributed to this model are still being learned: try again in a minute"
         )
     if scope.records is not None and is_bound(key):
-        raise _not_entitled()
+        missing = set(_missing(session, model, key, scope.records))
+        places = [place for place, one in enumerate(scope.records, 1) if one in missing]
+        raise _not_entitled(places)
     raise UnknownRecordError(
         "the scope names data that this model's training set does not hold: check the ids"
     )
@@ -385,12 +387,25 @@ def _erased_by(
     return erased, None
 
 
-def _not_entitled() -> KeyNotEntitledError:
+def _not_entitled(places: Sequence[int] = ()) -> KeyNotEntitledError:
     # One answer for what is another's, was erased, or never was: it tells nothing of others.
-    return KeyNotEntitledError(
+    # Nor do places: a key's holder learns by single requests which ids are its own.
+    detail = (
         "this key is bound to a client or subject, and the scope names data that is not theirs "
         "or not there: check the ids, or sign with the key of whose data it is"
     )
+    if not places:
+        return KeyNotEntitledError(detail)
+    return KeyNotEntitledError(detail, places=named_places(places))
+
+
+MOST_NAMED = 20  # places in a problem
+
+
+def named_places(places: Sequence[int]) -> str:
+    """Return the first of some places as text: no problem repeats an id that was sent."""
+    shown = ", ".join(map(str, places[:MOST_NAMED]))
+    return shown if len(places) <= MOST_NAMED else f"{shown}, …"
 
 
 def _refuse_claimed(session: Session, key: RequesterKey, request_id: str | None) -> None:

@@ -123,7 +123,7 @@ def submit(
                 idempotency_key=idempotency_key,
             )
         except ProblemError as error:
-            raise _naming_the_earlier(error) from None
+            raise _naming_records(_naming_the_earlier(error), records) from None
         for warning in receipt.warnings:
             click.echo(f"warning: {plain(warning)}", err=True)
         if as_json:
@@ -187,6 +187,20 @@ def _signing_client(
     key = load_private_key(key_file.read_bytes())
     with derived_keyid(keyid, key) as name, Client(url, name, key, log=log) as service:
         yield service
+
+
+def _naming_records(error: ProblemError, records: tuple[str, ...]) -> ProblemError:
+    """Return a refusal with the records of a list that it refers to by their places."""
+    places = [part for part in str(error.members.get("places", "")).split(", ") if part]
+    named = [
+        records[int(one) - 1]
+        for one in places
+        if one.isdigit() and int(one) > 0 and int(one) <= len(records)
+    ]
+    if not named:
+        return error
+    detail = f"{error.detail} (records {', '.join(plain(one) for one in named)})"
+    return ProblemError(error.status, error.slug, error.title, detail, error.members)
 
 
 def _naming_the_earlier(error: ProblemError) -> ProblemError:

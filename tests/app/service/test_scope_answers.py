@@ -51,6 +51,14 @@ def test_a_bound_key_gets_one_answer_for_all_that_is_not_its_own(
         "urn:lethe:problem:key-not-entitled"
     }
     assert len({str(answer) for answer in answers.values()}) == 1
+    assert {answer["places"] for answer in answers.values()} == {"2"}  # r6 is its own
+
+
+def test_whoever_may_not_know_is_told_no_place(ready: Installation) -> None:
+    answer = ready.caller.erase_records("r6", "nobody")
+    assert slug(answer) == "record-unknown"
+    assert "places" not in answer.json()
+    assert "nobody" not in answer.text
 
 
 def test_a_bound_key_is_told_what_became_of_its_own(erased: Installation) -> None:

@@ -246,6 +246,20 @@ def test_the_earlier_request_is_named_by_its_reference(desk: Desk) -> None:
     assert (error.slug, error.members["request"]) == ("already-erased", "0190-capability")
 
 
+def test_records_of_a_list_are_named_by_their_places(desk: Desk) -> None:
+    problems = [
+        problem(403, "key-not-entitled", "not theirs", places=places)
+        for places in ("2", "2, 9, x", "0", "9")
+    ]
+    desk.service.faults = deque(problems)
+    details = []
+    for _ in problems:
+        error = desk.submit("--record", "r1", "--record", "r2\x1b").exception
+        assert isinstance(error, ProblemError)
+        details.append(error.detail)
+    assert details == ["not theirs (records r2\ufffd)"] * 2 + ["not theirs"] * 2
+
+
 @pytest.mark.parametrize("content", [b"", b"not a vkey", b"\xff\xfe"])
 def test_a_file_that_is_no_key_is_named(desk: Desk, content: bytes) -> None:
     desk.log_key.write_bytes(content)
