@@ -37,8 +37,8 @@ class RemovalProof:
 
     @property
     def removed(self) -> list[str]:
-        """The ids of the records that left, as text."""
-        return [record.record for record in self._section().records]
+        """The ids of the records that left, as text, sorted."""
+        return sorted(record.record for record in self._section().records)
 
     @property
     def root_before(self) -> str:

@@ -79,12 +79,13 @@ def best_candidate(
     left (used, classes): counts of the classes to the left of each candidate; for classes 0
     (used, 2): number of rows to the left, sum of their targets.
     """
+    there = np.flatnonzero(total) if classes else total[:0]  # most classes have no row here
     best, best_float = -1, 0.0
     best_over, best_under = np.uint64(0), np.uint64(1)
     for i in range(used):
         if classes:
             n_left, own, rest = 0, 0, 0
-            for c in range(classes):
+            for c in there:
                 count = left[i, c]
                 other = total[c] - count
                 n_left += count
