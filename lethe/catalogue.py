@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-ModelKind = Literal["ridge", "network", "recipe"]
+ModelKind = Literal["ridge", "network", "recipe", "forest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,22 @@ _METHODS = (
     MethodSpec("scrub", "network", "distillation away from, then towards the old model"),
     MethodSpec("wood-fisher", "network", "one step with the WoodFisher inverse curvature"),
     MethodSpec("refit", "recipe", "fit the recipe again on the retained rows"),
+    MethodSpec("forest-exact", "forest", "update counts; rebuild where another split is best"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
+FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 if TYPE_CHECKING:
     RidgeMethod = str
     NetworkMethod = str
     RecipeMethod = str
+    ForestMethod = str
 else:  # what wire types accept, and OpenAPI lists
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
-    RecipeMethod = Literal[RECIPE]
-Method = RidgeMethod | NetworkMethod | RecipeMethod
+    RecipeMethod, ForestMethod = Literal[RECIPE], Literal[FOREST]
+Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod
 
 # --- what a recipe may name, by import path -------------------------------------------------
 # Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian

@@ -25,18 +25,22 @@ NETWORK_ROOMS = (
 
 @cache
 def code_digest(*rooms: str) -> str:
-    """Return the hex SHA-256 over the source files of some rooms of `workers` and SHARED.
+    """Return the hex SHA-256 over the source files of some rooms and SHARED.
 
-    Each file enters as path, NUL, length, NUL, bytes in the order of the paths, so that two
-    different trees cannot spell the same input.
+    A room is of `workers`, or begins with `lethe/`. Each file enters as path, NUL, length, NUL,
+    bytes in the order of the paths, so that two different trees cannot spell the same input.
     """
     digest = hashlib.sha256()
-    found = {room: list((PACKAGE / room).rglob("*.py")) for room in rooms}
-    assert all(found.values()), rooms  # a room that was renamed would be left out
-    files = [path for paths in found.values() for path in paths]
-    for path in sorted([*files, *(PACKAGE / name for name in SHARED)]):
+    files = {name: PACKAGE / name for name in SHARED}
+    for room in rooms:
+        base = PACKAGE.parent if room.startswith("lethe/") else PACKAGE
+        found = {
+            path.relative_to(base).as_posix(): path for path in (base / room).rglob("*.py")
+        }
+        assert found, room  # a room that was renamed would be left out
+        files |= found
+    for name, path in sorted(files.items(), key=lambda file: Path(file[0])):
         data = path.read_bytes()
-        name = path.relative_to(PACKAGE).as_posix()
         digest.update(name.encode() + b"\0" + str(len(data)).encode() + b"\0" + data)
     return digest.hexdigest()
 

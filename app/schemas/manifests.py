@@ -6,11 +6,12 @@ A family adds its wire type here, with `pinned`. API, OpenAPI and registration r
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from app.schemas.forests import NewForest
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.recipes import NewRecipe
 
-Manifest = NewModel | NewNetwork | NewRecipe
+Manifest = NewModel | NewNetwork | NewRecipe | NewForest
 MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
-    {"ridge": NewModel, "network": NewNetwork, "recipe": NewRecipe}
+    {"ridge": NewModel, "network": NewNetwork, "recipe": NewRecipe, "forest": NewForest}
 )

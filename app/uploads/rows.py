@@ -40,7 +40,8 @@ def parse_rows(
         pixels = config["network"]["id"] == PIXELS
         shape = config["input_shape"]
         return parse_inputs(body, file, shape=shape, classes=classes, pixels=pixels, **more)
-    if family == "recipe":
+    if "columns" in config:
+        more["missing"] = config.get("missing", True)
         return parse_table(body, file, columns=config["columns"], classes=classes, **more)
     dimension, bits = config["dimension"], config["bits"]
     return parse_upload(body, file, dimension=dimension, classes=classes, bits=bits, **more)
@@ -185,12 +186,14 @@ def parse_table(
     columns: int,
     classes: int,
     max_bytes: int,
+    missing: bool = True,
     records_required: bool = False,
 ) -> CheckedUpload:
-    """Check an uploaded .npz against a recipe's configuration, and pack it into `file`.
+    """Check an uploaded .npz against a table's configuration, and pack it into `file`.
 
-    features are (n, columns) and packed as float64; NaN is a missing value. labels are places
-    in the classes, or finite numbers where there are none. The ids are as for `parse_upload`.
+    features are (n, columns) and packed as float64; NaN is a value if it may be `missing`.
+    labels are places in the classes, or finite numbers where there are none. The ids are as for
+    `parse_upload`.
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
@@ -222,7 +225,8 @@ def parse_table(
         Packed(file) as packed,
     ):
         features, labels = sent.headers["features"], sent.headers["labels"]
-        packed.add("features", np.float64, features, _without_infinity(sent, "features"))
+        values = _without_infinity(sent, "features") if missing else _finite(sent)
+        packed.add("features", np.float64, features, values)
         if classes:
             packed.add("labels", np.int64, labels, _labels(sent, classes))
         else:

@@ -43,6 +43,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "ridge": "workers.families.ridge.family",
         "ridge-masked": "workers.families.masked.family",
         "network": "workers.families.network.family",
+        "forest": "workers.families.forest.family",
         "recipe": "workers.families.recipe.family",
     }
 )

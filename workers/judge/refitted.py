@@ -1,10 +1,11 @@
-"""The verifier of the guarantee `exact-retrained` for models that are fitted in one go.
+"""The verifiers of `exact-retrained` and `exact` for models that are fitted in one go.
 
 1 model-file    2 data    3 retained-set    4 purge    5 registration    6 re-execution
 7 rows-before
 
-A recipe was fitted again from the stored rows, outside; here its bytes are compared with the
-published ones. There is no start to compare: a fit begins with nothing.
+The model was fitted again from the stored rows, outside; here its bytes are compared with the
+published ones. There is no start to compare: a fit begins with nothing. A recipe was retrained
+when it was executed; a forest was updated, and is fitted here for the first time.
 """
 
 from dataclasses import dataclass
@@ -56,10 +57,10 @@ def check_refit(claim: RefittedClaim) -> Judgement:
 
 @dataclass(frozen=True, slots=True)
 class RefittedVerifier:
-    """Judges erasure by a refit from the verifier's own."""
+    """Judges a model by the verifier's own fit on the retained rows."""
 
-    id: str = "exact-retrained"
-    version: str = VERIFIERS["exact-retrained"]
+    id: str
+    version: str
 
     def verify(self, claim: RefittedClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""
@@ -75,4 +76,5 @@ class RefittedVerifier:
         )
 
 
-VERIFIER = RefittedVerifier()
+VERIFIER = RefittedVerifier("exact-retrained", VERIFIERS["exact-retrained"])
+EXACT = RefittedVerifier("exact", VERIFIERS["exact"])

@@ -81,7 +81,12 @@ _VERIFIERS: dict[str, Verifier[Claim]] = {
         )
     ),
     empirical.VERIFIER.id: ClaimVerifier(EmpiricalClaim, empirical.VERIFIER),
-    ridge.EXACT.id: ClaimVerifier(ExactClaim, ridge.EXACT),
+    ridge.EXACT.id: ByKind(
+        (
+            ClaimVerifier(ExactClaim, ridge.EXACT),
+            ClaimVerifier(RefittedClaim, refitted.EXACT),
+        )
+    ),
     exact_retrained.VERIFIER.id: ByKind(
         (
             ClaimVerifier(RetrainedClaim, exact_retrained.VERIFIER),

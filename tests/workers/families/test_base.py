@@ -11,6 +11,7 @@ import pytest
 from models import Model
 from workers.families import base
 from workers.families.base import UnknownFamilyError
+from workers.families.forest.family import ForestFamily
 from workers.families.masked.family import MaskedFamily
 from workers.families.network import family as network_family
 from workers.families.network.family import NetworkFamily, NoTorchError
@@ -42,13 +43,14 @@ def test_a_model_has_the_family_that_it_was_registered_with() -> None:
     assert type(of(data="masked")) is MaskedFamily
     assert type(of(data="rows", family="network")) is NetworkFamily
     assert type(of(data="rows", family="recipe")) is RecipeFamily
-    every = {RidgeFamily, MaskedFamily, NetworkFamily, RecipeFamily}
+    assert type(of(data="rows", family="forest")) is ForestFamily
+    every = {RidgeFamily, MaskedFamily, NetworkFamily, RecipeFamily, ForestFamily}
     assert {type(kind) for kind in base.every()} == every
 
 
 def test_a_family_that_this_worker_lacks_leaves_the_job_to_another() -> None:
-    with pytest.raises(UnknownFamilyError, match="no family forest") as raised:
-        of(data="rows", family="forest")
+    with pytest.raises(UnknownFamilyError, match="no family orchard") as raised:
+        of(data="rows", family="orchard")
     assert raised.value.status >= 500
 
 

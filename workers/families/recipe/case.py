@@ -1,12 +1,11 @@
-"""The verifier's input for recipes: stored rows, and the judge's own fit on them."""
+"""The verifier's input for what is fitted in one go: stored rows, and the judge's own fit."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlmodel import Session
 
-from app.service.context import Services
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.families.recipe.rows import (
@@ -28,7 +27,7 @@ from workers.jobs.case import (
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import check_logged, registered
 from workers.judge.checks import ODD_INPUT, judged, report_of
-from workers.judge.refitted import VERIFIER, RefittedClaim
+from workers.judge.refitted import VERIFIER, RefittedClaim, RefittedVerifier
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe
@@ -40,33 +39,70 @@ class OtherProcessorError(NotFittedError):
     slug, title = "other-machine", "Another machine must verify this"
 
 
-def prepare(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
-    """Load what executed jobs left of one version of a recipe; the result judges them.
+@dataclass(frozen=True, slots=True)
+class OwnFit:
+    """The judge's own fit: of rows, as the file that a model fitted to them has.
+
+    verifier: of the class that is claimed. alike: whether this process computes as the one
+    that fitted. Raises NotFittedError where it failed: it is tried again, and refutes nothing.
+    """
+
+    verifier: RefittedVerifier
+    alike: bool
+    fit: Callable[[FitRows], bytes]
+
+
+def prepare_recipe(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
+    """Load what executed jobs left of one version of a recipe; the result judges them."""
+
+    def own(case: ExecutedJob) -> OwnFit:
+        recipe = recipe_of(case.model)
+        most = limits(job.services)
+
+        def fit(rows: FitRows) -> bytes:
+            try:
+                return process.fit(recipe, rows, process.threads_of(recipe), most)
+            except RefusedError as error:
+                raise NotFittedError(str(error)) from None
+
+        return OwnFit(VERIFIER, _same_machine(recipe, case), fit)
+
+    return prepare(job, session, cases, own, VERIFIER)
+
+
+def prepare(
+    job: JobContext,
+    session: Session,
+    cases: Sequence[ExecutedJob],
+    own: Callable[[ExecutedJob], OwnFit],
+    verifier: RefittedVerifier,
+) -> Judges:
+    """Load what executed jobs left of one version; the result judges them by the judge's fit.
 
     One fit serves all. What cannot even be read is refuted: the judged must not be able to
     stop the judge.
     """
     try:
-        return _prepare(job, session, cases)
+        return _prepare(job, session, cases, own)
     except ODD_INPUT as error:
-        verdict = _unreadable(error)
+        value = f"what was published cannot be evaluated: {type(error).__name__}"
+        report = report_of([judged(CHECKS["claim"], value, passed=False)])
+        verdict = Verdict(verifier.id, verifier.version, report, {})
         return lambda: [verdict]
 
 
-def _unreadable(error: Exception) -> Verdict:
-    value = f"what was published cannot be evaluated: {type(error).__name__}"
-    report = report_of([judged(CHECKS["claim"], value, passed=False)])
-    return Verdict(VERIFIER.id, VERIFIER.version, report, {})
-
-
-def _prepare(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
+def _prepare(
+    job: JobContext,
+    session: Session,
+    cases: Sequence[ExecutedJob],
+    own: Callable[[ExecutedJob], OwnFit],
+) -> Judges:
     services = job.services
     case, *_ = cases
     model, before, after = case.model, case.before, case.after
     check_logged(services.ledger, model, before, after)
-    recipe = recipe_of(model)
-    alike = _same_machine(recipe, case)
-    if not alike and job.lease.attempt > 1:
+    mine = own(case)
+    if not mine.alike and job.lease.attempt > 1:
         raise OtherProcessorError("verify on a machine like the one that fitted")
     blocks = list(stored(services, session, job.lease.model_id).values())
     salts = salts_of(session, job.lease.model_id)
@@ -88,7 +124,7 @@ def _prepare(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) ->
             claimed_data=after.statistics_digest,
             data=digest_of_rows(digests.values()),
             registration=logged.config,
-            environment_equal=alike,
+            environment_equal=mine.alike,
             rows_before=(
                 before.statistics_digest,
                 digest_of_rows([*digests.values(), *removed]),
@@ -98,13 +134,13 @@ def _prepare(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) ->
     ]
 
     def judge() -> list[Verdict]:
-        again = _refitted(services, recipe, rows)
+        again = hashlib.sha256(mine.fit(rows)).hexdigest()
         details = {"rows": str(len(rows))}
         return [
             Verdict(
-                VERIFIER.id,
-                VERIFIER.version,
-                VERIFIER.verify(replace(claim, refitted_digest=again)),
+                mine.verifier.id,
+                mine.verifier.version,
+                mine.verifier.verify(replace(claim, refitted_digest=again)),
                 details,
                 repeated=True,
             )
@@ -112,18 +148,6 @@ def _prepare(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) ->
         ]
 
     return judge
-
-
-def _refitted(services: Services, recipe: Recipe, rows: FitRows) -> str:
-    """Return the digest of the judge's own fit.
-
-    Raises NotFittedError where it failed: it is tried again, and refutes nothing.
-    """
-    try:
-        file = process.fit(recipe, rows, process.threads_of(recipe), limits(services))
-    except RefusedError as error:
-        raise NotFittedError(str(error)) from None
-    return hashlib.sha256(file).hexdigest()
 
 
 def _same_machine(recipe: Recipe, case: ExecutedJob) -> bool:

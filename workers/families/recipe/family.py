@@ -13,7 +13,7 @@ from models import Model, ModelVersion
 from workers import install
 from workers.families.base import Family
 from workers.families.recipe import update
-from workers.families.recipe.case import prepare
+from workers.families.recipe.case import prepare_recipe
 from workers.families.recipe.rows import decode_block, join, read
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
@@ -45,8 +45,8 @@ class NoLibraryError(LetheError):
 class RecipeFamily(Family):
     """A recipe learns and forgets by a fit on all rows that there are then."""
 
-    rooms = ("families/recipe", "training/recipes")
-    judge_rooms = ("judge", "training/recipes")
+    rooms: tuple[str, ...] = ("families/recipe", "training/recipes")
+    judge_rooms: tuple[str, ...] = ("judge", "training/recipes")
     audited = False
     judges_together = True
 
@@ -103,7 +103,7 @@ class RecipeFamily(Family):
     ) -> Judges:
         """Load what executed jobs left of a recipe's version; the result judges them."""
         self.check_here()
-        return prepare(job, session, cases)
+        return prepare_recipe(job, session, cases)
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of a refit. Raises ValueError for another claim."""

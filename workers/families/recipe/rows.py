@@ -21,6 +21,8 @@ from app.service.context import Services
 from lethe.certificates.retained import record_commitment
 from models import Model, Record
 from workers.errors import RefusedError
+from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.lease import JobContext
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 
@@ -139,6 +141,36 @@ def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model
     ]
     order = sorted(range(len(records)), key=lambda place: (commitments[place], place))
     return FitRows(np.ascontiguousarray(features[order]), np.ascontiguousarray(labels[order]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Departure:
+    """A model's rows when some records leave.
+
+    rest: the blocks that these were in, without them, by subject; None: nothing is left of it.
+    retained: all blocks that are left. salts: of all records, those that leave too. gone: hex
+    digests of the rows that leave, sorted.
+    """
+
+    rest: dict[int, TableBlock | None]
+    retained: list[TableBlock]
+    salts: dict[str, bytes]
+    gone: tuple[str, ...]
+
+
+def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
+    """Return the stored rows of a job's model without the members' records."""
+    leaving = {record for member in members for record in member.salts}
+    with job.services.reading() as session:
+        blocks = stored(job.services, session, job.lease.model_id)
+        salts = salts_of(session, job.lease.model_id)
+    digests = all_digests(list(blocks.values()), salts)
+    owned = owned_by_subject(members)
+    rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}
+    left = {**blocks, **rest}
+    retained = [block for block in left.values() if block is not None]
+    gone = tuple(sorted(digests[record].hex() for record in leaving))
+    return Departure(rest, retained, salts, gone)
 
 
 def digest_of_rows(digests: Iterable[bytes]) -> str:

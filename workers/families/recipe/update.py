@@ -13,12 +13,13 @@ from workers.errors import RefusedError
 from workers.families.recipe.rows import (
     TableBlock,
     all_digests,
+    departure,
     digest_of_rows,
     salts_of,
     stored,
     table,
 )
-from workers.jobs.chain import BatchMember, owned_by_subject
+from workers.jobs.chain import BatchMember
 from workers.jobs.draft import sha256_hex
 from workers.jobs.lease import JobContext
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
@@ -82,19 +83,9 @@ def forget(job: JobContext, members: Sequence[BatchMember]) -> Update:
     Raises:
         NotFittedError: The fit failed or exceeded a limit, or a library is not installed.
     """
-    services = job.services
-    leaving = {record for member in members for record in member.salts}
-    owned = owned_by_subject(members)
-    with services.reading() as session:
-        blocks = stored(services, session, job.lease.model_id)
-        salts = salts_of(session, job.lease.model_id)
-    digests = all_digests(list(blocks.values()), salts)
-    rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}
-    left = {**blocks, **rest}
-    retained = [block for block in left.values() if block is not None]
-    result = _refitted(job, retained, salts)
-    gone = tuple(sorted(digests[record].hex() for record in leaving))
-    return Update(result, rest, rows_gone=gone)
+    found = departure(job, members)
+    result = _refitted(job, found.retained, found.salts)
+    return Update(result, found.rest, rows_gone=found.gone)
 
 
 def refit(job: JobContext) -> UpdateResult:

@@ -1,0 +1,81 @@
+"""Forests on the wire: what a forest is a function of, apart from its rows."""
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from app.schemas.base import ModelRef, Wire
+from app.schemas.models import Name
+from lethe.catalogue import ForestMethod
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Edges = Annotated[list[Finite], Field(max_length=62)]
+
+
+class ForestOptions(Wire):
+    """Size and seed of a forest. Nothing of it may be chosen by rows that are erased later.
+
+    trees, depth: at most; least: rows of a leaf at least. group: features that are looked at
+    together, default: the root of their number; thresholds: candidates of each. prior: rows
+    added to each leaf, spread over the classes. step: of a number to predict, which is rounded
+    to whole steps so that sums are exact; at most 2^20 of them.
+    """
+
+    trees: int = Field(default=100, ge=1, le=10_000)
+    depth: int = Field(default=20, ge=0, le=62)
+    least: int = Field(default=1, ge=1, le=1_000_000)
+    group: int | None = Field(default=None, ge=1, le=32_767)
+    thresholds: int = Field(default=8, ge=1, le=63)
+    prior: int = Field(default=1, ge=1, le=1000)
+    seed: int = Field(default=0, ge=0, le=2**53 - 1)
+    step: Finite = Field(default=2**-10, gt=0)
+
+
+class NewForest(Wire):
+    """The "manifest" part of POST /v1/models for a forest.
+
+    classes: names, or none of a forest that predicts numbers. edges: of each feature's bins,
+    ascending; they are published with the model and stay when rows go, so they come from public
+    data or from knowledge of the feature, never from rows that may be erased. missing: whether
+    NaN is a value; else rows with NaN are refused.
+    """
+
+    family: Literal["forest"]
+    ref: ModelRef
+    method: ForestMethod = "forest-exact"
+    classes: list[Name] = Field(default_factory=list, max_length=10_000)
+    edges: list[Edges] = Field(min_length=1, max_length=10_000)
+    missing: bool = False
+    forest: ForestOptions = ForestOptions()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
+            raise ValueError("classes: name at least two, each once, or none for numbers")
+        for place, own in enumerate(self.edges):
+            if any(high <= low for low, high in pairwise(own)):
+                raise ValueError(f"edges: those of feature {place} must ascend")
+        if self.forest.group is not None and self.forest.group > len(self.edges):
+            raise ValueError("forest.group: there are fewer features")
+        return self
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest."""
+        options = self.forest.model_dump()
+        group = options["group"] or max(1, round(len(self.edges) ** 0.5))
+        config = {
+            "family": self.family,
+            "data": "rows",
+            "columns": len(self.edges),
+            # Exactly, whatever reads them.
+            "edges": [[edge.hex() for edge in own] for own in self.edges],
+            "missing": self.missing,
+            "forest": {**options, "group": group, "step": self.forest.step.hex()},
+        }
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": {},
+        }
