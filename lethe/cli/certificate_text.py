@@ -116,6 +116,8 @@ FOUND: dict[GuaranteeClass, str] = {
     "published model beyond the stated margins. This is evidence, not proof.",
     "none": "Nothing is guaranteed of the published model.",
 }
+# Of a class whose model the verifier fitted again, and compared byte for byte.
+REFITTED = "The verifier fitted the model again to {kept} alone and found the published bytes."
 SEEN, UNSEEN = (
     "the retained records",
     "the sums that clients sent of the retained records",
@@ -143,13 +145,20 @@ def in_words(predicate: Predicate) -> str:
 def _finding(predicate: Predicate) -> str:
     parameters = predicate.method.parameters
     unseen = parameters.get("data", "rows") != "rows"
-    found = FOUND[predicate.guarantee.class_].format(kept=UNSEEN if unseen else SEEN)
+    words = REFITTED if _is_refitted(predicate) else FOUND[predicate.guarantee.class_]
+    found = words.format(kept=UNSEEN if unseen else SEEN)
     if (
         predicate.guarantee.class_ == "exact-retrained"
         and parameters.get("retrain.missing", "0") != "0"
     ):
         found += f" Answers of clients were missing in both: {parameters['retrain.missing']}."
     return found + (NOT_SEEN if unseen else "")
+
+
+def _is_refitted(predicate: Predicate) -> bool:
+    return predicate.guarantee.class_ == "exact" and any(
+        check.name == "re-execution" for check in predicate.checks
+    )
 
 
 def audits_in_words(parameters: Mapping[str, str]) -> str | None:
@@ -262,7 +271,7 @@ def untested(predicate: Predicate) -> Iterator[str]:
         yield f"{', '.join(reported)}: measured and reported, with no limit to pass"
     if claim == "empirical-approximate":
         yield from _of_samples(predicate)
-    elif claim == "exact-retrained":
+    elif claim == "exact-retrained" or _is_refitted(predicate):
         yield NO_ATTACK.format("the training was repeated")
         yield "the training's own code: the repetition ran the same"
     elif claim != "none":

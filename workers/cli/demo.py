@@ -19,8 +19,9 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 )
 @click.option(
     "--family",
-    type=click.Choice(["recipe"]),
-    help="recipe: a gradient-boosted tree of scikit-learn. Default: the family of --method.",
+    type=click.Choice(["recipe", "forest"]),
+    help="recipe: gradient-boosted trees of scikit-learn; forest: an exact one. Default: the "
+    "family of --method.",
 )
 @click.option(
     "--method",
@@ -52,14 +53,14 @@ def demo(
     """Register a model, send signed erasure requests, verify every certificate."""
     from workers.cli.errors import shown
 
-    if family == "recipe":
+    if family is not None:
         source = click.get_current_context().get_parameter_source("method")
         if rounds is not None or source is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--method and --rounds are of other families")
-        from workers.demo import recipe
+        from workers.demo import tabular
 
         with shown():
-            recipe.run(data, out, keep_serving)
+            tabular.run(family, data, out, keep_serving)
         return
     if method in NETWORK:
         from workers.demo import network  # needs torch

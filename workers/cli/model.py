@@ -46,6 +46,16 @@ model.add_command(show)
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON of an estimator, its parameters and a seed: fit that instead of a ridge head.",
 )
+@click.option(
+    "--forest",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON of a forest's size, seed and edges: an exact forest instead of a ridge head.",
+)
+@click.option(
+    "--public",
+    type=click.Path(exists=True, path_type=Path),
+    help="Rows that are never erased, of the same columns: their quantiles are its edges.",
+)
 @click.option("--penalty", type=float, default=1.0, show_default=True, help="Penalty λ; final.")
 @click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
 @click.option("--method", type=click.Choice(RIDGE), default="ridge-exact", show_default=True)
@@ -91,6 +101,8 @@ def register(
     ref: str,
     data: Path | None,
     recipe: Path | None,
+    forest: Path | None,
+    public: Path | None,
     penalty: float,
     bits: int,
     method: str,
@@ -107,7 +119,7 @@ def register(
     digest: str | None,
     **columns: Any,
 ) -> None:
-    """Register a ridge head, or a --recipe, over the rows in DATA and wait until it is fitted.
+    """Register a ridge head, a --recipe or a --forest over the rows in DATA, and wait for it.
 
     DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of one of them, or an
     .npz with features, labels, clients; optionally records, subjects, is_test, label_names,
@@ -117,12 +129,18 @@ def register(
     """
     from workers.cli.data_options import open_rows
     from workers.cli.errors import shown
+    from workers.cli.model_forest import register_forest
     from workers.cli.model_recipe import register_recipe
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
 
+    if (recipe is not None and forest is not None) or (public is not None and forest is None):
+        raise click.UsageError("give --recipe or --forest; --public goes with --forest")
     if recipe is not None:
         register_recipe(url, ref, data, recipe, columns)
+        return
+    if forest is not None:
+        register_forest(url, ref, data, forest, public, columns)
         return
     with shown():
         rows_read = open_rows(data, columns)

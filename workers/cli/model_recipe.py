@@ -1,6 +1,6 @@
 """`lethe model register --recipe`: an estimator of the catalogue over the rows in DATA."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,8 @@ import click
 from workers.cli import service
 
 if TYPE_CHECKING:
-    from lethe.client import Client
+    from numpy.typing import NDArray
+
     from workers.registration.recipe import RecipeRegistration, RecipeRows
 
 FIT_SECONDS = 3600
@@ -27,22 +28,48 @@ def register_recipe(
     from workers.cli.errors import shown
     from workers.registration.recipe import prepare_recipe, read_recipe
 
-    _refuse_others(click.get_current_context())
+    refuse_others(click.get_current_context())
     with shown():
         document = read_recipe(file)
         numbers = _checked(document)
-        rows = _rows(data, columns, numbers=numbers)
+        rows = read_rows(data, columns, numbers=numbers)
         prepared = prepare_recipe(rows, document, ref=ref)
+
+    def predict(file: bytes) -> "NDArray[Any]":
+        from workers.training.recipes.files import decode
+
+        return decode(file).predict(prepared.features)
+
+    send(url, prepared, predict, numbers=numbers)
+
+
+def send(
+    url: str,
+    prepared: "RecipeRegistration",
+    predict: "Callable[[bytes], NDArray[Any]]",
+    *,
+    numbers: bool,
+) -> None:
+    """Register what was packed, wait until it is fitted, and measure it on held-out rows.
+
+    predict: what a model's file predicts of these. Raises click.ClickException if it fails.
+    """
+    from workers.cli.errors import shown
+
+    ref = prepared.manifest["ref"]
     with service.connect(url) as operator:
         operator.register_model(prepared.manifest, prepared.npz)
         click.echo(f"registered {prepared.summary()}; fitting …")
         service.wait_until_ready(operator, ref, FIT_SECONDS)
         if len(prepared.labels):
+            version = operator.model(ref)["current_version"]
             with shown():
-                click.echo(_measured(operator, ref, prepared))
+                found = predict(operator.artifact(ref, int(version)))
+            click.echo(_measured(found, prepared.labels, numbers=numbers))
 
 
-def _refuse_others(context: click.Context) -> None:
+def refuse_others(context: click.Context) -> None:
+    """Raise click.UsageError for options of ridge heads."""
     given = [
         param.opts[-1]
         for param in context.command.params
@@ -50,7 +77,9 @@ def _refuse_others(context: click.Context) -> None:
         and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(f"{', '.join(given)}: not of a recipe, whose file says all")
+        raise click.UsageError(
+            f"{', '.join(given)}: of ridge heads; the file says all else"
+        )
 
 
 def _checked(document: Mapping[str, Any]) -> bool:
@@ -78,7 +107,8 @@ def _checked(document: Mapping[str, Any]) -> bool:
     return not wanted.classifies
 
 
-def _rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -> "RecipeRows":
+def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -> "RecipeRows":
+    """Return the labelled rows of DATA, and say what was read. Raises RefusedError."""
     from dataclasses import replace
 
     from workers.cli.data_options import open_rows, reading, roles_of
@@ -88,7 +118,7 @@ def _rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -> "R
 
     if data is None or not is_table(data):
         if numbers:
-            raise RefusedError("a recipe that predicts numbers reads a table: Parquet, CSV …")
+            raise RefusedError("a model that predicts numbers reads a table: Parquet, CSV …")
         opened = open_rows(data, columns)
         for line in opened.taken.lines():
             click.echo(line)
@@ -102,20 +132,15 @@ def _rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -> "R
     return rows_of_table(table)
 
 
-def _measured(operator: "Client", ref: str, prepared: "RecipeRegistration") -> str:
-    """Return how the fitted model does on the held-out rows, in words."""
+def _measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:
+    """Return how a model does on the held-out rows, in words."""
     import numpy as np
 
-    from workers.training.recipes.files import decode
-
-    version = operator.model(ref)["current_version"]
-    read = decode(operator.artifact(ref, int(version)))
-    found, count = read.predict(prepared.features), len(prepared.labels)
-    if read.recipe.classifies:
-        share = float(np.mean(found == prepared.labels))
-        return f"accuracy on {count} held-out rows: {share:.3f}"
-    spread = float(np.sum((prepared.labels - prepared.labels.mean()) ** 2))
-    error = float(np.sum((prepared.labels - found) ** 2))
+    count = len(labels)
+    if not numbers:
+        return f"accuracy on {count} held-out rows: {float(np.mean(found == labels)):.3f}"
+    spread = float(np.sum((labels - labels.mean()) ** 2))
+    error = float(np.sum((labels - found) ** 2))
     return (
         f"R² on {count} held-out rows: {1 - error / spread:.3f}" if spread else "R²: undefined"
     )

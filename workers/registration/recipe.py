@@ -102,6 +102,18 @@ def prepare_recipe(
     rows: RecipeRows, recipe: Mapping[str, Any], *, ref: str
 ) -> RecipeRegistration:
     """Pack the rows that are not held out, with the manifest for them."""
+    manifest = {
+        "family": "recipe",
+        "ref": ref,
+        "classes": list(rows.classes),
+        "columns": rows.features.shape[1],
+        "recipe": dict(recipe),
+    }
+    return pack(rows, manifest)
+
+
+def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
+    """Pack the rows that are not held out, for a manifest."""
     train = ~rows.is_test
     owners = {
         name: column[train].astype(np.str_)
@@ -120,13 +132,6 @@ def prepare_recipe(
         **owners,
         **to_send(rows.identities, rows.records, rows.is_test),
     )
-    manifest = {
-        "family": "recipe",
-        "ref": ref,
-        "classes": list(rows.classes),
-        "columns": rows.features.shape[1],
-        "recipe": dict(recipe),
-    }
     return RecipeRegistration(
         manifest,
         packed.getvalue(),

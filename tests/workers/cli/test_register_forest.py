@@ -1,0 +1,149 @@
+"""`lethe model register --forest`: edges, public rows, and accuracy on held-out rows."""
+
+import io
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from sklearn.datasets import load_diabetes, load_iris
+
+from app.schemas.forests import NewForest
+from app.uploads.rows import parse_table
+from lethe.estimators.forest.bins import DEFAULT_EDGES
+from models import Model
+from tests.uploads import parsed
+from workers.cli import model
+from workers.families.forest.update import fitted
+from workers.families.recipe.rows import TableBlock
+
+SMALL = {"trees": 10, "depth": 6, "group": 2}
+
+
+class Service:
+    """Takes a registration as the API does, and fits it here."""
+
+    def __init__(self) -> None:
+        self.manifest: dict[str, Any] = {}
+        self.file = b""
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+        wanted = NewForest.model_validate(manifest)
+        columns, classes = len(wanted.edges), len(wanted.classes)
+        parse = partial(parse_table, columns=columns, classes=classes, max_bytes=1 << 24)
+        parsed(data, parse)
+        with np.load(io.BytesIO(data)) as arrays:
+            rows = {name: arrays[name] for name in arrays.files}
+        row = Model(ref="m", tombstone_key=b"", **wanted.pinned())
+        block = TableBlock(rows["records"].tolist(), rows["features"], rows["labels"])
+        self.manifest = manifest
+        self.file = fitted(row, [block]).published().to_bytes()
+
+    def model(self, ref: str) -> dict[str, Any]:
+        return {"state": "ready", "current_version": 1}
+
+    def artifact(self, ref: str, number: int) -> bytes:
+        return self.file
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    found = Service()
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
+    return found
+
+
+def register(folder: Path, options: dict[str, Any], *words: object) -> Result:
+    file = folder / "forest.json"
+    file.write_text(json.dumps(options))
+    arguments = ["register", "--url", "http://x", "--ref", "m", "--forest", file, *words]
+    return CliRunner().invoke(model.model, [str(word) for word in arguments])
+
+
+def table(folder: Path, *, numbers: bool = False, part: slice = slice(None)) -> Path:
+    features, labels = (load_diabetes if numbers else load_iris)(return_X_y=True)
+    features, labels = features[part, :4], labels[part]
+    columns = {f"f{number}": features[:, number] for number in range(4)}
+    names = labels if numbers else np.array(["setosa", "versicolor", "virginica"])[labels]
+    path = folder / f"rows-{part.step}.parquet"
+    pq.write_table(pa.table({**columns, "kind": names}), path)
+    return path
+
+
+COLUMNS = ("--label", "kind", "--features", "f*")
+
+
+def share(found: Result) -> float:
+    return float(found.output.rpartition(": ")[2])
+
+
+def test_public_rows_are_the_edges_and_are_not_sent(tmp_path: Path, service: Service) -> None:
+    public = table(tmp_path, part=slice(None, None, 3))
+    found = register(tmp_path, SMALL, table(tmp_path), *COLUMNS, "--public", public)
+    assert found.exit_code == 0, found.output
+    assert share(found) > 0.8
+    assert service.manifest["edges"] != [DEFAULT_EDGES.tolist()] * 4
+    values = np.unique(load_iris().data[::3, 0])
+    assert min(service.manifest["edges"][0]) >= values[0]
+    assert "default edges" not in found.output
+
+
+def test_edges_are_declared_or_the_default(tmp_path: Path, service: Service) -> None:
+    found = register(tmp_path, SMALL, table(tmp_path), *COLUMNS)
+    assert found.exit_code == 0, found.output
+    assert "default edges" in found.output
+    assert service.manifest["edges"] == [DEFAULT_EDGES.tolist()] * 4
+    edges = [[1.0, 2.0]] * 4
+    found = register(tmp_path, {**SMALL, "edges": edges}, table(tmp_path), *COLUMNS)
+    assert found.exit_code == 0, found.output
+    assert service.manifest["edges"] == edges
+
+
+def test_numbers_are_predicted(tmp_path: Path, service: Service) -> None:
+    data = table(tmp_path, numbers=True)
+    options = {
+        **SMALL,
+        "numbers": True,
+        "step": 0.5,
+        "trees": 30,
+        "edges": [[-0.02, 0.0, 0.02]] * 4,
+    }
+    found = register(tmp_path, options, data, *COLUMNS)
+    assert found.exit_code == 0, found.output
+    assert "R² on" in found.output
+    assert share(found) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "problem"),
+    [
+        ({"tress": 3}, (), "tress"),
+        ({"edges": [[1.0]]}, (), "4"),
+        ({}, ("--recipe", "forest.json"), "--recipe or --forest"),
+        ({}, ("--penalty", "2"), "of ridge heads"),
+    ],
+)
+def test_what_is_wrong_is_named_and_not_sent(
+    tmp_path: Path,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    words: tuple[str, ...],
+    problem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = register(tmp_path, {**SMALL, **options}, table(tmp_path), *COLUMNS, *words)
+    assert found.exit_code != 0
+    assert problem in f"{found.output} {found.exception}"
+    assert not service.manifest

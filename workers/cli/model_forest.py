@@ -1,0 +1,64 @@
+"""`lethe model register --forest`: an exact forest over the rows in DATA."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli.model_recipe import read_rows, refuse_others, send
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from workers.registration.recipe import RecipeRegistration
+
+
+def register_forest(
+    url: str,
+    ref: str,
+    data: Path | None,
+    file: Path,
+    public: Path | None,
+    columns: Mapping[str, Any],
+) -> None:
+    """Register a forest over the rows in DATA, wait until it is fitted, and measure it."""
+    from workers.cli.errors import shown
+    from workers.registration import forest
+    from workers.registration.recipe import read_recipe
+
+    refuse_others(click.get_current_context())
+    with shown():
+        options = read_recipe(file)
+        numbers = bool(options.get("numbers", False))
+        rows = read_rows(data, columns, numbers=numbers)
+        known = None if public is None else _public(public, columns, numbers=numbers)
+        prepared = forest.prepare_forest(rows, options, ref=ref, public=known)
+        _check(prepared)
+    if public is None and "edges" not in options:
+        click.echo(
+            "bins: the default edges, which are dense near 0 and end at ±1,000; declare edges "
+            "or give --public for features on other scales"
+        )
+    send(url, prepared, lambda found: forest.predict(found, prepared), numbers=numbers)
+
+
+def _public(
+    public: Path, columns: Mapping[str, Any], *, numbers: bool
+) -> "NDArray[np.float64]":
+    click.echo(f"{public.name}: public rows, for the edges of the bins")
+    return read_rows(public, columns, numbers=numbers).features
+
+
+def _check(prepared: "RecipeRegistration") -> None:
+    """Raise click.ClickException where the service would refuse the manifest."""
+    from pydantic import ValidationError
+
+    from app.schemas.forests import NewForest
+    from workers.cli.network_training import first_problem
+
+    try:
+        NewForest.model_validate(prepared.manifest)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None

@@ -1,0 +1,80 @@
+"""Pack labelled rows and the options of a forest as a registration for POST /v1/models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import RefusedError
+from workers.registration.recipe import RecipeRegistration, RecipeRows, pack
+
+OWN = ("edges", "missing", "numbers")  # of a forest's file; the rest is of the trees
+
+
+def prepare_forest(
+    rows: RecipeRows,
+    options: Mapping[str, Any],
+    *,
+    ref: str,
+    public: NDArray[np.float64] | None = None,
+) -> RecipeRegistration:
+    """Pack the rows that are not held out, with the manifest for them.
+
+    options: of the file, see docs/forests.md. public: rows (n, d) that are never erased; their
+    quantiles become the edges of the bins where the options declare none.
+
+    Raises:
+        RefusedError: The public rows make no bins.
+    """
+    edges = options.get("edges")
+    if edges is None:
+        edges = _edges(rows.features.shape[1], options, public)
+    manifest = {
+        "family": "forest",
+        "ref": ref,
+        "classes": list(rows.classes),
+        "edges": edges,
+        "missing": options.get("missing", False),
+        "forest": {name: value for name, value in options.items() if name not in OWN},
+    }
+    return pack(rows, manifest)
+
+
+def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
+    """Return what a forest's file predicts of the held-out rows: places of classes, or numbers.
+
+    Raises:
+        RefusedError: The file is none of a forest.
+    """
+    from lethe.estimators.errors import EstimatorInputError
+    from lethe.estimators.forest.published import PublishedForest
+
+    manifest = registration.manifest
+    try:
+        forest = PublishedForest.from_bytes(file)
+        if manifest["classes"]:
+            found: NDArray[Any] = forest.probabilities(registration.features).argmax(axis=1)
+        else:
+            step = float(manifest["forest"].get("step", 2**-10))
+            found = forest.means(registration.features) * step
+    except EstimatorInputError as error:
+        raise RefusedError(str(error)) from None
+    return found
+
+
+def _edges(
+    width: int, options: Mapping[str, Any], public: NDArray[np.float64] | None
+) -> list[list[float]]:
+    from lethe.estimators.errors import EstimatorInputError
+    from lethe.estimators.forest.bins import DEFAULT_EDGES, Bins
+
+    if public is None:
+        return [DEFAULT_EDGES.tolist()] * width
+    if public.shape[1] != width:
+        raise RefusedError(f"the public rows have {public.shape[1]} features, DATA has {width}")
+    try:
+        bins = Bins.of_public_rows(public, missing=bool(options.get("missing", False)))
+    except EstimatorInputError as error:
+        raise RefusedError(str(error)) from None
+    return [own.tolist() for own in bins.edges]
