@@ -77,9 +77,7 @@ def refuse_others(context: click.Context) -> None:
         and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(
-            f"{', '.join(given)}: of ridge heads; the file says all else"
-        )
+        raise click.UsageError(f"{', '.join(given)}: of ridge heads; the file says all else")
 
 
 def _checked(document: Mapping[str, Any]) -> bool:
