@@ -1,7 +1,8 @@
 """Forests whose bytes are a function of their configuration and the set of their rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from sqlmodel import Session
 
@@ -23,6 +24,10 @@ from workers.jobs.update import ParsedUpload, Update, UpdateResult
 from workers.judge.base import Report
 from workers.judge.refitted import EXACT
 from workers.training.recipes.fit import FitRows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 GUARANTEE = (
     "The forest is, byte for byte, the one that is fitted to the retained records alone: the "
@@ -57,7 +62,7 @@ class ForestFamily(RecipeFamily):
         job: JobContext,
         before: ModelVersion | None,
         upload: ParsedUpload,
-        salts: Mapping[str, bytes],
+        salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
         """Add an upload. Raises RefusedError if no forest takes its rows."""
         return update.learn(job, before, upload, salts)

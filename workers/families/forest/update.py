@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe import canonical
 from models import Model, ModelVersion
@@ -23,7 +24,7 @@ from workers.families.recipe.rows import (
 from workers.jobs.chain import BatchMember
 from workers.jobs.draft import sha256_hex
 from workers.jobs.lease import JobContext
-from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult
+from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 
 if TYPE_CHECKING:  # numba takes a second to import
     from lethe.estimators.forest.forest import Forest
@@ -61,14 +62,15 @@ def learn(
     job: JobContext,
     before: ModelVersion | None,
     upload: ParsedUpload,
-    fresh: Mapping[str, bytes],
+    fresh: NDArray[np.uint8],
 ) -> UpdateResult:
     """Add an upload to the forest. Raises RefusedError if no forest takes its rows."""
     services, model = job.services, job.model
     new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
     with services.reading() as session:
         blocks = list(stored(services, session, job.lease.model_id).values())
-        salts = {**salts_of(session, job.lease.model_id), **fresh}
+        salts = salts_of(session, job.lease.model_id)
+    salts |= zip(upload.records, split(fresh), strict=True)
     forest = None if before is None else _opened(job, before)
     if forest is None:
         forest = fitted(model, [*blocks, *new])
