@@ -6,7 +6,17 @@ from typing import get_args
 
 import pytest
 
-from lethe.catalogue import ATTACKS, CHECKS, NETWORK, RIDGE, VERIFIERS, Distance, check_of
+from lethe.catalogue import (
+    ATTACKS,
+    CHECKS,
+    NETWORK,
+    RECIPE,
+    RIDGE,
+    VERIFIERS,
+    Distance,
+    check_of,
+)
+from workers.families.recipe import update
 from workers.judge import registry as verifiers
 from workers.judge.attacks import registry as attacks
 from workers.judge.checks import CheckRoom
@@ -18,6 +28,7 @@ from workers.methods.ridge import registry as ridge
 def test_methods_are_those_that_are_implemented() -> None:
     assert set(network.METHODS) == set(NETWORK)
     assert set(ridge.known()) == set(RIDGE)
+    assert (update.METHOD,) == RECIPE
 
 
 def test_attacks_and_distances_are_those_that_the_judge_has() -> None:
