@@ -5,7 +5,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
 from click.testing import CliRunner, Result
 
@@ -53,6 +52,8 @@ def push() -> Result:
 
 
 def registry() -> Any:
+    import mlflow  # takes seconds: only where these tests run
+
     return mlflow.MlflowClient(tracking_uri=tracking(), registry_uri=tracking())
 
 

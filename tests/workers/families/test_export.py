@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-import skops.io
 import torch
 
 from tests import small, small_network
@@ -50,6 +49,8 @@ def test_a_ridge_head_predicts_the_same_everywhere(classes: list[str], dtype: An
     label, found = session.run(None, {"features": rows})
     assert label.tolist() == expected
     np.testing.assert_allclose(found, scores, rtol=1e-12)
+    import skops.io  # takes a second: only where this test runs
+
     skops_file = family.export(data, "skops", classes)
     assert not skops.io.get_untrusted_types(data=skops_file)
     assert skops.io.loads(skops_file).predict(rows).tolist() == expected
