@@ -13,8 +13,8 @@ changes the sum, and adding or erasing rows costs as much as they are many.
 import hmac
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from struct import Struct
+from typing import Any, NamedTuple
 
 from lethe.identity import ALGORITHMS, NORMALISATION
 
@@ -24,10 +24,10 @@ _MODULUS = 1 << 256
 _TAG = b"\xfflethe person tag 1"  # no record id begins so, and tombstones tag record ids
 _ROW = b"\xfflethe person row 1"
 _MASK = b"\xfflethe person mask 1"
+_LENGTHS, _NONE = Struct(">q6I").pack, 2**32 - 1  # of a row's parts; no value is that long
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(NamedTuple):
     """A row as it is stored: `record` sealed, tags in the order of ALGORITHMS."""
 
     id: int
@@ -54,17 +54,18 @@ class PeopleKey:
 
     def mac(self, row: StoredRow) -> int:
         """Return what a row adds to the sum."""
-        parts = (
-            b"%d" % row.id,
-            row.state.encode(),
-            row.record,
-            *row.tags,
-            None if row.request_id is None else row.request_id.encode(),
-        )
-        message = b"".join(
-            b"\0" if part is None else b"\1%d:%b" % (len(part), part) for part in parts
-        )
-        return int.from_bytes(hmac.digest(self._row, message, "sha256"))
+        row_id, state, record, (first, second, third), request = row
+        state_bytes, by = state.encode(), None if request is None else request.encode()
+        message = _LENGTHS(
+            row_id,
+            len(state_bytes),
+            _NONE if record is None else len(record),
+            _NONE if first is None else len(first),
+            _NONE if second is None else len(second),
+            _NONE if third is None else len(third),
+            _NONE if by is None else len(by),
+        ) + b"".join((state_bytes, record or b"", first or b"", second or b"", third or b""))
+        return int.from_bytes(hmac.digest(self._row, message + (by or b""), "sha256"))
 
     def total(self, rows: Iterator[StoredRow] | Sequence[StoredRow]) -> int:
         """Return the sum over rows."""

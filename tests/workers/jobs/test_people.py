@@ -132,6 +132,7 @@ PLANTED = {
     "held out": "UPDATE people SET state = 'held-out' WHERE id = 1",
     "erased": "UPDATE people SET state = 'erased', record = NULL WHERE id = 1",
     "a moved number": "UPDATE people SET id = 77 WHERE id = 1",
+    "text for a tag": "UPDATE people SET sha256 = 'text' WHERE id = 1",
     "a lost digest": "UPDATE people SET md5 = NULL WHERE id = 1",
 }
 
