@@ -25,7 +25,7 @@ class RidgeRegistration:
     """A registration, and the held-out rows to measure the model's accuracy on.
 
     features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
-    trained on.
+    trained on. names_held_out: ids and hashed identities of held-out rows are sent.
     """
 
     manifest: dict[str, Any]
@@ -35,14 +35,18 @@ class RidgeRegistration:
     records: list[str]
     clients: list[str]
     subjects: list[str]
+    names_held_out: bool
 
     def summary(self) -> str:
         """Return what is sent, for a person, and what is not."""
+        sent = "they are never sent"
+        if self.names_held_out:
+            sent = "they are never sent but for their ids and hashed identities,"
         return (
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "
             f"{counted(len(set(self.clients)), 'client')}; held-out rows only calibrate the "
-            "quantiser: they are never sent and never learned"
+            f"quantiser: {sent} and never learned"
         )
 
 
@@ -109,4 +113,5 @@ def prepare(
         records,
         clients,
         subjects,
+        names_held_out=bool(federation.identities) and bool(held_out.any()),
     )

@@ -1,6 +1,7 @@
 """Identities survive every door, and no door writes or sends a value."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,13 @@ def clean(data: bytes) -> Any:
 def test_a_registration_has_digests_of_all_rows_and_no_values(tmp_path: Path) -> None:
     found = load_npz(federation(tmp_path))
     assert found.identities["email"].tolist() == EMAILS
-    sent = clean(prepare_ridge(found, Identity(2), ref="m").npz)
+    prepared = prepare_ridge(found, Identity(2), ref="m")
+    assert "never sent but for their ids and hashed identities" in prepared.summary()
+    assert (
+        "never sent and"
+        in prepare_ridge(replace(found, identities={}), Identity(2), ref="m").summary()
+    )
+    sent = clean(prepared.npz)
     assert rows_of(sent["identity_email"]) == expected("email", EMAILS[:4])
     assert rows_of(sent["identity_phone"]) == expected("phone", PHONES[:4])
     assert rows_of(sent["held_out_identity_email"]) == expected("email", EMAILS[4:])
