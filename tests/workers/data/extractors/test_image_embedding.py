@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from workers.data.extractors import registry
 from workers.data.extractors.base import ExtractorError
+from workers.errors import MissingLibraryError
 
 needed = pytest.mark.skipif(find_spec("timm") is None, reason="lethe[vision] is not installed")
 NAME = "test_vit"
@@ -164,6 +165,6 @@ def test_without_the_library_the_extra_is_named(
 
     monkeypatch.setattr("workers.libraries.import_module", broken)
     with pytest.raises(
-        ExtractorError, match=r"RuntimeError.*in a clone of Lethe: .*\[vision\]"
+        MissingLibraryError, match=r"RuntimeError.*in a clone of Lethe: .*\[vision\]"
     ):
         load(tmp_path)

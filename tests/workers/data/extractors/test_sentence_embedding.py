@@ -13,6 +13,7 @@ import torch
 
 from workers.data.extractors import registry
 from workers.data.extractors.base import ExtractorError
+from workers.errors import MissingLibraryError
 
 needed = pytest.mark.skipif(
     find_spec("sentence_transformers") is None, reason="lethe[text] is not installed"
@@ -150,5 +151,5 @@ def test_without_the_library_the_extra_is_named(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr("workers.libraries.import_module", missing)
-    with pytest.raises(ExtractorError, match=r"in a clone of Lethe: .*\[text\]"):
+    with pytest.raises(MissingLibraryError, match=r"in a clone of Lethe: .*\[text\]"):
         load(tmp_path)

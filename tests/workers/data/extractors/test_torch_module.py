@@ -19,6 +19,7 @@ from workers.data.extractors import (
     torch_module,
 )
 from workers.data.extractors.base import Extractor, ExtractorError
+from workers.errors import MissingLibraryError
 
 Edit = Callable[[dict[str, Any]], object]
 
@@ -425,5 +426,5 @@ def test_without_torch_the_extra_is_named(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr("workers.libraries.import_module", missing)
-    with pytest.raises(ExtractorError, match=r"in a clone of Lethe: .*\[torch\]"):
+    with pytest.raises(MissingLibraryError, match=r"in a clone of Lethe: .*\[torch\]"):
         registry.open_extractor("torch-module", {}, path=archive)
