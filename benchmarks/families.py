@@ -1,0 +1,251 @@
+"""What each family of models costs and is worth, beside the library that people would use.
+
+    python -m benchmarks.families [--quick] [--data FILE]... [--json FILE]
+
+For each family and data set: accuracy by cross-validation, with the same folds for the
+reference; how long a fit takes beside the reference's; how many times faster a deletion is than
+a fit, and how many times with the verifier's own fit, which is what a certificate needs. Times
+are of processors, of child processes too. FILE is an .npz with `features` and `labels`.
+"""
+
+import json
+import platform
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any, Protocol
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.forest import sample
+from lethe.estimators import (
+    ExactForestClassifier,
+    ExactGaussianNB,
+    ExactMultinomialNB,
+    ExactRidgeClassifier,
+    verify_removal,
+)
+from workers.training.recipes import process
+from workers.training.recipes.files import decode
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
+from workers.training.recipes.recipe import Recipe
+
+Numbers = NDArray[Any]
+MADE = 50_000  # rows of the data set that is made: what is fixed in a deletion weighs less
+DELETIONS = 3  # single ones, of each fold
+LIMITS = Limits(seconds=600, memory=8 << 30)
+BOOSTING = {
+    "steps": [
+        {
+            "estimator": "sklearn.ensemble.HistGradientBoostingClassifier",
+            "parameters": {"max_iter": 50},
+        }
+    ],
+    "seed": 0,
+    "threads": 1,
+}
+
+
+class Fitted(Protocol):
+    """A fitted model of a family, as one fold of the benchmark uses it."""
+
+    def predict(self, features: Numbers) -> Numbers:
+        """Return the labels of rows."""
+
+    def delete(self, row: int) -> None:
+        """Unlearn a row, by its place in what was fitted, where those before it have left."""
+
+    def verify(self, features: Numbers, labels: Numbers) -> None:
+        """Do what a verdict on the last deletion needs. Raises if it is refuted."""
+
+
+class Estimator:
+    """One of `lethe.estimators`, in which a deletion updates the model."""
+
+    def __init__(self, model: Any, features: Numbers, labels: Numbers) -> None:
+        self.model = model.fit(features, labels)
+
+    def predict(self, features: Numbers) -> Numbers:
+        """Return the labels of rows."""
+        found: Numbers = self.model.predict(features)
+        return found
+
+    def delete(self, row: int) -> None:
+        """Unlearn a row."""
+        self.proof = self.model.unlearn([row])
+
+    def verify(self, features: Numbers, labels: Numbers) -> None:
+        """Fit to the rest and compare the bytes."""
+        verify_removal(self.model, self.proof, features, labels)
+
+
+class Refitted:
+    """A recipe, in which a deletion is a fit in a process of its own, and a verdict another."""
+
+    def __init__(self, features: Numbers, labels: Numbers) -> None:
+        self.rows = features, labels
+        self.recipe = Recipe.parse(BOOSTING)
+        self.file = self._fit(features, labels)
+
+    def _fit(self, features: Numbers, labels: Numbers) -> bytes:
+        rows = FitRows(np.ascontiguousarray(features, np.float64), labels.astype(np.int64))
+        return process.fit(self.recipe, rows, 1, LIMITS)
+
+    def predict(self, features: Numbers) -> Numbers:
+        """Return the labels of rows."""
+        return decode(self.file).predict(features.astype(np.float64))
+
+    def delete(self, row: int) -> None:
+        """Fit without a row."""
+        features, labels = self.rows
+        self.rows = features[1:], labels[1:]
+        self.file = self._fit(*self.rows)
+
+    def verify(self, features: Numbers, labels: Numbers) -> None:
+        """Fit once more and compare the bytes."""
+        if self._fit(features, labels) != self.file:
+            raise click.ClickException("two fits of a recipe differ")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a family and its reference are fitted. scaled: to mean 0 and deviation 1 first."""
+
+    fit: Callable[[Numbers, Numbers], Fitted]
+    reference: Callable[[], ClassifierMixin]
+    scaled: bool = False
+
+
+def _forest(features: Numbers, labels: Numbers) -> Fitted:
+    return Estimator(ExactForestClassifier(100, public_rows=features[::5]), features, labels)
+
+
+FAMILIES: Mapping[str, Family] = {
+    "ridge": Family(
+        lambda x, y: Estimator(ExactRidgeClassifier(), x, y), RidgeClassifier, scaled=True
+    ),
+    "gaussian-nb": Family(lambda x, y: Estimator(ExactGaussianNB(), x, y), GaussianNB),
+    "multinomial-nb": Family(lambda x, y: Estimator(ExactMultinomialNB(), x, y), MultinomialNB),
+    "forest": Family(_forest, lambda: RandomForestClassifier(100, random_state=0, n_jobs=1)),
+    "recipe": Family(
+        Refitted, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One family on one data set. Ratios are of means over the folds."""
+
+    rows: int
+    fit_seconds_ratio: float
+    delete_speedup: float
+    verified_delete_speedup: float
+    accuracy: float
+    accuracy_reference: float
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the seconds of processors that a call takes, with the processes that it ended."""
+    before = _processors()
+    work()
+    return _processors() - before
+
+
+def _processors() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def measure(family: Family, features: Numbers, labels: Numbers, folds: int) -> Figures:
+    """Return a family's figures. Raises if a deletion is not that of a fit without the row."""
+    fits: list[float] = []
+    references: list[float] = []
+    deletions: list[float] = []
+    verdicts: list[float] = []
+    own: list[float] = []
+    other: list[float] = []
+    splits = StratifiedKFold(n_splits=folds, shuffle=True, random_state=0)
+    for train, test in splits.split(features, labels):
+        known, asked = features[train], features[test]
+        if family.scaled:
+            scaler = StandardScaler().fit(known)
+            known, asked = scaler.transform(known), scaler.transform(asked)
+        reference = family.reference()
+        references.append(seconds(lambda: reference.fit(known, labels[train])))  # noqa: B023
+        other.append(float(np.mean(reference.predict(asked) == labels[test])))
+        made: list[Fitted] = []
+        fits.append(seconds(lambda: made.append(family.fit(known, labels[train]))))  # noqa: B023
+        (model,) = made
+        own.append(float(np.mean(model.predict(asked) == labels[test])))
+        for row in range(DELETIONS):
+            deletions.append(seconds(lambda: model.delete(row)))  # noqa: B023
+        rest = known[DELETIONS:], labels[train][DELETIONS:]
+        verdicts.append(seconds(lambda: model.verify(*rest)))  # noqa: B023
+    return Figures(
+        rows=len(features),
+        fit_seconds_ratio=mean(fits) / mean(references),
+        delete_speedup=mean(fits) / mean(deletions),
+        verified_delete_speedup=mean(fits) / (mean(deletions) + mean(verdicts)),
+        accuracy=mean(own),
+        accuracy_reference=mean(other),
+    )
+
+
+def data_sets(files: tuple[Path, ...], *, quick: bool) -> dict[str, tuple[Numbers, Numbers]]:
+    """Return the data sets by name: scikit-learn's, a larger one that is made, and files."""
+    found = {"breast_cancer": load_breast_cancer(return_X_y=True)}
+    if not quick:
+        found["digits"] = load_digits(return_X_y=True)
+        found["made"] = make_classification(
+            MADE, 30, n_informative=10, n_redundant=2, random_state=0
+        )
+    return found | {path.stem: sample(path, 500 if quick else 4000) for path in files}
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Breast cancer and two folds: for a look.")
+@click.option(
+    "--data",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="An .npz with features and labels; several times for several.",
+)
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write results here.")
+def main(quick: bool, files: tuple[Path, ...], file: Path | None) -> None:
+    """Measure each family beside scikit-learn."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, family in FAMILIES.items():
+        for data, (features, labels) in data_sets(files, quick=quick).items():
+            if name == "multinomial-nb" and (features < 0).any():
+                continue  # it counts
+            measure(family, features[:200], labels[:200], 2)  # compiles
+            figures = measure(family, features, labels, 2 if quick or data == "made" else 5)
+            found.setdefault(name, {})[data] = asdict(figures)
+            click.echo(
+                f"{name:15} {data:14} accuracy {figures.accuracy:.4f} "
+                f"({figures.accuracy_reference:.4f})  fit {figures.fit_seconds_ratio:6.2f} x  "
+                f"deletion {figures.delete_speedup:7.1f} x faster, "
+                f"verified {figures.verified_delete_speedup:5.2f} x"
+            )
+    if file is not None:
+        document = {"processor": platform.machine(), "quick": quick, "families": found}
+        file.write_text(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

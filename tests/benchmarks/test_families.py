@@ -1,0 +1,21 @@
+"""The benchmark of the families runs, and writes the figures that it names."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from benchmarks.families import FAMILIES, main
+
+
+def test_a_quick_run_writes_figures_of_each_family(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = CliRunner().invoke(main, ["--quick", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    found = json.loads(file.read_text())["families"]
+    assert found.keys() == FAMILIES.keys()
+    for figures in found.values():
+        own = figures["breast_cancer"]
+        assert abs(own["accuracy"] - own["accuracy_reference"]) < 0.05
+        assert own["fit_seconds_ratio"] > 0
+        assert 0 < own["verified_delete_speedup"] < own["delete_speedup"]
