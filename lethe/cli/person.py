@@ -1,6 +1,6 @@
-"""`lethe person` and `lethe case`: look a person up, act for them, answer them.
+"""`lethe person` and `lethe case`: find a person, erase on their behalf, answer them.
 
-The identity is hashed here. What is sent, in a body and never in a URL, are digests.
+The identity is hashed here. Only digests are sent, in a body and never in a URL.
 """
 
 import csv
@@ -27,18 +27,26 @@ AT_ONCE = 5000  # identities in one call
 
 @click.group()
 def person() -> None:
-    """Find people's records by e-mail address or another identity (LETHE_TOKEN)."""
+    """Find people's records by e-mail address or another identity.
+
+    Needs an operator's token in LETHE_TOKEN.
+    """
 
 
 @person.command()
 @service_url
 @click.argument("identity", metavar="KIND=VALUE")
-@click.option("--model", "models", multiple=True, help="A model; repeatable. Default: all.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="Look in this model; repeatable. Default: all models.",
+)
 @_json
 def find(url: str, identity: str, models: tuple[str, ...], as_json: bool) -> None:
-    """Show which records of which models are KIND=VALUE's, or KIND:sha256=HEX's.
+    """Show the records of a person in each model, by KIND=VALUE or KIND:sha256=HEX.
 
-    Exits with 1 if no model has or had any.
+    Exits with 1 if no model has or had records of the person.
     """
     wanted = parse(identity)
     with _client(url) as operator:
@@ -71,9 +79,10 @@ def _print_found(one: Mapping[str, Any]) -> None:
 @click.option("--model", required=True, help="Reference of the model.")
 @click.option("--hashed", help="The values are hex digests of this algorithm, such as sha256.")
 def import_file(url: str, file: Path, kind: str, model: str, hashed: str | None) -> None:
-    """Say whose records of a model are: a CSV with the columns record and VALUE, with a header.
+    """Import identities of a model's records from a CSV file.
 
-    Rows without a value are left out. The same file again changes nothing.
+    FILE has two columns, record and value, and a header whose first word is record. Rows
+    without a value are skipped. Importing a file twice changes nothing.
     """
     from lethe.client import ProblemError
 
@@ -111,8 +120,8 @@ def _send(
         named = ", ".join(f"{block[one - 1][0]} (line {lines[one - 1]})" for one in known)
         raise click.ClickException(
             plain(
-                f"{model} has not learned these records: {named}; nothing of this block of "
-                f"{len(block)} was kept: correct or remove them"
+                f"{model} has not learned these records: {named}; none of the {len(block)} "
+                "rows of this block were imported: correct or remove them"
             )
         ) from None
 
@@ -145,7 +154,10 @@ def _rows(file: Path, kind: str, hashed: str | None) -> Iterator[tuple[int, str,
 
 @click.group()
 def case() -> None:
-    """Follow, answer and close what was submitted on a person's behalf (LETHE_TOKEN)."""
+    """Follow, answer and close requests that were submitted on a person's behalf.
+
+    Needs an operator's token in LETHE_TOKEN.
+    """
 
 
 @case.command()
@@ -162,7 +174,7 @@ def show(url: str, ref: str, as_json: bool) -> None:
 @service_url
 @_ref
 def contact(url: str, ref: str) -> None:
-    """Open the contact address of the case REF; the log says that you did."""
+    """Print the contact address of the case REF; the log records that you read it."""
     with _client(url) as operator:
         opened = operator.open_contact(ref)
     click.echo(plain(opened["contact"]))
@@ -183,7 +195,7 @@ def close(url: str, ref: str, as_json: bool) -> None:
 @service_url
 @_ref
 @click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file."
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Output file."
 )
 def summary(url: str, ref: str, out: Path) -> None:
     """Download the signed answer to the case REF, once no part is in progress."""
@@ -200,12 +212,13 @@ def summary(url: str, ref: str, out: Path) -> None:
     "certificates",
     type=_FILE,
     multiple=True,
-    help="A certificate that the answer should name; repeatable.",
+    help="A certificate that the answer must name; repeatable.",
 )
 def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None:
-    """Verify a case's answer offline. Certificates: `lethe certificate verify` as well.
+    """Verify the signed answer to a case offline.
 
-    Exits with 0 if the answer verifies, 1 if it does not, 2 if a file cannot be used.
+    Verify its certificates with `lethe certificate verify` too. Exits with 0 if the
+    answer verifies, 1 if it does not, 2 if a file cannot be used.
     """
     from lethe.certificates.case_summary import check_summary
     from lethe.certificates.keys import read_issuer
@@ -219,14 +232,14 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
     except LetheError as error:
         click.echo(f"FAIL  {error.detail}")
         sys.exit(1)
-    click.echo("PASS  the answer is the issuer's\n")
-    said = statement.predicate
+    click.echo("PASS  signed by the issuer\n")
+    answer = statement.predicate
     rows = [
-        ("case", said.case),
-        ("received", said.received_at.isoformat()),
-        ("due", said.due_at.isoformat()),
+        ("case", answer.case),
+        ("received", answer.received_at.isoformat()),
+        ("due", answer.due_at.isoformat()),
     ]
-    for part in said.parts:
+    for part in answer.parts:
         rows.append((part.model, f"{part.outcome}, {part.records} records"))
         if part.certificate is not None:
             rows.append(("", f"certificate sha256:{part.certificate}"))

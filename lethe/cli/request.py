@@ -39,22 +39,26 @@ def request() -> None:
 @service_url
 @click.option("--key", "key_file", type=_file, help="Your private key (PEM).")
 @_keyid
-@click.option("--model", help="Reference of the model; of a person, all by default.")
+@click.option("--model", help="Reference of the model. Default with --person: all models.")
 @click.option("--record", "records", multiple=True, help="A record; repeatable.")
 @click.option("--client", help="All records of this client.")
-@click.option("--subject", help="All records of this person.")
-@click.option("--person", metavar="KIND=VALUE", help="All records of this identity.")
-@click.option("--on-behalf", is_flag=True, help="As an operator, with LETHE_TOKEN.")
-@click.option("--ticket", help="Where the person's letter is filed.")
-@click.option("--checked", help="How the identity was checked.")
-@click.option("--contact", help="Where the answer goes; destroyed with the case's end.")
+@click.option("--subject", help="All records of this data subject.")
+@click.option(
+    "--person",
+    metavar="KIND=VALUE",
+    help="All records of this person, such as email=jane@example.org.",
+)
+@click.option("--on-behalf", is_flag=True, help="Submit as an operator, with LETHE_TOKEN.")
+@click.option("--ticket", help="Reference of the person's message; name nobody.")
+@click.option("--checked", help="How you checked the identity; name nobody.")
+@click.option("--contact", help="Where to send the answer; destroyed when the case is closed.")
 @click.option("--method", help="The unlearning method. Default: the model's own.")
 @click.option(
     "--regulation",
     type=click.Choice(["gdpr", "ccpa"]),
     default="gdpr",
     show_default=True,
-    help="Which law sets the deadline.",
+    help="The law that sets the deadline.",
 )
 @click.option(
     "--idempotency-key", help="Unique name of the submission; retry with the same one."
@@ -86,15 +90,17 @@ def submit(
 ) -> None:
     """Sign and submit a request to erase records, a client or a subject.
 
-    With --person and --on-behalf an operator opens a case for a person instead, in all models
-    or in those named: the identity is hashed here, and the log says who acted.
+    With --person, --on-behalf and --ticket, an operator opens a case for a person instead, in
+    all models or in --model. The identity is hashed here; the log records who acted.
     """
     if person is not None or on_behalf:
         signed = (key_file, keyid, client, subject, method, idempotency_key, log_key)
         if person is None or not on_behalf or ticket is None:
             raise click.UsageError("a person's case needs --person, --on-behalf and --ticket")
         if records or watching or any(option is not None for option in signed):
-            raise click.UsageError("--person goes without a key, a scope and a method")
+            raise click.UsageError(
+                "--person takes no key, no other scope, no --method and no --watch"
+            )
         with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
             found = service.open_case(
                 parse(person),
@@ -107,9 +113,9 @@ def submit(
         print_case(found, as_json)
         return
     if ticket is not None or checked is not None or contact is not None:
-        raise click.UsageError("--ticket, --checked and --contact go with --person")
+        raise click.UsageError("--ticket, --checked and --contact need --person")
     if key_file is None or model is None:
-        raise click.UsageError("name your --key and the --model")
+        raise click.UsageError("give your --key and the --model")
     log = None if log_key is None else _read_vkey(log_key)
     with _signing_client(url, key_file, keyid, log) as service:
         try:

@@ -1,6 +1,6 @@
 """The options that say what the columns of a table are, and the rows that they open.
 
-Every door that reads rows has them: `lethe model register`, `lethe client contribute` ….
+All commands that read rows have them, such as `lethe model register`.
 """
 
 import sys
@@ -26,28 +26,28 @@ NAMES = (
     "label", "record_id", "client", "subject", "person", "features", "holdout", "sql", "query",
 )  # fmt: skip
 
-_LABEL = click.option(
-    "--label", metavar="COLUMN", help="The classes: texts, integers, booleans."
-)
+_LABEL = click.option("--label", metavar="COLUMN", help="Classes: texts, integers or booleans.")
 _RECORD = click.option(
-    "--record-id", metavar="COLUMN", help="Ids of records. Default: their place in the data."
+    "--record-id", metavar="COLUMN", help="Record ids. Default: the row numbers."
 )
 _CLIENT = click.option(
-    "--client", metavar="COLUMN", help='Whom a row comes from. Default: one client, "all".'
+    "--client",
+    metavar="COLUMN",
+    help='Client that a row belongs to. Default: one client, "all".',
 )
 _SUBJECT = click.option(
-    "--subject", metavar="COLUMN", help="Whose a row is within its client. Default: the client."
+    "--subject", metavar="COLUMN", help="Data subject within the client. Default: the client."
 )
 _FEATURES = click.option(
     "--features",
     multiple=True,
     metavar="COLUMN|GLOB",
-    help="Repeatable, such as 'f_*'. Default: all columns without another role.",
+    help="Feature columns, such as 'f_*'; repeatable. Default: all other columns.",
 )
 _HOLDOUT = click.option(
     "--holdout",
     metavar="SHARE|none|COLUMN",
-    help="Rows never trained on. Default: those of the data (is_test), or a tenth.",
+    help="Rows that are never learned. Default: is_test of an .npz, otherwise a tenth.",
 )
 
 
@@ -66,15 +66,17 @@ _PERSON = click.option(
     multiple=True,
     callback=_pairs,
     metavar="KIND=COLUMN",
-    help="An identity of people, such as email=email_address; hashed here. Repeatable.",
+    help="An identity, such as email=email_address; hashed here. Repeatable.",
 )
 _SQL = click.option(
     "--sql",
     metavar="URL",
     envvar="LETHE_SQL",
-    help="Read the rows from a database, as SQLAlchemy writes its address.",
+    help="Read the rows from this database (an SQLAlchemy URL) instead of DATA.",
 )
-_QUERY = click.option("--query", metavar="SELECT", help="With --sql; add an ORDER BY.")
+_QUERY = click.option(
+    "--query", metavar="SELECT", help="The query for --sql; needs an ORDER BY to be repeatable."
+)
 
 
 def table_options(
@@ -189,15 +191,13 @@ def read_raw(data: Path, options: Mapping[str, Any], text: str | None) -> "Raw":
     if not is_table(data):
         refuse_roles(roles)
         if text is not None:
-            raise DatasetError(
-                "the arrays of an .npz have names of their own: leave --text out"
-            )
+            raise DatasetError("an .npz names its arrays itself: omit --text")
         return load_raw(data)
     if roles is not None and roles.holdout is None:
         roles = replace(roles, holdout="none")  # whoever registers the features draws them
     if roles is not None and text is not None:
         if roles.features:
-            raise DatasetError("texts are read, or features: leave --text or --features out")
+            raise DatasetError("give --text or --features, not both")
         roles = replace(roles, features=(text,))
     with reading(f"reading {data.name}") as progress:
         rows, _ = read_labelled(data, roles, progress=progress)

@@ -44,20 +44,32 @@ model.add_command(show)
 @click.option(
     "--recipe",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON of an estimator, its parameters and a seed: fit that instead of a ridge head.",
+    help="JSON file: fit this estimator instead of a ridge head (docs/recipes.md).",
 )
 @click.option(
     "--forest",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON of a forest's size, seed and edges: an exact forest instead of a ridge head.",
+    help="JSON file: fit this exact forest instead of a ridge head (docs/forests.md).",
 )
 @click.option(
     "--public",
     type=click.Path(exists=True, path_type=Path),
-    help="Rows that are never erased, of the same columns: their quantiles are its edges.",
+    help="With --forest: rows that are never erased; their quantiles become the bin edges.",
 )
-@click.option("--penalty", type=float, default=1.0, show_default=True, help="Penalty λ; final.")
-@click.option("--bits", type=click.IntRange(8, 16), default=16, show_default=True)
+@click.option(
+    "--penalty",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Penalty λ; cannot be changed.",
+)
+@click.option(
+    "--bits",
+    type=click.IntRange(8, 16),
+    default=16,
+    show_default=True,
+    help="Bits of a quantised feature.",
+)
 @click.option("--method", type=click.Choice(RIDGE), default="ridge-exact", show_default=True)
 @click.option(
     "--rows",
@@ -65,7 +77,8 @@ model.add_command(show)
     type=click.Choice(ROWS),
     default="rows",
     show_default=True,
-    help="rows: in the service. statistics, masked: with the clients; DATA only calibrates.",
+    help="Where rows stay. rows: in the service. statistics, masked: with the clients; DATA "
+    "then only calibrates the quantiser.",
 )
 @click.option(
     "--verify",
@@ -79,16 +92,18 @@ model.add_command(show)
     type=click.IntRange(1, 100),
     default=3,
     show_default=True,
-    help="Masked: minimum members that add or release something in a round.",
+    help="With --rows masked: minimum members that add or release rows in a round.",
 )
 @click.option(
     "--least-rows",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Masked: minimum records added and released in a round.",
+    help="With --rows masked: minimum records added and released in a round.",
 )
-@click.option("--sketch-rank", type=click.IntRange(min=1), help="Rows of a sketch.")
+@click.option(
+    "--sketch-rank", type=click.IntRange(min=1), help="With ridge-sketched: rows of a sketch."
+)
 @click.option(
     "--random-features", type=int, help="Width of frozen random ReLU features; default: none."
 )
@@ -119,13 +134,13 @@ def register(
     digest: str | None,
     **columns: Any,
 ) -> None:
-    """Register a ridge head, a --recipe or a --forest over the rows in DATA, and wait for it.
+    """Register a ridge head, a --recipe or a --forest, send the rows in DATA, and wait.
 
-    DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of one of them, or an
-    .npz with features, labels, clients; optionally records, subjects, is_test, label_names,
-    identity_KIND. Of a table --label says which column holds the classes.
+    DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of files of one format,
+    or an .npz with features, labels and clients, optionally records, subjects, is_test,
+    label_names and identity_KIND. Tables need --label.
 
-    Registers the digest of the extractor named by DATA or --extractor.
+    A ridge head also registers the digest of the extractor named by DATA or --extractor.
     """
     from workers.cli.data_options import open_rows
     from workers.cli.errors import shown
@@ -135,7 +150,7 @@ def register(
     from workers.registration.ridge import prepare
 
     if (recipe is not None and forest is not None) or (public is not None and forest is None):
-        raise click.UsageError("give --recipe or --forest; --public goes with --forest")
+        raise click.UsageError("give --recipe or --forest, not both; --public needs --forest")
     if recipe is not None:
         register_recipe(url, ref, data, recipe, columns)
         return
@@ -168,7 +183,7 @@ def register(
     with service.connect(url) as operator:
         if rows != "rows":
             operator.register_model(manifest)
-            click.echo(f"registered {ref}: it waits for the statistics of its clients")
+            click.echo(f"registered {ref}: waiting for the statistics of its clients")
             return
         operator.register_model(manifest, prepared.npz)
         click.echo(f"registered {prepared.summary()}; fitting …")

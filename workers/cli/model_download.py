@@ -44,19 +44,19 @@ class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
     type=click.Choice(tuple(FORMATS)),
     default=NATIVE,
     show_default=True,
-    help="native: the file as certified, safetensors. Others are converted here.",
+    help="native: the certified safetensors file. The others are converted from it, here.",
 )
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write; default: REF-N and the format's suffix, in this directory.",
+    help="Output file. Default: REF-N with the format's suffix, in this directory.",
 )
 def download(
     url: str, model: tuple[str, int | Literal["current"]], form: str, out: Path | None
 ) -> None:
     """Download MODEL: REF, REF@current or REF@N, such as digits@3.
 
-    Beside a native file it writes FILE.sig, a signature for OpenSSF Model Signing. A version
+    With a native file it also writes FILE.sig, an OpenSSF Model Signing signature. Versions
     that an erasure withdrew cannot be downloaded.
     """
     from lethe.files import write_durably
@@ -85,7 +85,7 @@ def download(
         return
     beside = out.with_name(f"{out.name}.sig")
     write_durably(beside, signature, mode=0o644)
-    click.echo(f"{beside}  verify it with the issuer's key, issuer.pem:")
+    click.echo(f"{beside}  signature; verify it with the issuer's key, issuer.pem:")
     click.echo(f"  model_signing verify key --public_key issuer.pem --signature {beside} {out}")
 
 
@@ -104,5 +104,7 @@ def fetch(
     number = int(version["number"])
     file = operator.artifact(ref, number)
     if hashlib.sha256(file).hexdigest() != version["head"]:
-        raise UnusableError("the file is not the one that the log names: download it again")
+        raise UnusableError(
+            "the file does not have the digest that the service names: download it again"
+        )
     return version, file, operator.model_signature(ref, number)

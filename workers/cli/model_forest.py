@@ -38,8 +38,8 @@ def register_forest(
         _check(prepared)
     if public is None and "edges" not in options:
         click.echo(
-            "bins: the default edges, which are dense near 0 and end at ±1,000; declare edges "
-            "or give --public for features on other scales"
+            "bins: the default edges, dense near 0 and ending at ±1,000; for features on other "
+            "scales declare edges or give --public"
         )
     send(url, prepared, lambda found: forest.predict(found, prepared), numbers=numbers)
 
@@ -47,7 +47,7 @@ def register_forest(
 def _public(
     public: Path, columns: Mapping[str, Any], *, numbers: bool
 ) -> "NDArray[np.float64]":
-    click.echo(f"{public.name}: public rows, for the edges of the bins")
+    click.echo(f"{public.name}: public rows, whose quantiles become the bin edges")
     return read_rows(public, columns, numbers=numbers).features
 
 

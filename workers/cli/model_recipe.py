@@ -77,7 +77,9 @@ def refuse_others(context: click.Context) -> None:
         and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(f"{', '.join(given)}: of ridge heads; the file says all else")
+        raise click.UsageError(
+            f"{', '.join(given)}: only for ridge heads; set the parameters in the JSON file"
+        )
 
 
 def _checked(document: Mapping[str, Any]) -> bool:
@@ -116,7 +118,9 @@ def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -
 
     if data is None or not is_table(data):
         if numbers:
-            raise RefusedError("a model that predicts numbers reads a table: Parquet, CSV …")
+            raise RefusedError(
+                "a model that predicts numbers needs a table, such as Parquet or CSV"
+            )
         opened = open_rows(data, columns)
         for line in opened.taken.lines():
             click.echo(line)

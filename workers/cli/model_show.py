@@ -1,4 +1,4 @@
-"""`lethe model show` and `lethe model schema`: a model in words, and a family's manifest."""
+"""`lethe model show` and `lethe model schema`: describe a model, print a manifest's schema."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ MOST_CLASSES = 12  # shown by name
 @click.command()
 @service_url
 @click.argument("ref")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(url: str, ref: str, as_json: bool) -> None:
     """Show a model: its state, classes, extractor and quantiser, and its versions."""
     with service.connect(url) as operator:
@@ -31,7 +31,7 @@ def show(url: str, ref: str, as_json: bool) -> None:
 @click.command()
 @click.argument("family")
 def schema(family: str) -> None:
-    """Print the JSON schema of a family's manifest, as in the OpenAPI document."""
+    """Print the JSON schema of a FAMILY's manifest: ridge, network, recipe or forest."""
     from app.schemas.manifests import MANIFESTS
 
     if family not in MANIFESTS:

@@ -46,7 +46,7 @@ def wait_until_ready(operator: "Client", ref: str, seconds: float) -> None:
     with Waiting(ref) as waiting:
         while (state := operator.model(ref))["state"] == "registered":
             if time.monotonic() > deadline:
-                raise click.ClickException("not fitted yet: `lethe model list` shows when")
+                raise click.ClickException("not fitted yet: follow it with `lethe model list`")
             if (progress := parse_progress(state)) is not None:
                 waiting.tell("registered", progress)
             time.sleep(0.2)

@@ -102,6 +102,11 @@ def to_send(
     return sent
 
 
+def sent_of_held_out(named: bool) -> str:
+    """Return what is sent of held-out rows. named: they have identities, see `to_send`."""
+    return "only their ids and hashed identities are sent" if named else "they are not sent"
+
+
 def hashed_npz(path: Path) -> bytes:
     """Return an .npz as it may leave: the file itself, or with its identities hashed.
 

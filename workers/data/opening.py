@@ -92,9 +92,7 @@ def refuse_roles(roles: "Roles | None") -> None:
     """Raise DatasetError where columns are named for an .npz."""
     named = [] if roles is None else roles.option_names()
     if named:
-        raise DatasetError(
-            f"the arrays of an .npz have names of their own: leave {', '.join(named)} out"
-        )
+        raise DatasetError(f"an .npz names its arrays itself: omit {', '.join(named)}")
 
 
 def named_extractor(path: Path) -> Described | None:

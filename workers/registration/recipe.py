@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe import canonical
-from workers.data.federation import Federation
-from workers.data.identities import Column, to_send
+from workers.data.federation import Federation, counted
+from workers.data.identities import Column, sent_of_held_out, to_send
 from workers.data.tables.labelled import LabelledTable
 from workers.errors import RefusedError
 
@@ -38,7 +38,7 @@ class RecipeRegistration:
     """A registration, and the held-out rows to measure the model by.
 
     features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
-    fitted on.
+    fitted on. names_held_out: ids and hashed identities of held-out rows are sent.
     """
 
     manifest: dict[str, Any]
@@ -48,13 +48,15 @@ class RecipeRegistration:
     records: list[str]
     clients: list[str]
     subjects: list[str]
+    names_held_out: bool
 
     def summary(self) -> str:
         """Return one sentence for a person: what is sent, and what is held out."""
         return (
-            f"{len(self.records)} records of {len(set(self.subjects))} subjects and "
-            f"{len(set(self.clients))} clients; {len(self.labels)} rows are held out: never "
-            "sent, never fitted on"
+            f"{counted(len(self.records), 'record')} of "
+            f"{counted(len(set(self.subjects)), 'subject')} and "
+            f"{counted(len(set(self.clients)), 'client')}; held-out rows only measure the "
+            f"model; {sent_of_held_out(self.names_held_out)}"
         )
 
 
@@ -140,4 +142,5 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
         owners["records"].tolist(),
         owners["clients"].tolist(),
         owners["subjects"].tolist(),
+        bool(rows.identities) and bool(rows.is_test.any()),
     )

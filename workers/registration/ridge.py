@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from workers.data.extractors.base import Extractor
 from workers.data.federation import Federation, counted
-from workers.data.identities import to_send
+from workers.data.identities import sent_of_held_out, to_send
 from workers.errors import RefusedError
 from workers.methods.ridge.statistics.quantiser import calibrate
 
@@ -39,14 +39,11 @@ class RidgeRegistration:
 
     def summary(self) -> str:
         """Return what is sent, for a person, and what is not."""
-        sent = "they are never sent"
-        if self.names_held_out:
-            sent = "they are never sent but for their ids and hashed identities,"
         return (
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "
             f"{counted(len(set(self.clients)), 'client')}; held-out rows only calibrate the "
-            f"quantiser: {sent} and never learned"
+            f"quantiser; {sent_of_held_out(self.names_held_out)}"
         )
 
 

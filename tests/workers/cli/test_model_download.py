@@ -91,7 +91,7 @@ def test_another_file_than_the_log_names_is_not_written(
     )
     answer = download(MODEL)
     assert isinstance(answer.exception, LetheError)
-    assert "not the one that the log names" in str(answer.exception)
+    assert "does not have the digest" in str(answer.exception)
     assert not list(Path().iterdir())
 
 

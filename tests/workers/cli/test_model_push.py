@@ -73,7 +73,7 @@ def test_a_version_is_pushed_once_and_replaced_after_an_erasure(here: Installati
     here.drain()
     answer = push()
     assert answer.exit_code == 0, answer.output
-    assert "version 1 was withdrawn: deleted, its files too" in answer.output
+    assert "version 1 was withdrawn: deleted with its files" in answer.output
     kept = [path.read_bytes() for path in files()]
     assert first not in kept
     assert (

@@ -94,7 +94,8 @@ def test_a_table_with_holes_and_people(tmp_path: Path, service: Service) -> None
     words = ("--label", "kind", "--features", "f*", "--person", "email=email")
     found = register(tmp_path, TREES, table(tmp_path), *words)
     assert found.exit_code == 0, found.output
-    assert "135 records of 1 subjects" in found.output
+    assert "135 records of 1 subject and 1 client;" in found.output
+    assert "only their ids and hashed identities are sent" in found.output
     assert "accuracy on 15 held-out rows: 0." in found.output or "rows: 1.000" in found.output
     assert np.isnan(service.rows["features"]).any()
     assert COLUMN + "email" in service.rows
@@ -115,9 +116,9 @@ def test_an_npz(tmp_path: Path, service: Service) -> None:
     np.savez(path, features=features, labels=labels, clients=np.arange(len(labels)) % 10)
     found = register(tmp_path, TREES, path)
     assert found.exit_code == 0, found.output
-    assert "held-out rows" in found.output
+    assert "held-out rows only measure the model; they are not sent" in found.output
     refused = register(tmp_path, LINE, path)
-    assert "reads a table" in said(refused)
+    assert "needs a table" in said(refused)
 
 
 def said(result: Result) -> str:

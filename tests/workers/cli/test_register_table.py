@@ -69,8 +69,7 @@ def test_a_table_is_registered(service: Service, tmp_path: Path) -> None:
         "not used: since",
         "held out: 8 rows (0.2 of them, drawn at random)",
         "registered 32 records of 2 subjects and 2 clients; held-out rows only calibrate the "
-        "quantiser: they are never sent but for their ids and hashed identities, and never "
-        "learned; fitting …",
+        "quantiser; only their ids and hashed identities are sent; fitting …",
     ]
     assert not result.stderr  # no bar where nobody looks
     assert set(service.upload.records) < set(COLUMNS["id"])

@@ -201,7 +201,7 @@ def test_features_of_a_table_are_registered_as_an_npz(table: Path, tmp_path: Pat
     [
         (
             ("--extractor", "identity", *WORDS, "--text", "note"),
-            "leave --text or --features out",
+            "give --text or --features, not both",
         ),
         (
             (
@@ -228,4 +228,4 @@ def test_an_npz_needs_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         extract(path, tmp_path / "o.npz", "--extractor", "identity", "--label", "kind"),
         register(path, "--label", "kind"),
     ):
-        assert "arrays of an .npz have names of their own: leave --label out" in said(result)
+        assert "an .npz names its arrays itself: omit --label" in said(result)

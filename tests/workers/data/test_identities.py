@@ -70,9 +70,9 @@ def test_a_registration_has_digests_of_all_rows_and_no_values(tmp_path: Path) ->
     found = load_npz(federation(tmp_path))
     assert found.identities["email"].tolist() == EMAILS
     prepared = prepare_ridge(found, Identity(2), ref="m")
-    assert "never sent but for their ids and hashed identities" in prepared.summary()
+    assert "only their ids and hashed identities are sent" in prepared.summary()
     assert (
-        "never sent and"
+        "quantiser; they are not sent"
         in prepare_ridge(replace(found, identities={}), Identity(2), ref="m").summary()
     )
     sent = clean(prepared.npz)
