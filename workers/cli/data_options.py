@@ -47,7 +47,7 @@ _FEATURES = click.option(
 _HOLDOUT = click.option(
     "--holdout",
     metavar="SHARE|none|COLUMN",
-    help="Rows that are never learned. Default: is_test of an .npz, otherwise a tenth.",
+    help="Rows never learned. Default: is_test of an .npz; at registration else a tenth.",
 )
 
 

@@ -62,7 +62,7 @@ def features() -> None:
     "table, with --label.",
 )
 @table_options(sql=False)
-@click.option("--text", metavar="COLUMN", help="Of a table: the texts that are read.")
+@click.option("--text", metavar="COLUMN", help="Column of a table that holds texts.")
 @click.option(
     "--out",
     required=True,
