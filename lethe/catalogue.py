@@ -621,7 +621,7 @@ _EVENTS = (
     ),
     _request(
         "on-behalf",
-        "an operator submitted it for a person; what was checked of the identity",
+        "an operator submitted it for a person; how the identity was checked",
         case=str,
         by=str,
         ticket=str,
@@ -685,7 +685,7 @@ _EVENTS = (
         "start",
     ),
     _model("model.repeated", "a training was repeated, bit for bit", "head", "statistics"),
-    _model("model.people", "identities of records came or were erased", "people", "nonce"),
+    _model("model.people", "identities of records were added or erased", "people", "nonce"),
     _model("model.judging", "a judgement by samples started", "head", "seed"),
     _model("model.silos", "the public keys of silos changed", "silo-*"),
     _model("model.quarantined", "the model went out of service"),

@@ -85,7 +85,7 @@ def require_logged(
     key = people_key(master, model)
     if _stored_total(session, model, key) != logged_total(ledger, model, key):
         raise PeopleChangedError(
-            f"{CHANGED}: nobody is looked up there; run `lethe log fsck`, find out who writes "
+            f"{CHANGED}: lookups are blocked; run `lethe log fsck`, find out who writes "
             "to the database, and restore its table people from a backup"
         )
     return key

@@ -150,7 +150,7 @@ def open_case(services: Services, wanted: NewCase, operator: str) -> CaseView:
     person = wanted.person.identity()
     found = _find(services, person, wanted.models)
     if not found:
-        raise ConflictError("there is no model to look the person up in")
+        raise ConflictError("no model is registered: there is nothing to search")
     for one in found:
         check_size(one.learned, services.settings.max_scope_records)
         choose(one.model, _request_for(wanted, one)) if one.learned else None

@@ -190,7 +190,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name in members:
-            raise UploadError("the .npz has two members of one name: which is meant?")
+            raise UploadError("the .npz has two members of the same name: keep one")
         members[name] = info
     return members
 

@@ -87,7 +87,7 @@ def add_owners(
         records = list(map(str, range(rows)))
     subjects = read_ids(archive, "subjects") if "subjects" in given else clients
     if len(set(records)) != rows:
-        raise UploadError("record ids repeat: a record is its id, so each needs its own")
+        raise UploadError("record ids repeat: give each record its own id")
     for name, values in (("clients", clients), ("records", records), ("subjects", subjects)):
         packed.add_ids(name, values)
     add_identities(packed, archive, set(records))
@@ -112,7 +112,7 @@ def check_people(headers: Headers, rows: int, max_bytes: int) -> None:
     """
     kinds = {name.removeprefix(HELD_OUT).removeprefix(COLUMN) for name in _columns(headers)}
     if len(kinds) > MAX_KINDS:
-        raise UploadError(f"at most {MAX_KINDS} kinds of identities are kept of a record")
+        raise UploadError(f"a model can have at most {MAX_KINDS} kinds of identities")
     held = headers.get(HELD_OUT_RECORDS)
     if held is not None:
         if held.ndim != 1 or not held.size:
@@ -145,9 +145,7 @@ def add_identities(packed: Packed, archive: Archive, records: set[str]) -> None:
     if HELD_OUT_RECORDS in headers:
         held = read_ids(archive, HELD_OUT_RECORDS)
         if len(set(held)) != len(held) or not records.isdisjoint(held):
-            raise UploadError(
-                f"{HELD_OUT_RECORDS} repeat an id: a record is its id, so each needs its own"
-            )
+            raise UploadError(f"{HELD_OUT_RECORDS} repeat an id: give each record its own id")
         packed.add_ids(HELD_OUT_RECORDS, held)
     for name in _columns(headers):
         packed.add(name, headers[name].dtype, headers[name], archive.blocks(name))

@@ -238,7 +238,7 @@ def parse_table(
 def _without_infinity(sent: Archive, name: str) -> Iterator[NDArray[np.generic]]:
     for block in sent.blocks(name):
         if np.isinf(block).any():
-            raise UploadError(f"{name} hold an infinity: clean the rows")
+            raise UploadError(f"{name} hold an infinite value: correct or remove these rows")
         yield block
 
 

@@ -68,7 +68,7 @@ def parse_message(
         rows = int(arrays["records"].size)
         names = ids(arrays["records"], "records", rows)
         if len(set(names)) != rows:
-            raise UploadError("record ids repeat: a record is its id, so each needs its own")
+            raise UploadError("record ids repeat: give each record its own id")
         return _packed(file, sent, arrays, names)
 
 

@@ -111,7 +111,7 @@ def test_a_query_is_registered(
         ({}, (*WORDS, "--features", "since"), "since: a date or time (timestamp[ns])"),
         ({"f_b": [None, *range(1, ROWS)]}, WORDS, "f_b: 1 of 40 values are missing"),
         ({"f_b": [2**60] * ROWS}, WORDS, "f_b: holds an integer above 2**53"),
-        ({"id": ["a"] * ROWS}, WORDS, "id: 39 rows repeat the id of another"),
+        ({"id": ["a"] * ROWS}, WORDS, "id: 39 rows repeat an id"),
         ({}, (*WORDS, "--person", "E-Mail=email"), "--person: the kind of an identity"),
         ({}, (*WORDS, "--person", "email"), "write KIND=COLUMN"),
         ({}, (*WORDS, "--person", "email=id"), "name one column for each kind"),

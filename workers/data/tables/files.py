@@ -81,7 +81,7 @@ def _files(path: Path) -> list[Path]:
     found = sorted(one for one in path.iterdir() if not one.name.startswith((".", "_")))
     if not all(one.is_file() for one in found):
         raise DatasetError(
-            "the folder holds folders: give one that holds the files themselves, of one format"
+            "the folder holds folders: give a folder that directly holds files of one format"
         )
     if not found:
         raise DatasetError("the folder is empty")
@@ -90,7 +90,7 @@ def _files(path: Path) -> list[Path]:
     formats = {_READERS.get(one.suffix.lower()) for one in found}
     if len(formats) > 1 or None in formats:
         raise DatasetError(
-            f"the folder must hold files of one format alone, out of {', '.join(SUFFIXES)}"
+            f"the folder must hold files of a single format: {', '.join(SUFFIXES)}"
         )
     return found
 

@@ -85,7 +85,7 @@ class Roles:
         for pattern in self.features:
             if pattern in roles:
                 raise DatasetError(
-                    f"{pattern}: it is the {roles[pattern]}, and cannot be a feature too"
+                    f"{pattern}: is the {roles[pattern]} and cannot be a feature too"
                 )
             found.update(matching(pattern, names))
         return [name for name in names if name in found and name not in roles]
@@ -201,8 +201,8 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         repeated = len(records) - len(set(records.tolist()))
         if repeated:
             raise DatasetError(
-                f"{roles.record_id}: {repeated:,} rows repeat the id of another: a record's "
-                "id is its own"
+                f"{roles.record_id}: {repeated:,} rows repeat an id: give each "
+                "record its own id"
             )
     return LabelledTable(
         table=table,

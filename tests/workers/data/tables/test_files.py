@@ -135,8 +135,8 @@ def test_a_dictionary_in_one_file_is_text_in_the_next(tmp_path: Path) -> None:
     ("names", "message"),
     [
         ([], "the folder is empty"),
-        (["a.parquet", "b.csv"], "files of one format alone"),
-        (["a.parquet", "notes.txt"], "files of one format alone"),
+        (["a.parquet", "b.csv"], "files of a single format"),
+        (["a.parquet", "notes.txt"], "files of a single format"),
         (["year=2024/a.parquet"], "the folder holds folders"),
     ],
 )
