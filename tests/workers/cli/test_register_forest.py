@@ -131,7 +131,7 @@ def test_numbers_are_predicted(tmp_path: Path, service: Service) -> None:
         ({"tress": 3}, (), "tress"),
         ({"edges": [[1.0]]}, (), "4"),
         ({}, ("--recipe", "forest.json"), "--recipe or --forest"),
-        ({}, ("--penalty", "2"), "of ridge heads"),
+        ({}, ("--penalty", "2"), "only for ridge heads"),
     ],
 )
 def test_what_is_wrong_is_named_and_not_sent(
