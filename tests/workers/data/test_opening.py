@@ -159,9 +159,9 @@ def test_identities_are_hashed_where_they_are_read(tmp_path: Path) -> None:
 def test_an_npz_has_names_of_its_own(tmp_path: Path) -> None:
     as_npz(tmp_path)
     path = tmp_path / "rows.npz"
-    with pytest.raises(DatasetError, match="leave --label, --features out"):
+    with pytest.raises(DatasetError, match="omit --label, --features"):
         open_data(path, Roles("churned", features=("f_*",)))
-    with pytest.raises(DatasetError, match="leave --holdout COLUMN out"):
+    with pytest.raises(DatasetError, match="omit --holdout COLUMN"):
         open_data(path, Roles(holdout="test"))
     half = open_data(path, Roles(holdout=0.5))
     assert half.federation.is_test.sum() == 30
