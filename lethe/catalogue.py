@@ -690,7 +690,9 @@ _EVENTS = (
     _model("model.silos", "the public keys of silos changed", "silo-*"),
     _model("model.quarantined", "the model went out of service"),
     _model("model.released", "the model went back into service"),
-    _model("case.opened", "an operator looked a person up and opened a case", "part"),
+    _model(
+        "case.opened", "an operator looked a person up and opened a case", "contact", "part"
+    ),
     _model("case.contact", "an operator opened the contact address of a case", "part"),
     _model("case.closed", "an operator closed a case; its contact is destroyed", "part"),
     _model("contribution.received", "rows or statistics were contributed", "addBack"),

@@ -8,7 +8,7 @@ other person's certificate, into an answer that is signed.
 import hmac
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -25,7 +25,8 @@ from app.problems import (
     NotFoundError,
     ScopeChangedError,
 )
-from app.reconcile.model_events import model_events, signed_leaves
+from app.reconcile.judgement import opened
+from app.reconcile.model_events import model_events, request_events, signed_leaves
 from app.reconcile.people import PeopleChangedError
 from app.schemas.base import format_time
 from app.schemas.people import (
@@ -46,12 +47,17 @@ from app.service.context import Services
 from app.service.deadlines import due_at
 from app.service.people import Found
 from app.service.requests import CLOSED, certificate_path
-from app.service.scope import changed, check_size, claim
+from app.service.scope import changed, check_size, claim, covers
 from lethe import canonical
 from lethe.certificates.case_summary import CasePart, CasePredicate, build_summary
 from lethe.certificates.dsse import sign_envelope
 from lethe.identity import Identity
-from lethe.log.entries import ERASURE_EVENT, parse_leaf
+from lethe.log.entries import (
+    ERASURE_EVENT,
+    CommitmentError,
+    EntryError,
+    parse_leaf,
+)
 from models import (
     Case,
     Certificate,
@@ -76,6 +82,10 @@ _ENDED: dict[str, Outcome] = {
 CONTACT_DAYS = 90  # after its deadline a case's contact is destroyed, closed or not
 
 
+UNLOGGED = (
+    "the case is not as it was logged: run `lethe log fsck`, and restore the table cases from "
+    "a backup"
+)
 UNLIKE = "the database and the log disagree on a request of the case: run `lethe log fsck`"
 
 
@@ -97,17 +107,21 @@ class _Part:
     request_ref: str | None
     log_index: int
 
-    def commitment(self, case: str, key: bytes) -> dict[str, str]:
-        """Return the digest by which the log's entry of the part commits to it."""
+    def commitment(self, case: Case, key: bytes) -> str:
+        """Return the digest by which the log's entry of the part commits to it and its case."""
         said = {
-            "case": case,
+            "case": case.ref,
+            "due_at": format_time(case.due_at),
             "found": self.found,
             "model": self.model,
+            "opened_by": case.opened_by,
+            "received_at": format_time(case.received_at),
             "records": str(self.records),
+            "regulation": case.regulation,
             "request": self.request or "",
             "request_ref": self.request_ref or "",
         }
-        return {"part": hmac.digest(key, canonical.encode(said), "sha256").hex()}
+        return hmac.digest(key, canonical.encode(said), "sha256").hex()
 
 
 def find(services: Services, wanted: PersonQuery) -> FoundPage:
@@ -211,7 +225,7 @@ def _open_part(
     kind, records, request_id = NOTHING, 0, None
     if seen.learned:
         kind, records = ERASING, len(seen.learned)
-        request_id = _claimant(session, model, seen.learned)
+        request_id = _claimant(services, session, model, seen.learned)
         if request_id is None:
             request_id = _submit(tx, case, wanted, model, seen, jobs)
     elif seen.erased:
@@ -224,17 +238,30 @@ def _open_part(
     if request_id is not None:
         request_ref = session.get_one(ErasureRequest, request_id).ref
     part = _Part(model.ref, kind, records, request_id, request_ref, tx.next_index)
-    index = record_model_event(tx, model.ref, OPENED, part.commitment(case.ref, case.key))
+    said = {
+        "contact": _contact_digest(case.key, case.contact),
+        "part": part.commitment(case, case.key),
+    }
+    index = record_model_event(tx, model.ref, OPENED, said)
     assert index == part.log_index
     return asdict(part)
 
 
-def _claimant(session: Session, model: Model, records: Sequence[str]) -> str | None:
+def _contact_digest(key: bytes, contact: str | None) -> str:
+    """Return the digest by which the log commits to where the answer goes."""
+    return hmac.digest(key, b"contact\0" + (contact or "").encode(), "sha256").hex()
+
+
+def _claimant(
+    services: Services, session: Session, model: Model, records: Sequence[str]
+) -> str | None:
     """Return the open request that erases all of these records, None if none is erased yet.
 
     Raises:
-        PeopleChangedError: The model does not hold a record that has identities.
-        ConflictError: Some are being erased by other requests, and not all by one.
+        PeopleChangedError: The model does not hold a record that has identities, or the log
+            has the request with another scope.
+        ConflictError: Some are being erased by other requests, and not all by one, or the
+            request is not open any more.
     """
     claims: dict[str, str | None] = {}
     for chunk in chunks(list(records)):
@@ -254,7 +281,34 @@ def _claimant(session: Session, model: Model, records: Sequence[str]) -> str | N
             f"some of the person's records in the model {model.ref} are being erased by an "
             "earlier request: try again once it is certified"
         )
-    return by.pop()
+    request_id = by.pop()
+    assert request_id is not None
+    _check_covers(services, session, model, request_id, records)
+    return request_id
+
+
+def _check_covers(
+    services: Services, session: Session, model: Model, request_id: str, records: Sequence[str]
+) -> None:
+    """Check that an open request erases these records, as the log has its scope.
+
+    A claim in the table `records` is anybody's who writes the database: without this, the
+    certificate of another person's request would answer the case.
+    """
+    request = session.get_one(ErasureRequest, request_id)
+    try:
+        events = opened(session, request, request_events(services.ledger, request.ref))
+    except (CommitmentError, EntryError):
+        raise PeopleChangedError(UNLIKE) from None
+    received = [event.payload for event in events if event.event == RECEIVED]
+    if not received:
+        raise ConflictError(
+            f"an earlier request for the person's records in the model {model.ref} is not open "
+            "any more: see its status, then try again"
+        )
+    scope = Scope.model_validate(received[0]["scope"])
+    if received[0]["model"] != model.ref or not covers(session, model.id, scope, records):
+        raise PeopleChangedError(UNLIKE)
 
 
 def _submit(
@@ -367,16 +421,17 @@ def _parts(services: Services, case: Case) -> list[_Part]:
     if case.key is None:
         return parts
     for part in parts:
-        logged = model_events(services.ledger, part.model, OPENED)
-        place = logged.before(part.log_index)
-        entry = logged[place] if place < len(logged) else None
-        said = part.commitment(case.ref, case.key)
-        if entry is None or (entry[0], dict(entry[1].digests)) != (part.log_index, said):
-            raise PeopleChangedError(
-                "the case is not as it was logged: run `lethe log fsck`, and restore the table "
-                "cases from a backup"
-            )
+        if _logged(services, part).get("part") != part.commitment(case, case.key):
+            raise PeopleChangedError(UNLOGGED)
     return parts
+
+
+def _logged(services: Services, part: _Part) -> Mapping[str, str]:
+    """Return the digests of the log's entry of a part, none where it has no such entry."""
+    logged = model_events(services.ledger, part.model, OPENED)
+    place = logged.before(part.log_index)
+    index, leaf = logged[place] if place < len(logged) else (None, None)
+    return leaf.digests if leaf is not None and index == part.log_index else {}
 
 
 def _view(session: Session, part: _Part) -> PartView:
@@ -416,7 +471,7 @@ def summary(services: Services, ref: str) -> bytes:
 
     Raises:
         NotFoundError: There is none.
-        ConflictError: A part is still in progress.
+        ConflictError: A part is still in progress, or the case's retention has ended.
         PeopleChangedError: Its parts are not those that the log commits to.
     """
     shown = show(services, ref)
@@ -424,6 +479,11 @@ def summary(services: Services, ref: str) -> bytes:
         raise ConflictError("a part of the case is still in progress: see its parts")
     with services.reading() as session:
         case = _find_case(session, ref)
+    if case.key is None:  # whoever writes the database can end it too, and then write the parts
+        raise ConflictError(
+            "the case's retention has ended, and with it what compares the case with the log: "
+            "use the answer that was downloaded before"
+        )
     refs = {part.model: part.request_ref for part in _parts(services, case)}
     ends = _logged_ends(services, {one for one in refs.values() if one is not None})
     parts = []
@@ -477,12 +537,18 @@ def open_contact(services: Services, ref: str, operator: str) -> ContactView:
 
     Raises:
         NotFoundError: There is no such case, or its contact was destroyed or never given.
+        PeopleChangedError: It is not the contact, or not the case, that was logged.
     """
 
     def effect(tx: Transaction) -> ContactView:
         case = _find_case(tx.session, ref)
         if case.contact is None:
             raise NotFoundError("the case has no contact address, or it was destroyed")
+        said = _contact_digest(case.key or b"", case.contact)
+        if any(
+            _logged(services, part).get("contact") != said for part in _parts(services, case)
+        ):
+            raise PeopleChangedError(UNLOGGED)
         said = _act(tx, case, CONTACT, operator)
         index = record_model_event(tx, case.parts[0]["model"], CONTACT, said)
         return ContactView(contact=case.contact, log_index=index)

@@ -198,6 +198,19 @@ def claim(session: Session, model_id: int, key: Binding, scope: Scope, request_i
     return claimed
 
 
+def covers(
+    session: Session, model_id: int | None, scope: Scope, records: Sequence[str]
+) -> bool:
+    """Return whether a scope has all of these records, each given once."""
+    if scope.records is not None:
+        return set(records) <= set(scope.records)
+    query = select(Record.record).where(*_owned(model_id, scope))
+    return all(
+        len(session.exec(query.where(col(Record.record).in_(chunk))).all()) == len(chunk)
+        for chunk in chunks(list(records))
+    )
+
+
 def changed() -> ScopeChangedError:
     """Return what says that not all of a scope can be claimed; `check_scope` says why."""
     return ScopeChangedError("what the scope names changed just now: send the request again")

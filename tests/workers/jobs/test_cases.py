@@ -278,3 +278,59 @@ def test_a_contact_is_destroyed_after_the_deadline(installation: Installation) -
     with Session(installation.services.engine) as session:
         case = session.get_one(Case, ref)
         assert (case.contact, case.ticket) == (None, TICKET)
+
+
+def test_no_answer_is_signed_of_a_case_whose_key_the_database_lost(
+    installation: Installation,
+) -> None:
+    ready(installation, "one")
+    ann, bob = (opened(installation, email).json()["ref"] for email in (ANN, BOB))
+    installation.drain()
+    write(
+        installation,
+        f"UPDATE cases SET key = NULL, parts = (SELECT parts FROM cases WHERE ref = '{bob}') "
+        f"WHERE ref = '{ann}'",
+    )
+    answer = shown(installation, ann, "/summary")
+    assert answer.json()["type"] == "urn:lethe:problem:conflict"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_no_case_follows_a_request_whose_logged_scope_is_another(
+    installation: Installation, ended: bool
+) -> None:
+    ready(installation, "one")
+    other = opened(installation, BOB).json()["parts"][0]["request"]
+    if ended:
+        installation.drain()
+    write(
+        installation,
+        f"UPDATE records SET claimed_by = '{other}' WHERE record IN "
+        "(SELECT record FROM records WHERE claimed_by IS NULL)",
+    )
+    answer = opened(installation, ANN)
+    kind = "conflict" if ended else "people-changed"
+    assert answer.json()["type"] == f"urn:lethe:problem:{kind}"
+
+
+@pytest.mark.parametrize("column", ["received_at", "due_at"])
+def test_no_answer_is_signed_with_other_times(installation: Installation, column: str) -> None:
+    ready(installation, "one")
+    ref = opened(installation, ANN).json()["ref"]
+    installation.drain()
+    write(installation, f"UPDATE cases SET {column} = '2020-01-01 00:00:00'")
+    answer = shown(installation, ref, "/summary")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
+
+
+def test_the_contact_of_another_case_is_not_opened(installation: Installation) -> None:
+    ready(installation, "one")
+    ann = opened(installation, ANN).json()["ref"]
+    eve = opened(installation, EVE, contact="Eve").json()["ref"]
+    write(
+        installation,
+        f"UPDATE cases SET contact = (SELECT contact FROM cases WHERE ref = '{eve}') "
+        f"WHERE ref = '{ann}'",
+    )
+    answer = installation.caller.operator("POST", f"/v1/cases/{ann}/contact")
+    assert answer.json()["type"] == "urn:lethe:problem:people-changed"
