@@ -39,10 +39,12 @@ PATHS: Mapping[str, str] = {
     **PARTS,
 }
 TREE = "sklearn.tree._tree.Tree"
-# Of a fit, and no part of what predicts: threads, generators, losses, which are made again.
+# Of a fit, and no part of what predicts: threads, generators, losses, which are made again, and
+# what has an entry for each training row.
 LEFT_OUT = frozenset(
     {"n_jobs", "n_threads", "verbose", "_base_loss", "_feature_subsample_rng", "_loss"}
     | {"_loss_function_", "_rng", "_scorer"}
+    | {"oob_decision_function_", "oob_prediction_", "outliers_"}
 )
 
 
@@ -245,6 +247,8 @@ def _read_tree(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
     features, classes, outputs, state = (_read(one, arrays) for one in content)
     nodes = state["nodes"]
+    if state["node_count"] != len(nodes) or classes.shape != (outputs,):
+        raise ArtifactError("a tree counts other nodes or classes: fetch the file again")
     inner = nodes["left_child"] != -1
     _check_nodes(nodes, inner, ("left_child", "right_child"), "feature", features)
     tree = Tree(features, classes, outputs)
@@ -263,6 +267,8 @@ def _check_nodes(
 
     A child comes after its parent, so that each walk ends.
     """
+    if not len(nodes):
+        raise ArtifactError("a tree has no nodes: fetch the file again")
     places = np.flatnonzero(inner)
     for link in links:
         children = nodes[link][inner]
@@ -285,9 +291,28 @@ def _read_object(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         _check_hist_trees(found)
     if "GradientBoosting" in name:
         found._loss = found._get_loss(sample_weight=None)
-    elif name.endswith(".PoissonRegressor"):
+    _check_trees(found)
+    if "estimators_" in state and "GradientBoosting" in name:
+        start = found._raw_predict_init(np.zeros((1, found.n_features_in_), np.float32))
+        if found.estimators_.shape[1:] != start.shape[1:]:
+            raise ArtifactError("a boosting has trees of other outputs: fetch the file again")
+    if name.endswith(".PoissonRegressor"):
         found._base_loss = found._get_loss()
     return found
+
+
+def _check_trees(found: Any) -> None:
+    """Check that trees have the columns that their estimator compares rows with.
+
+    An ensemble looks at the columns of rows, and its trees do not.
+    """
+    state = vars(found)
+    parts = np.ravel(np.array(state.get("estimators_", ()), dtype=object))
+    columns = [one.n_features_in_ for one in parts]
+    if "tree_" in state:
+        columns.append(state["tree_"].n_features)
+    if any(one != found.n_features_in_ for one in columns):
+        raise ArtifactError("a tree asks for a column that there is not: fetch the file again")
 
 
 def _check_hist_trees(found: Any) -> None:

@@ -162,6 +162,8 @@ def _check_parameters(step: RecipeStep) -> None:
             choice = ", ".join(sorted(known.keys() - FIXED.keys()))
             raise RefusedError(f"{where}: no such parameter, choose among {choice}")
         _check_json(where, value)
+        if step.library == "lightgbm":
+            _check_words(where, value)
         if step.library != "sklearn":
             _check_type(where, known[name], value)
     if step.library != "sklearn":
@@ -179,6 +181,18 @@ def _check_json(where: str, value: Any) -> None:
             _check_json(where, one)
     elif value is not None and not isinstance(value, bool | int | float | str):
         raise RefusedError(f"{where}: give a number, a text, true, false, null or a list")
+
+
+def _check_words(where: str, value: Any) -> None:
+    """Check texts for LightGBM, which joins all parameters to `name=value name=value`.
+
+    Another parameter within a text would set what no recipe may: files to read, other machines.
+    """
+    if isinstance(value, list):
+        for one in value:
+            _check_words(where, one)
+    elif isinstance(value, str) and ("=" in value or value.split() not in ([value], [])):
+        raise RefusedError(f"{where}: give one word without = and spaces")
 
 
 def _check_type(where: str, default: Any, value: Any) -> None:

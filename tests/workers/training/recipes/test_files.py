@@ -162,3 +162,64 @@ def test_a_tree_that_leads_out_of_its_memory_is_not_read(name: str, field: str) 
     arrays[fields][0] = 1_000_000
     with pytest.raises(ArtifactError, match="fetch the file again"):
         decode(encode_tensors(arrays, metadata))
+
+
+@pytest.mark.parametrize(
+    "name", ["sklearn.tree.DecisionTreeClassifier", "sklearn.ensemble.RandomForestClassifier"]
+)
+def test_a_tree_of_more_columns_than_its_estimator_is_not_read(name: str) -> None:
+    """Nobody compares the width of rows with that of a tree in an ensemble."""
+    arrays, metadata = decode_tensors(
+        fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1)
+    )
+    metadata["estimator"]["object"][1]["n_features_in_"] = 1
+    with pytest.raises(ArtifactError, match="fetch the file again"):
+        decode(encode_tensors(arrays, metadata))
+
+
+@pytest.mark.parametrize(("kept", "counted"), [(None, 1_000_000), (0, 0)])
+def test_a_tree_of_other_nodes_than_it_counts_is_not_read(
+    kept: int | None, counted: int
+) -> None:
+    arrays, metadata = decode_tensors(
+        fit(Recipe((TREE,), 0, None), FitRows(FEATURES, THREE), 1)
+    )
+    _, _, _, state = metadata["estimator"]["object"][1]["tree_"]["tree"]
+    parts = dict(state["dict"])
+    for name in [*dict(parts["nodes"]["records"]).values(), parts["values"]["array"]]:
+        arrays[name] = arrays[name][:kept]
+    state["dict"] = [*({**parts, "node_count": counted}).items()]
+    with pytest.raises(ArtifactError, match="fetch the file again"):
+        decode(encode_tensors(arrays, metadata))
+
+
+def test_a_boosting_whose_trees_have_more_outputs_than_its_start_is_not_read() -> None:
+    """Compiled code would write beyond its array of results."""
+    name = "sklearn.ensemble.GradientBoostingClassifier"
+    read = decode(fit(Recipe((small(name),), 0, None), FitRows(FEATURES, THREE), 1))
+    read.estimator.estimators_ = np.tile(read.estimator.estimators_, (1, 50))
+    with pytest.raises(ArtifactError, match="other outputs"):
+        decode(encode(read))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "attribute"),
+    [
+        ("sklearn.linear_model.HuberRegressor", {}, "outliers_"),
+        ("sklearn.ensemble.RandomForestRegressor", {"oob_score": True}, "oob_prediction_"),
+        (
+            "sklearn.ensemble.ExtraTreesRegressor",
+            {"oob_score": True, "bootstrap": True},
+            "oob_prediction_",
+        ),
+    ],
+)
+def test_a_file_has_no_number_for_each_row(
+    name: str, parameters: dict[str, Any], attribute: str
+) -> None:
+    recipe = Recipe((RecipeStep(name, parameters),), 0, None)
+    table = FitRows(FEATURES, NUMBERS)
+    assert hasattr(reference(recipe, table), attribute)
+    arrays, metadata = decode_tensors(fit(recipe, table, 1))
+    assert attribute not in json.dumps(metadata)
+    assert all(len(FEATURES) not in array.shape for array in arrays.values())

@@ -62,6 +62,15 @@ def test_every_transformer_transforms() -> None:
         (one(FOREST, max_features=[{"a": 1}]), "max_features of"),
         (one(LIGHT, n_estimators="many"), "n_estimators of .*: give a whole number"),
         (one(LIGHT, n_estimators=True), "n_estimators of .*: give a whole number"),
+        (
+            one(LIGHT, boosting_type="gbdt forcedbins_filename=/f"),
+            "boosting_type of .*: give one word",
+        ),
+        (
+            one(LIGHT, objective=["binary", "binary\tmachines=x:1"]),
+            "objective of .*: give one word",
+        ),
+        (one(LIGHT, class_weight="a=b"), "class_weight of .*: give one word"),
         (one(LIGHT, learning_rate="fast"), "learning_rate of .*: give a number"),
         *((one(LIGHT, **{name: 1}), f"{name} of .*: a recipe cannot set it") for name in FIXED),
     ],
