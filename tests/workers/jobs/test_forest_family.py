@@ -208,6 +208,36 @@ def test_a_state_of_other_rows_is_not_believed(installation: Installation) -> No
     assert published(installation) == oracle(rows(), ["r3"])
 
 
+@pytest.mark.parametrize("gone", [["r3", "r5"], []])
+def test_rows_are_learned_onto_no_state_of_others(
+    installation: Installation, gone: list[str]
+) -> None:
+    """No judge looks at a contribution: the state must be of the rows that are stored."""
+    arrays = rows()
+    first = {name: values[:60] for name, values in arrays.items()}
+    later = {name: values[60:] for name, values in arrays.items()}
+    later["clients"] = np.array(["c9"] * 30)
+    register(installation, first)
+    with Session(installation.services.engine) as session:
+        version = session.exec(select(ModelVersion)).one()
+        other = Forest.open(installation.services.artifacts.get(session, version.state_id))
+        if gone:
+            other.remove(gone)
+        else:
+            other.remove(["r0"])
+            other.add(["r0"], -first["features"][:1], first["labels"][:1])
+        artifact = installation.services.artifacts.put(session, "state", other.seal())
+        version.state_id = artifact.id
+        session.commit()
+    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
+    client.register_key(role="client", client="c9")
+    path = f"/v1/models/{MODEL}/contributions"
+    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
+    assert sent.status_code == 202, sent.text
+    installation.drain()
+    assert published(installation) == oracle(arrays)
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "words"),
     [

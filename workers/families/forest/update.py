@@ -72,6 +72,8 @@ def learn(
         salts = salts_of(session, job.lease.model_id)
     salts |= zip(upload.records, split(fresh), strict=True)
     forest = None if before is None else _opened(job, before)
+    if forest is not None and not _has_rows(forest, model, blocks):
+        forest = None  # no judge looks at what was learned
     if forest is None:
         forest = fitted(model, [*blocks, *new])
     else:
@@ -123,22 +125,52 @@ def _opened(job: JobContext, version: ModelVersion) -> "Forest | None":
     return forest if same else None
 
 
+def _has_rows(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> bool:
+    """Return whether a forest is of these rows.
+
+    Only the service can seal a state, but whoever writes the database can name another's: of
+    another model that was registered alike, or of an earlier version.
+    """
+    from lethe.estimators.errors import EstimatorInputError
+
+    records, features, targets = _rows(model, blocks)
+    if len(forest) != len(records):
+        return False
+    try:
+        slots = forest.store.slots_of(records)
+        codes = forest.config.bins.codes(features)
+    except EstimatorInputError:
+        return False
+    store = forest.store
+    return np.array_equal(store.values[slots], codes) and np.array_equal(
+        store.targets[slots, 0], targets
+    )
+
+
 def _add(forest: "Forest", model: Model, blocks: Iterable[TableBlock]) -> None:
     from lethe.estimators.errors import EstimatorInputError
 
-    parts = list(blocks)
-    if not parts:
-        return
-    records = [record for block in parts for record in block.records]
-    features = np.concatenate([block.features for block in parts])
-    labels = np.concatenate([block.labels for block in parts])
-    if not model.classes:
-        step = float.fromhex(model.config["forest"]["step"])
-        labels = np.rint(np.clip(labels / step, -(2.0**62), 2.0**62)).astype(np.int64)
+    records, features, targets = _rows(model, blocks)
     try:
-        forest.add(records, features, labels)
+        if records:
+            forest.add(records, features, targets)
     except EstimatorInputError as error:
         raise RefusedError(str(error)) from None
+
+
+def _rows(
+    model: Model, blocks: Iterable[TableBlock]
+) -> tuple[list[str], NDArray[np.float64], NDArray[np.int64]]:
+    """Return ids, features (n, columns) and targets (n,) as a forest takes them."""
+    parts = list(blocks)
+    records = [record for block in parts for record in block.records]
+    none = np.zeros((0, model.config["columns"]))
+    features = np.concatenate([none, *(block.features for block in parts)])
+    labels = np.concatenate([none[:, 0], *(block.labels for block in parts)])
+    if not model.classes:
+        step = float.fromhex(model.config["forest"]["step"])
+        labels = np.rint(np.clip(labels / step, -(2.0**62), 2.0**62))
+    return records, features, labels.astype(np.int64)
 
 
 def _result(model: Model, forest: "Forest", digests: Mapping[str, bytes]) -> UpdateResult:
