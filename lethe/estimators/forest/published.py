@@ -34,6 +34,7 @@ from lethe.estimators.forest.tree import (
 
 KIND = "forest"
 STEPS = 255  # of a probability
+_PARTS = ["<u4", "<i2", "|u1", "<u4"]  # types of sizes, feature, bin and right in a file
 MAX_CLASSES = 1000
 _BOUNDS = {
     "classes": (0, MAX_CLASSES),
@@ -174,6 +175,9 @@ class PublishedForest:
         return found
 
     def _well_formed(self) -> bool:
+        parts = [self.sizes, self.feature, self.bin, self.right]
+        if [one.dtype.str for one in parts] != _PARTS or any(one.ndim != 1 for one in parts):
+            return False  # sums of other types may wrap around, and lead beyond the arrays
         config, nodes = self.config, len(self.feature)
         inner = self.feature != NONE
         features = self.feature[inner]

@@ -1,6 +1,8 @@
 """Whatever came and went: the bytes of a forest are those of a refit."""
 
 import pickle
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,3 +268,14 @@ def test_what_is_published_is_read_back_and_predicts_the_same(classes: int) -> N
     assert read.to_bytes() == published.to_bytes()
     codes = published.config.bins.codes(features)
     assert np.array_equal(read.sums(codes), published.sums(codes))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@pytest.mark.parametrize("name", ["sizes", "feature", "bin", "right"])
+def test_a_file_whose_arrays_have_other_types_is_not_read(name: str, kind: type) -> None:
+    """Compiled code follows their numbers without looking; a sum of int64 wraps around."""
+    published = fitted(2).published()
+    changes: dict[str, Any] = {name: getattr(published, name).astype(kind)}
+    other = replace(published, **changes)
+    with pytest.raises(EstimatorInputError, match="no file of a forest"):
+        PublishedForest.from_bytes(other.to_bytes())
