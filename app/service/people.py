@@ -170,7 +170,8 @@ def looked_up(session: Session, master: MasterKey, model: Model, person: Identit
     """Return what the table has of a person, believed or not (`find`)."""
     key = people_key(master, model)
     tags = key.tags(person.kind, person.digests)
-    rows = frozenset(stored_rows(session, model.id, or_(*tag_conditions(tags))))
+    stored = stored_rows(session, model.id, or_(*tag_conditions(tags)))
+    rows = frozenset(row for row in stored if _is_of(row.tags, tags))
     dialect = session.connection().dialect
 
     def names(state: str) -> tuple[str, ...]:
@@ -180,6 +181,16 @@ def looked_up(session: Session, master: MasterKey, model: Model, person: Identit
     erased = [row for row in rows if row.state == ERASED]
     by = sorted({row.request_id for row in erased if row.request_id is not None})
     return Found(model, names(LEARNED), names(HELD_OUT), len(erased), tuple(by), rows)
+
+
+def _is_of(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> bool:
+    """Return whether tags are of one value, by the strongest algorithm that both have.
+
+    Whoever chooses two values with one MD5 or SHA-1 gets neither person the other's records.
+    """
+    pairs = zip(stored, wanted, strict=True)
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    return bool(both) and both[0][0] == both[0][1]
 
 
 def models_of(session: Session, refs: Sequence[str] | None) -> list[Model]:

@@ -84,6 +84,12 @@ def test_a_person_is_found_by_value_and_by_each_digest(installation: Installatio
         assert (listed.learned, listed.held_out, listed.erased) == (("r1",), (), 0)
     assert found(installation, f"email={EVE}").held_out == ("r99",)
     assert found(installation, f"email={EVE}").learned == ()
+    with installation.services.reading() as session:
+        model = session.exec(select(Model)).one()
+    weak = {name: digests("email", BOB)[name] for name in ("sha1", "md5")}
+    for strong in ({"sha256": digests("email", "x@y.z")["sha256"]}, {"sha1": bytes(20)}):
+        collided = Identity("email", {**weak, **strong})
+        assert people.find(installation.services, model, collided).rows == frozenset()
     nothing = found(installation, f"phone={ANN}")
     assert (nothing.learned, nothing.held_out, nothing.erased) == ((), (), 0)
     installation.check()
