@@ -73,7 +73,15 @@ def _url(text: str) -> Any:
     """Return an address, of PostgreSQL with the driver that Lethe installs."""
     import sqlalchemy as sa
 
-    url = sa.make_url(text)
+    try:
+        url = sa.make_url(text)
+    except ValueError:  # its text quotes what stands for the port
+        url = None
+    if url is None or "@" in (url.host or ""):  # part of the password, perhaps
+        raise DatasetError(
+            "the database's address cannot be read: write @, : and / in a password as %40, %3A "
+            "and %2F"
+        )
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
         raise DatasetError("no such SQLite file")  # which a connection would create
     if url.drivername in ("postgres", "postgresql"):

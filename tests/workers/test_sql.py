@@ -114,3 +114,11 @@ def test_columns_of_several_types_are_refused(values: list[Any]) -> None:
 def test_a_postgresql_address_gets_the_driver_that_is_installed() -> None:
     for text in ("postgresql://h/d", "postgres://h/d"):
         assert sql._url(text) == sa.make_url("postgresql+psycopg://h/d")
+
+
+@pytest.mark.parametrize("password", [f"a@b:{SECRET}", f"a@{SECRET}"])
+def test_no_part_of_a_password_is_quoted(password: str) -> None:
+    address = f"postgresql://ann:{password}@127.0.0.1/rows"
+    with pytest.raises(DatasetError, match="write @, : and / in a password as %40") as error:
+        query_table(address, "SELECT 1")
+    assert SECRET not in str(error.value)
