@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ROWS = 1 << 14  # fetched at a time
 # Of these the message names tables, columns and syntax; of others it may quote values.
 QUOTED = ("ProgrammingError", "OperationalError", "NoSuchModuleError")
+_ADDRESS = (
+    "the database's address cannot be read: write @, : and / in a password as %40, %3A and %2F"
+)
 
 
 def query_table(
@@ -76,12 +79,9 @@ def _url(text: str) -> Any:
     try:
         url = sa.make_url(text)
     except ValueError:  # its text quotes what stands for the port
-        url = None
-    if url is None or "@" in (url.host or ""):  # part of the password, perhaps
-        raise DatasetError(
-            "the database's address cannot be read: write @, : and / in a password as %40, %3A "
-            "and %2F"
-        )
+        raise DatasetError(_ADDRESS) from None
+    if "@" in (url.host or ""):  # part of the password, perhaps
+        raise DatasetError(_ADDRESS)
     if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).is_file():
         raise DatasetError("no such SQLite file")  # which a connection would create
     if url.drivername in ("postgres", "postgresql"):

@@ -430,8 +430,9 @@ def _logged(services: Services, part: _Part) -> Mapping[str, str]:
     """Return the digests of the log's entry of a part, none where it has no such entry."""
     logged = model_events(services.ledger, part.model, OPENED)
     place = logged.before(part.log_index)
-    index, leaf = logged[place] if place < len(logged) else (None, None)
-    return leaf.digests if leaf is not None and index == part.log_index else {}
+    if place >= len(logged) or logged[place][0] != part.log_index:
+        return {}
+    return logged[place][1].digests
 
 
 def _view(session: Session, part: _Part) -> PartView:
@@ -544,9 +545,9 @@ def open_contact(services: Services, ref: str, operator: str) -> ContactView:
         case = _find_case(tx.session, ref)
         if case.contact is None:
             raise NotFoundError("the case has no contact address, or it was destroyed")
-        said = _contact_digest(case.key or b"", case.contact)
+        contact = _contact_digest(case.key or b"", case.contact)
         if any(
-            _logged(services, part).get("contact") != said for part in _parts(services, case)
+            _logged(services, part).get("contact") != contact for part in _parts(services, case)
         ):
             raise PeopleChangedError(UNLOGGED)
         said = _act(tx, case, CONTACT, operator)

@@ -175,7 +175,7 @@ class PublishedForest:
         return found
 
     def _well_formed(self) -> bool:
-        parts = [self.sizes, self.feature, self.bin, self.right]
+        parts: list[NDArray[Any]] = [self.sizes, self.feature, self.bin, self.right]
         if [one.dtype.str for one in parts] != _PARTS or any(one.ndim != 1 for one in parts):
             return False  # sums of other types may wrap around, and lead beyond the arrays
         config, nodes = self.config, len(self.feature)
