@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lethe.cli.options import plain, service_url
+from lethe.cli.waiting import Waiting
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the service's JSON.")
 _ref = click.argument("ref")
+POLL_S = 0.5
+# What a part of a case may come to without anybody having to look after it.
+SETTLED = ("certified", "held out only", "erased before", "nothing found")
 AT_ONCE = 5000  # identities in one call
 
 
@@ -197,11 +202,26 @@ def close(url: str, ref: str, as_json: bool) -> None:
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Output file."
 )
-def summary(url: str, ref: str, out: Path) -> None:
+@click.option(
+    "--certificates",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for the certificates of the case's parts.",
+)
+def summary(url: str, ref: str, out: Path, folder: Path | None) -> None:
     """Download the signed answer to the case REF, once no part is in progress."""
+    written = [out]
     with _client(url) as operator:
         out.write_bytes(operator.case_summary(ref))
-    click.echo(str(out))
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for part in operator.case(ref)["parts"]:
+                if part["certificate"] is not None:
+                    file = folder / f"{part['model']}.sigstore.json"
+                    file.write_bytes(operator.certificate(part["request"]))
+                    written.append(file)
+    for file in written:
+        click.echo(str(file))
 
 
 @case.command()
@@ -245,6 +265,20 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
             rows.append(("", f"certificate sha256:{part.certificate}"))
     for label, text in rows:
         click.echo(plain(f"{label:12} {text}"))
+
+
+def wait_for_case(
+    operator: "Client", found: Mapping[str, Any], timeout: float | None
+) -> Mapping[str, Any]:
+    """Return a case once no part of it is in progress, or as it is after `timeout` seconds."""
+    end = None if timeout is None else time.monotonic() + timeout
+    with Waiting("case") as waiting:
+        while found["state"] == "open" and (end is None or time.monotonic() < end):
+            if waiting.live:
+                waiting.tell(plain(", ".join(part["outcome"] for part in found["parts"])), None)
+            time.sleep(POLL_S)
+            found = operator.case(found["ref"])
+    return found
 
 
 def print_case(found: Mapping[str, Any], as_json: bool) -> None:

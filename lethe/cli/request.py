@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from lethe.cli.options import plain, service_url
-from lethe.cli.person import print_case
+from lethe.cli.person import SETTLED, print_case, wait_for_case
 from lethe.cli.waiting import Waiting
 from lethe.client import Client, ProblemError, Receipt, RequestStatus
 from lethe.client.keyids import derived_keyid
@@ -65,7 +65,9 @@ def request() -> None:
 )
 @click.option("--log-key", type=_file, help="The log's vkey, to verify the receipt.")
 @_json
-@click.option("--watch", "watching", is_flag=True, help="Follow the request to its end.")
+@click.option(
+    "--watch", "watching", is_flag=True, help="Follow the request, or the case, to its end."
+)
 @_timeout
 def submit(
     url: str,
@@ -97,9 +99,10 @@ def submit(
         signed = (key_file, keyid, client, subject, method, idempotency_key, log_key)
         if person is None or not on_behalf or ticket is None:
             raise click.UsageError("a person's case needs --person, --on-behalf and --ticket")
-        if records or watching or any(option is not None for option in signed):
+        if records or any(option is not None for option in signed):
             raise click.UsageError(
-                "--person takes no key, no other scope, no --method and no --watch"
+                "with --person leave out --key, --keyid, --record, --client, --subject, "
+                "--method, --idempotency-key and --log-key"
             )
         with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
             found = service.open_case(
@@ -110,7 +113,11 @@ def submit(
                 checked=checked,
                 contact=contact,
             )
+            if watching:
+                found = wait_for_case(service, found, timeout)
         print_case(found, as_json)
+        if watching and any(part["outcome"] not in SETTLED for part in found["parts"]):
+            sys.exit(1)
         return
     if ticket is not None or checked is not None or contact is not None:
         raise click.UsageError("--ticket, --checked and --contact need --person")

@@ -101,11 +101,16 @@ def test_from_an_address_to_a_verified_answer(operator: Operator, tmp_path: Path
     assert contact.stdout == "Main St\n"
     assert "opened with log entry" in contact.stderr
     answer, pem = tmp_path / "answer.json", tmp_path / "issuer.pem"
-    assert operator.run(case, "summary", ref, "--out", str(answer)).exit_code == 0
+    folder = tmp_path / "certificates"
+    arguments = ("summary", ref, "--out", str(answer), "--certificates", str(folder))
+    downloaded = operator.run(case, *arguments)
+    file = folder / "one.sigstore.json"
+    assert downloaded.stdout.split() == [
+        str(answer),
+        str(file),
+        str(folder / "two.sigstore.json"),
+    ]
     pem.write_text(certificates.issuer_pem(installation.services))
-    file = tmp_path / "one.json"
-    path = json.loads(operator.run(case, "show", ref, "--json").stdout)["parts"][0]
-    file.write_bytes(installation.caller.http.get(path["certificate"]).content)
     arguments = ("verify", str(answer), "--issuer-key", str(pem))
     passed = operator.run(case, *arguments, "--certificate", str(file))
     assert passed.exit_code == 0, passed.output
@@ -117,6 +122,30 @@ def test_from_an_address_to_a_verified_answer(operator: Operator, tmp_path: Path
     assert operator.run(case, "contact", ref).exit_code == 1
     again = operator.opened("--person", f"email={ANN}", "--model", "two")
     assert [part["outcome"] for part in again["parts"]] == ["erased before"]
+
+
+def test_a_case_is_watched_to_its_end(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def work(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            operator.installation.drain()
+
+    monkeypatch.setattr("lethe.cli.person.time.sleep", work)
+    opened = operator.opened("--person", f"email={ANN}", "--watch")
+    assert opened["state"] == "answered"
+    assert [part["outcome"] for part in opened["parts"]] == ["certified", "certified"]
+    assert len(waits) == 2
+
+
+def test_whoever_waits_no_longer_is_told_what_is_open(operator: Operator) -> None:
+    arguments = ("--person", f"email={ANN}", "--watch", "--timeout", "0")
+    result = operator.run(request, "submit", "--on-behalf", "--ticket", "T-1", *arguments)
+    assert result.exit_code == 1
+    assert "in progress" in result.stdout
 
 
 @pytest.mark.parametrize(
