@@ -18,6 +18,10 @@ federated: $(STAMPS)/federated ## install what the demonstrations of networks ne
 demo-federated: $(STAMPS)/federated ## each unlearning method of networks beside retraining, on digits
 	$(BIN)/lethe demo-federated $(ARGS)
 
+# Compiling the forests takes a minute of a new clone, and their lines are seen to run only
+# where nothing is compiled: `make test-full` runs their tests compiled.
+test coverage: export NUMBA_DISABLE_JIT = 1
+
 test: $(STAMPS)/dev ## the tests, on two processes; ARGS goes to pytest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
@@ -28,9 +32,11 @@ coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproje
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-# What `make test` leaves out: tests/sizes.py says what, and why.
+# What `make test` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
+# fewer examples of the properties in tests/fuzz.py, forests without compiling.
+test-full: export LETHE_TEST_SIZE = full
 test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "full and not repeats and not slow and not redteam" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "repeats and not slow and not redteam" $(ARGS)

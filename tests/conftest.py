@@ -9,6 +9,7 @@ for one of the beginnings (`fitted`, `with_certificate`, `taught`, …) they are
 import gc
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,6 +58,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     place = collection_path.relative_to(config.rootpath).as_posix()
     return True if place in sizes.FULL else None
+
+
+def pytest_sessionfinish() -> None:
+    """Write what was measured, in each process of the tests.
+
+    A process that takes more than ten seconds to end is killed by xdist, and what coverage.py
+    writes at the end is lost.
+    """
+    coverage = sys.modules.get("coverage")
+    measured = None if coverage is None else coverage.Coverage.current()
+    if measured is not None:
+        measured.save()
 
 
 def pytest_collection_finish() -> None:

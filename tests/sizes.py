@@ -19,6 +19,8 @@ FULL = {
     "tests/e2e": "processes over HTTP and SIGKILL; tests/faults stops at the same steps",
     "tests/faults/test_networks.py": "test_in_process.py stops at every step of a ridge head",
     "tests/interop": "certificates read by other tools; vectors of others are in tests/vectors",
+    "tests/lethe/estimators/test_models.py": "accuracy beside scikit-learn's; test_removal.py compares with refits",
+    "tests/lethe/estimators/test_scikit_learn.py": "scikit-learn's own checks; test_removal.py fits each estimator",
     "tests/migrations/test_schema.py::test_processes_that_migrate_at_once_all_succeed": "one process migrates in the same file",
     "tests/packaging/test_base_install.py": "installs; what imports what is in import-linter",
     "tests/packaging/test_compose.py": "starts all services",
@@ -28,6 +30,7 @@ FULL = {
     "tests/packaging/test_worker_health.py": "starts the image's health check; tests/app/service reads the same queue",
     "tests/redteam/test_imitation.py": "how often an imitation passes; tests/workers/judge has each check",
     "tests/test_servers.py": "the tests' own servers",
+    "tests/workers/cli/test_register_forest.py": "compiles; test_register_recipe.py takes the same path, test_forest_family.py fits",
     "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",
     "tests/workers/jobs/test_attempts_since.py::test_what_is_left_out_is_told_and_logged_of_all_that_escalate_together": "an attempt that is left out, in test_ladder_end.py",
@@ -153,6 +156,9 @@ FULL = {
 # Tests of whole installations with several cases that take the same path: `make test` runs the
 # first case of each, `make test-full` the others. Each with what the cases differ in.
 ONE_CASE = {
+    "tests/lethe/estimators/forest/test_forest.py::test_any_history_gives_the_bytes_of_a_refit": "the seed and the size of the forest",
+    "tests/lethe/estimators/forest/test_forest.py::test_row_by_row_to_nothing_and_back": "the seed and the size of the forest",
+    "tests/lethe/estimators/test_removal.py::test_unlearning_gives_the_bytes_of_a_refit": "the estimator; test_golden.py has bytes of each",
     "tests/app/reconcile/test_fsck_journal.py::test_each_difference_is_found": "the difference",
     "tests/faults/test_surroundings.py::test_a_full_disk_while_an_artifact_is_written_is_waited_out": "the artifact",
     "tests/workers/data/extractors/test_torch_module.py::test_features_are_those_of_the_module": "how a module is stored",
@@ -212,6 +218,9 @@ BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
 # Here a step that fails is another transaction that rolls back: PostgreSQL sees each.
 EVERY_CASE_ON_BOTH = (*BOTH_DATABASES, "tests/faults", "tests/e2e", "tests/packaging")
 
+# `make test` runs these without compiling them, in which numba takes a minute.
+COMPILED = ("tests/lethe/estimators", "tests/workers/jobs/test_forest_family.py")
+
 _LEFT_OUT = tuple(FULL)
 
 
@@ -231,6 +240,8 @@ def assign(items: Iterable[pytest.Item]) -> None:
         seen.add((function, second))
         if second and further and not name.startswith(EVERY_CASE_ON_BOTH):
             item.add_marker(pytest.mark.repeats)
+        if name.startswith(COMPILED):
+            item.add_marker(pytest.mark.thorough)
         if (
             name.startswith(_LEFT_OUT)
             or (second and (further or not name.startswith(BOTH_DATABASES)))

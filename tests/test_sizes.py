@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.sizes import EVERY_CASE_ON_BOTH, FULL, ONE_CASE, ONE_CASE_ROOMS, assign
+from tests.sizes import COMPILED, EVERY_CASE_ON_BOTH, FULL, ONE_CASE, ONE_CASE_ROOMS, assign
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -33,7 +33,14 @@ class Item:
 
 def marks(*items: Item) -> list[set[str]]:
     assign(cast("list[pytest.Item]", items))
-    return [item.marks for item in items]
+    return [item.marks - {"thorough"} for item in items]
+
+
+def test_what_is_compiled_runs_compiled_in_the_full_tests() -> None:
+    for room in COMPILED:
+        item = Item(f"{room}/test_something.py::test_it")
+        assign(cast("list[pytest.Item]", [item]))
+        assert item.marks == {"thorough"}
 
 
 def test_every_entry_leaves_its_tests_out() -> None:

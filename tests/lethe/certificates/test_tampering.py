@@ -9,13 +9,14 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe import canonical
 from lethe.certificates.bundle import parse_bundle
 from lethe.log.note import sign_note
 from lethe.log.spelling import format_base64
+from tests.fuzz import fuzz
 from tests.lethe.certificates.build import Office, log_signer
 
 CERTIFIED = Office().certify()
@@ -160,7 +161,7 @@ def mutated(data: st.DataObject, document: Any) -> bytes:
     return canonical.encode(copy)
 
 
-@settings(deadline=None, max_examples=400)
+@fuzz(400)
 @given(st.data())
 def test_a_mutated_bundle_gets_a_verdict(data: st.DataObject) -> None:
     bundle = mutated(data, DOCUMENT)
@@ -168,7 +169,7 @@ def test_a_mutated_bundle_gets_a_verdict(data: st.DataObject) -> None:
     assert (verdict.result == "PASS") == (bundle == CERTIFIED.bundle)
 
 
-@settings(deadline=None, max_examples=400)
+@fuzz(400)
 @given(st.data())
 def test_a_mutated_leaf_gets_a_verdict(data: st.DataObject) -> None:
     entry = DOCUMENT["verificationMaterial"]["tlogEntries"][0]
@@ -181,7 +182,7 @@ def test_a_mutated_leaf_gets_a_verdict(data: st.DataObject) -> None:
     assert (verdict.result == "PASS") == same
 
 
-@settings(deadline=None, max_examples=400)
+@fuzz(400)
 @given(st.data())
 def test_a_signed_and_logged_mutation_gets_a_verdict_at_step_7_or_later(
     data: st.DataObject,
@@ -195,7 +196,7 @@ def test_a_signed_and_logged_mutation_gets_a_verdict_at_step_7_or_later(
         assert json.loads(payload)["predicate"].keys() == STATEMENT["predicate"].keys()
 
 
-@settings(deadline=None, max_examples=200)
+@fuzz(200)
 @given(st.data())
 def test_mutated_evidence_gets_a_verdict_even_if_it_was_certified(
     data: st.DataObject,
@@ -209,7 +210,7 @@ def test_mutated_evidence_gets_a_verdict_even_if_it_was_certified(
     assert verdict.failed is None or verdict.failed.number == 9
 
 
-@settings(deadline=None, max_examples=300)
+@fuzz(300)
 @given(st.binary(max_size=300))
 def test_any_bytes_get_a_verdict(data: bytes) -> None:
     failed = CERTIFIED.verify(data).failed
@@ -217,7 +218,7 @@ def test_any_bytes_get_a_verdict(data: bytes) -> None:
     assert failed.number == 1
 
 
-@settings(deadline=None, max_examples=300)
+@fuzz(300)
 @given(st.text(max_size=300))
 def test_any_checkpoint_text_gets_a_verdict(text: str) -> None:
     bundle = json.loads(CERTIFIED.bundle)

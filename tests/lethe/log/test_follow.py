@@ -31,6 +31,7 @@ from lethe.log.tree import (
     root_of,
     tree_root,
 )
+from tests.fuzz import fuzz
 from tests.lethe.log import oracle
 from tests.lethe.log.logs import SIGNER, STRANGER, VERIFIER, fetch_files, log_files
 
@@ -133,7 +134,7 @@ def flip(data: bytes, bit: int) -> bytes:
 
 
 @given(st.sampled_from(sorted(HONEST)), st.data())
-@settings(deadline=None, max_examples=200)
+@fuzz(200)
 def test_a_flipped_bit_in_any_file_is_found(path: str, data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, 8 * len(HONEST[path]) - 1))
     files = HONEST | {path: flip(HONEST[path], bit)}

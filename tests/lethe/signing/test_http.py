@@ -19,6 +19,7 @@ from lethe.errors import LetheError
 from lethe.signing.errors import KeyFormatError, KeyNotEntitledError, SignatureError
 from lethe.signing.http import new_nonce, sign_request, verify_request
 from lethe.signing.keys import Algorithm, PublicKey, algorithm_of, public_of
+from tests.fuzz import fuzz
 from tests.lethe.signing.signer import (
     BODY,
     ED25519,
@@ -266,7 +267,7 @@ def damaged(draw: st.DrawFn, text: str) -> str:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=400)
+@fuzz(400)
 def test_hostile_fields_raise_nothing_else_and_change_nothing(data: st.DataObject) -> None:
     request = sign(data.draw(st.sampled_from([Draft(), bare_draft()])))
     headers = dict(request.headers)
@@ -294,7 +295,7 @@ def test_hostile_fields_raise_nothing_else_and_change_nothing(data: st.DataObjec
     body=st.binary(max_size=8),
 )
 @example('a=();tag="lethe-erasure"', "a=:AAAA:", "", "", "", b"")
-@settings(deadline=None, max_examples=400)
+@fuzz(400)
 def test_pure_noise_is_refused_by_name(
     signature_input: str, signature: str, digest: str, method: str, uri: str, body: bytes
 ) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lethe.signing import http
@@ -13,6 +13,7 @@ from lethe.signing.errors import DigestMismatchError, SignatureError
 from lethe.signing.fields import field_lines, parse_fields
 from lethe.signing.http import SignedBy, sign_request, verify_request
 from lethe.signing.plain import parse_plain
+from tests.fuzz import fuzz
 from tests.lethe.signing.signer import (
     BODY,
     ED25519,
@@ -99,7 +100,7 @@ def test_no_other_signature_is_accepted(key: Key, place: int) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=400)
+@fuzz(400)
 def test_damage_has_one_outcome_either_way(data: st.DataObject) -> None:
     keys: st.SearchStrategy[Key] = st.sampled_from([ED25519, P256])
     key = data.draw(keys)
@@ -131,7 +132,7 @@ TARGETS = st.one_of(
 )
 @example(uri=URI, value=" a\tb ", method="POST")
 @example(uri=URI, value="", method="post")
-@settings(deadline=None, max_examples=300)
+@fuzz(300)
 def test_each_base_that_is_quick_is_the_one_of_the_library(
     uri: str, value: str, method: str
 ) -> None:

@@ -2,16 +2,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from workers.judge.ridge.integers import exact_product, to_integers
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=8))
-@settings(max_examples=300, deadline=None)
+@fuzz(300)
 def test_floats_become_integers_exactly(values: list[float]) -> None:
     integers, exponent = to_integers(np.array([values]))
     back = [int(value) * Fraction(2) ** exponent for value in integers[0]]

@@ -20,6 +20,7 @@ from lethe.estimators.forest.impurity import (
     square_exceeds,
 )
 from lethe.estimators.forest.published import ForestConfig, PublishedForest, leaf_values
+from tests.fuzz import fuzz
 from tests.lethe.estimators.forest.problem import config, fitted
 
 words = st.one_of(
@@ -212,7 +213,7 @@ def test_a_published_file_has_no_counts() -> None:
     assert str(len(forest)).encode() not in header
 
 
-@settings(deadline=None, max_examples=300)
+@fuzz(300)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_predicts(data: st.DataObject) -> None:
     """Predictions follow indices of the file without a check: reading must have checked them."""

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from workers.data.tables.files import read_table
 from workers.data.tables.table import DataTable
 from workers.errors import DatasetError
@@ -327,7 +328,7 @@ def test_what_is_written_is_read(columns: dict[str, list[Any]]) -> None:
                     assert got.numbers(name).tolist() == values
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@fuzz(150, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([".parquet", ".feather", ".ipc", ".csv"]), st.data())
 def test_a_damaged_file_is_a_problem_or_a_table(suffix: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -4,10 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from tests.fuzz import fuzz
 from tests.workers.methods.ridge import oracle
 from workers import blas_threads
 from workers.arrays import Rows
@@ -57,7 +58,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @given(problems())
-@settings(max_examples=150, deadline=None)
+@fuzz(150)
 def test_every_entry_is_the_nearest_float32(problem: Problem) -> None:
     assert_correctly_rounded(*problem)
 

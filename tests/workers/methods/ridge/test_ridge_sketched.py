@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from tests.workers.methods.ridge import oracle
 from tests.workers.methods.ridge.sketches.oracle import decaying_codes, norm_is_at_most
 from workers.arrays import IntMatrix, Rows
@@ -73,7 +74,7 @@ def drifted(state: RidgeState) -> IntMatrix:
     kind=st.sampled_from(known()),
     data=st.data(),
 )
-@settings(max_examples=120, deadline=None)
+@fuzz(120)
 def test_any_stream_of_adds_and_deletes(
     seed: int, penalty: float, rank: int, kind: str, data: st.DataObject
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from workers.arrays import Matrix
 from workers.methods.ridge.sketch_bounds import (
     least_eigenvalue,
@@ -44,7 +45,7 @@ def distance(
     share=st.floats(1e-6, 0.999),
     rank=st.integers(0, D),
 )
-@settings(max_examples=300, deadline=None)
+@fuzz(300)
 def test_the_theorem_for_any_error_below_the_penalty(
     seed: int, penalty: float, share: float, rank: int
 ) -> None:
@@ -64,7 +65,7 @@ def test_the_theorem_for_any_error_below_the_penalty(
 
 
 @given(seed=st.integers(0, 2**32 - 1), penalty=st.floats(0.01, 10), rank=st.integers(1, D))
-@settings(max_examples=200, deadline=None)
+@fuzz(200)
 def test_an_added_sketch_may_neglect_more_than_the_penalty(
     seed: int, penalty: float, rank: int
 ) -> None:

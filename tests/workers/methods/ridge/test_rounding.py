@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from tests.workers.methods.ridge.oracle import round_to_float32
 from workers.errors import RefusedError
 from workers.methods.ridge.rounding import round_exactly, round_weights
@@ -23,7 +24,7 @@ def decide(terms: list[float], bound: float) -> float | None:
 
 
 @given(st.floats(-1e37, 1e37), st.floats(2.0**-250, 2.0**-120))
-@settings(max_examples=500, deadline=None)
+@fuzz(500)
 def test_decides_alike_with_floats_and_with_fractions(value: float, bound: float) -> None:
     got = decide([value], bound)
     assert got == round_exactly(Fraction(value), Fraction(bound))
@@ -32,7 +33,7 @@ def test_decides_alike_with_floats_and_with_fractions(value: float, bound: float
 
 
 @given(F32, st.integers(-4, 4), st.floats(2.0**-250, 2.0**-60))
-@settings(max_examples=500, deadline=None)
+@fuzz(500)
 def test_a_decision_holds_for_every_number_within_the_bound(
     near: float, ulps: int, bound: float
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from tests.fuzz import fuzz
 from tests.workers.methods.ridge.sketches import oracle
 from workers.arrays import IntMatrix
 from workers.errors import ExactnessError, RefusedError
@@ -15,7 +16,7 @@ from workers.methods.ridge.sketches.sketch import MAX_SHIFT, Sketch, expand, to_
 
 
 @given(data=st.data(), rows=st.integers(0, 6), d=st.integers(1, 5), shift=st.integers(0, 48))
-@settings(max_examples=200, deadline=None)
+@fuzz(200)
 def test_it_is_the_integer_formula(data: st.DataObject, rows: int, d: int, shift: int) -> None:
     widest = min(53, 29 + shift)
     width = data.draw(st.integers(0, widest))

@@ -1,0 +1,22 @@
+"""Property tests of two sizes: `make test` draws a fifth of what `make test-full` draws."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+THOROUGH = os.environ.get("LETHE_TEST_SIZE") == "full"
+
+
+def fuzz(examples: int, **options: Any) -> Callable[[F], F]:
+    """Return a decorator in place of `settings`: `examples` in `make test-full`."""
+    drawn = examples if THOROUGH else examples // 5
+
+    def decorate(test: F) -> F:
+        sized: F = settings(max_examples=drawn, deadline=None, **options)(test)
+        return pytest.mark.thorough(sized)
+
+    return decorate
