@@ -17,6 +17,7 @@ def fuzz(examples: int, **options: Any) -> Callable[[F], F]:
 
     def decorate(test: F) -> F:
         sized: F = settings(max_examples=drawn, deadline=None, **options)(test)
-        return pytest.mark.thorough(sized)
+        marked: F = pytest.mark.thorough(sized)
+        return marked
 
     return decorate

@@ -81,8 +81,13 @@ class MlflowStore:
         numbers = {str(number) for number in withdrawn}
         gone = [one for one in self._versions(ref) if one.tags.get(NUMBER) in numbers]
         for one in gone:
-            root = self._client.get_run(one.run_id).info.artifact_uri
-            files = _artifacts(root)
+            run = self._client.get_run(one.run_id)
+            if run.info.experiment_id != self._experiment():  # whoever writes tags chose the run
+                raise StillStoredError(
+                    f"MLflow version {one.version} is tagged as one of {ref} but has the run of "
+                    "another experiment: look who made it; nothing of it was deleted"
+                )
+            files = _artifacts(run.info.artifact_uri)
             files.delete_artifacts(FOLDER)
             if left := files.list_artifacts(FOLDER):
                 raise StillStoredError(

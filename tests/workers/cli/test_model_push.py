@@ -113,6 +113,23 @@ def test_a_store_that_keeps_a_withdrawn_file_is_named(
     assert [one.version for one in registry().search_model_versions("")] == [2]
 
 
+def test_the_run_of_another_experiment_is_not_deleted(here: Installation) -> None:
+    push()
+    other = registry().create_run(registry().create_experiment("of-another-team"))
+    Path("their.txt").write_text("theirs")
+    registry().log_artifact(other.info.run_id, "their.txt", "model")
+    tags = dict(registry().get_model_version(MODEL, "1").tags)
+    registry().create_model_version(
+        MODEL, f"{other.info.artifact_uri}/model", other.info.run_id, tags=tags
+    )
+    here.caller.erase_records("r1")
+    here.drain()
+    answer = push()
+    assert isinstance(answer.exception, LetheError)
+    assert "another experiment" in str(answer.exception)
+    assert any(path.name == "their.txt" for path in files())
+
+
 def test_the_tag_of_several_certificates_depends_on_each() -> None:
     digests = [sha256(bytes([number])).hexdigest() for number in range(3)]
     several = [{"statement": digest} for digest in digests]

@@ -102,8 +102,8 @@ def test_from_an_address_to_a_verified_answer(operator: Operator, tmp_path: Path
     assert "opened with log entry" in contact.stderr
     answer, pem = tmp_path / "answer.json", tmp_path / "issuer.pem"
     folder = tmp_path / "certificates"
-    arguments = ("summary", ref, "--out", str(answer), "--certificates", str(folder))
-    downloaded = operator.run(case, *arguments)
+    wanted = ("summary", ref, "--out", str(answer), "--certificates", str(folder))
+    downloaded = operator.run(case, *wanted)
     file = folder / "one.sigstore.json"
     assert downloaded.stdout.split() == [
         str(answer),
