@@ -82,10 +82,11 @@ class MlflowStore:
         gone = [one for one in self._versions(ref) if one.tags.get(NUMBER) in numbers]
         for one in gone:
             run = self._client.get_run(one.run_id)
-            if run.info.experiment_id != self._experiment():  # whoever writes tags chose the run
+            # Whoever writes tags there may have named the run of somebody else.
+            if run.info.experiment_id != self._experiment():
                 raise StillStoredError(
-                    f"MLflow version {one.version} is tagged as one of {ref} but has the run of "
-                    "another experiment: look who made it; nothing of it was deleted"
+                    f"MLflow version {one.version} has the tags of {ref} and the run of another "
+                    "experiment: look who made it; nothing of it was deleted"
                 )
             files = _artifacts(run.info.artifact_uri)
             files.delete_artifacts(FOLDER)

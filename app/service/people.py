@@ -105,13 +105,15 @@ def bury(
 ) -> None:
     """Forget which records identities were of; the tags stay and say that they were erased.
 
-    requests: erased records, each with the id of the request that erases it.
+    requests: erased records, each with the id of the request that erases it. Held-out rows are
+    left alone: a client may send any id for them, and must not get an answer about it.
     """
     key, session = people_key(services.master, model), tx.session
     dialect, change = session.connection().dialect, 0
     for chunk in chunks(list(requests)):
         by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
-        rows = list(stored_rows(session, model.id, col(Person.record).in_(chunk)))
+        learned = (col(Person.state) == LEARNED) & col(Person.record).in_(chunk)
+        rows = list(stored_rows(session, model.id, learned))
         erased = [
             StoredRow(row.id, ERASED, None, row.tags, requests[by_seal[row.record]])
             for row in rows

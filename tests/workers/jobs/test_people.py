@@ -110,6 +110,18 @@ def test_an_erased_person_was_erased_before(installation: Installation) -> None:
     installation.check()
 
 
+def test_whoever_names_the_record_of_another_as_held_out_learns_nothing_of_its_erasure(
+    installation: Installation,
+) -> None:
+    """r1 is Bob's, and Eve's too if one believes what was sent of held-out rows."""
+    ready(installation, r1=EVE)
+    installation.caller.erase_records("r1")
+    installation.drain()
+    assert found(installation, f"email={BOB}").erased == 1
+    eve = found(installation, f"email={EVE}")
+    assert (eve.erased, eve.erased_by) == (0, ())
+
+
 def test_identities_of_a_model_come_later_by_import(installation: Installation) -> None:
     ready(installation)
     eve = Identity("email", digests("email", EVE))
