@@ -85,8 +85,8 @@ class MlflowStore:
             # Whoever writes tags there may have named the run of somebody else.
             if run.info.experiment_id != self._experiment():
                 raise StillStoredError(
-                    f"MLflow version {one.version} has the tags of {ref} and the run of another "
-                    "experiment: look who made it; nothing of it was deleted"
+                    f"MLflow version {one.version} has the tags of {ref}, and a run of another "
+                    "experiment: look who made it; nothing was deleted"
                 )
             files = _artifacts(run.info.artifact_uri)
             files.delete_artifacts(FOLDER)

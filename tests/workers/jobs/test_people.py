@@ -16,8 +16,9 @@ from app.reconcile.people import PeopleChangedError
 from app.service import people
 from lethe.identity import WIDTH, Identity, digests, pack, parse
 from models import Model, Person
+from tests import small
 from tests.installation import Installation
-from tests.small import rows
+from tests.small import Caller, rows
 
 ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@example.org"
 
@@ -113,8 +114,18 @@ def test_an_erased_person_was_erased_before(installation: Installation) -> None:
 def test_whoever_names_the_record_of_another_as_held_out_learns_nothing_of_its_erasure(
     installation: Installation,
 ) -> None:
-    """r1 is Bob's, and Eve's too if one believes what was sent of held-out rows."""
-    ready(installation, r1=EVE)
+    """r1 is Bob's, and Eve's too if one believes what c9 sends of held-out rows."""
+    ready(installation)
+    arrays = rows(count=2, first=90)
+    arrays |= {"clients": np.array(["c9"] * 2), "held_out_records": np.array(["r1"])}
+    arrays["held_out_identity_email"] = packed(EVE)
+    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
+    client.register_key(role="client", client="c9")
+    path, kind = "/v1/models/small/contributions", "application/x-npz"
+    sent = client.signed("POST", path, small.pack(arrays), content_type=kind)
+    assert sent.status_code == 202, sent.text
+    installation.drain()
+    assert found(installation, f"email={EVE}").held_out == ("r1",)
     installation.caller.erase_records("r1")
     installation.drain()
     assert found(installation, f"email={BOB}").erased == 1
