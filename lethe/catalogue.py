@@ -74,7 +74,8 @@ Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod
 
 # --- what a recipe may name, by import path -------------------------------------------------
 # Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian
-# processes, Nystroem), what takes functions or other estimators, what searches over parameters.
+# processes, Nystroem, quantile transformers), what takes functions or other estimators, what
+# searches over parameters.
 CLASSIFIERS: Final[tuple[str, ...]] = (
     "lightgbm.LGBMClassifier",
     "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
@@ -127,7 +128,6 @@ TRANSFORMERS: Final[tuple[str, ...]] = (
     "sklearn.preprocessing.Normalizer",
     "sklearn.preprocessing.PolynomialFeatures",
     "sklearn.preprocessing.PowerTransformer",
-    "sklearn.preprocessing.QuantileTransformer",
     "sklearn.preprocessing.RobustScaler",
     "sklearn.preprocessing.StandardScaler",
     "sklearn.random_projection.GaussianRandomProjection",
