@@ -1,0 +1,39 @@
+"""`lethe demo --family recipe|forest`: certificates that verify, and models that predict."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+
+from lethe.certificates.verify import verify_certificate
+from lethe.estimators.forest.published import PublishedForest
+from tests.e2e.test_demo import keys, run_demo
+from workers.training.recipes.files import decode
+
+Numbers = NDArray[Any]
+PREDICT: dict[str, Callable[[bytes, Numbers], Numbers]] = {
+    "recipe": lambda file, rows: decode(file).predict(rows),
+    "forest": lambda file, rows: PublishedForest.from_bytes(file).probabilities(rows).argmax(1),
+}
+GUARANTEE = {"recipe": "exact-retrained", "forest": "exact"}
+
+
+@pytest.mark.parametrize("family", PREDICT)
+def test_a_model_forgets_three_requests_and_a_client(tmp_path: Path, family: str) -> None:
+    out = tmp_path / "out"
+    done = run_demo(out, "--family", family)
+    assert done.returncode == 0, done.stdout + done.stderr
+    certificates = sorted((out / "certificates").glob("*.sigstore.json"))
+    assert len(certificates) == 4
+    for path in certificates:
+        verdict = verify_certificate(path.read_bytes(), **keys(out))
+        assert verdict.result == "PASS", verdict.steps
+    assert len(re.findall(rf"  {GUARANTEE[family]} +7/7", done.stdout)) == 4, done.stdout
+    features, labels = load_breast_cancer(return_X_y=True)
+    file = (out / "models" / "after.safetensors").read_bytes()
+    assert np.mean(PREDICT[family](file, features) == labels) > 0.9
