@@ -1,6 +1,6 @@
 """What each family of models costs and is worth, beside the library that people would use.
 
-    python -m benchmarks.families [--quick] [--data FILE]... [--json FILE]
+    python -m benchmarks.families [--quick] [--family NAME]... [--data FILE]... [--json FILE]
 
 For each family and data set: accuracy by cross-validation, with the same folds for the
 reference; how long a fit takes beside the reference's; how many times faster a deletion is than
@@ -225,11 +225,21 @@ def data_sets(files: tuple[Path, ...], *, quick: bool) -> dict[str, tuple[Number
     multiple=True,
     help="An .npz with features and labels; several times for several.",
 )
+@click.option(
+    "--family",
+    "wanted",
+    type=click.Choice(list(FAMILIES)),
+    multiple=True,
+    help="Only this one.",
+)
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write results here.")
-def main(quick: bool, files: tuple[Path, ...], file: Path | None) -> None:
+def main(
+    quick: bool, files: tuple[Path, ...], wanted: tuple[str, ...], file: Path | None
+) -> None:
     """Measure each family beside scikit-learn."""
     found: dict[str, dict[str, Any]] = {}
-    for name, family in FAMILIES.items():
+    for name in wanted or FAMILIES:
+        family = FAMILIES[name]
         for data, (features, labels) in data_sets(files, quick=quick).items():
             if name == "multinomial-nb" and (features < 0).any():
                 continue  # it counts

@@ -8,12 +8,14 @@ from click.testing import CliRunner
 from benchmarks.families import FAMILIES, main
 
 
-def test_a_quick_run_writes_figures_of_each_family(tmp_path: Path) -> None:
+def test_a_quick_run_writes_the_figures_of_families(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    done = CliRunner().invoke(main, ["--quick", "--json", str(file)])
+    families = ("ridge", "gaussian-nb", "recipe")  # a forest takes a minute to compile
+    options = [word for name in families for word in ("--family", name)]
+    done = CliRunner().invoke(main, ["--quick", *options, "--json", str(file)])
     assert done.exit_code == 0, done.output
     found = json.loads(file.read_text())["families"]
-    assert found.keys() == FAMILIES.keys()
+    assert found.keys() == set(families) < FAMILIES.keys()
     for figures in found.values():
         own = figures["breast_cancer"]
         assert abs(own["accuracy"] - own["accuracy_reference"]) < 0.05
