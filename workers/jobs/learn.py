@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import BinaryIO
 
-import numpy as np
 from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
@@ -58,6 +57,8 @@ def run(job: JobContext) -> None:
 
 
 def _learn(job: JobContext, file: BinaryIO) -> None:
+    import numpy as np  # a worker starts without it
+
     services, lease, model = job.services, job.lease, job.model
     with services.reading() as session:
         contribution = session.get_one(Contribution, lease.contribution_id)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from app.service.people import RecordIdentity
 from lethe.identity import COLUMN, HELD_OUT, unpack
 from models import person
@@ -13,6 +11,8 @@ from models import person
 def identities(file: BinaryIO) -> Iterator[RecordIdentity]:
     """Yield each identity of an upload as `app.uploads` packed it; held-out rows have some."""
     file.seek(0)
+    import numpy as np  # a worker starts without it
+
     with np.load(file, allow_pickle=False) as arrays:
         for prefix, state in (("", person.LEARNED), (HELD_OUT, person.HELD_OUT)):
             columns = [name for name in arrays.files if name.startswith(prefix + COLUMN)]

@@ -4,13 +4,14 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from lethe.certificates.retained import SALT_SIZE, record_commitment
 from lethe.certificates.retained_tree import Leaf
+
+if TYPE_CHECKING:  # a worker starts without it
+    import numpy as np
+    from numpy.typing import NDArray
 
 LEAVES = 5000  # written out as Python objects at a time
 
@@ -40,7 +41,7 @@ class ParsedUpload:
         """The ids of its records, in the order of the blocks."""
         return [record for block in self.blocks.values() for record in block.records]
 
-    def salts(self) -> NDArray[np.uint8]:
+    def salts(self) -> "NDArray[np.uint8]":
         """Return a salt (n, 32) for the commitment of each of `records`, in their order."""
         count = sum(len(block.records) for block in self.blocks.values())
         return as_digests(secrets.token_bytes(SALT_SIZE * count))
@@ -55,19 +56,21 @@ class FreshRecords:
     """
 
     records: Sequence[str]
-    salts: NDArray[np.uint8]
-    commitments: NDArray[np.uint8]
-    contents: NDArray[np.uint8]
-    order: NDArray[np.int64]
+    salts: "NDArray[np.uint8]"
+    commitments: "NDArray[np.uint8]"
+    contents: "NDArray[np.uint8]"
+    order: "NDArray[np.int64]"
 
     @classmethod
     def salted(
         cls,
         records: Sequence[str],
-        salts: NDArray[np.uint8],
-        contents: NDArray[np.uint8] | None = None,
+        salts: "NDArray[np.uint8]",
+        contents: "NDArray[np.uint8] | None" = None,
     ) -> "FreshRecords":
         """Return records under these salts; contents: None where no row of them is stored."""
+        import numpy as np
+
         each = zip(split(salts), records, strict=True)
         commitments = as_digests(b"".join(record_commitment(*one) for one in each))
         if contents is None:
@@ -86,12 +89,14 @@ class FreshRecords:
             yield from zip(split(self.commitments[own]), split(self.contents[own]), strict=True)
 
 
-def as_digests(data: bytes) -> NDArray[np.uint8]:
+def as_digests(data: bytes) -> "NDArray[np.uint8]":
     """Return bytes as rows of 32, (n, 32)."""
+    import numpy as np
+
     return np.frombuffer(data, dtype=np.uint8).reshape(-1, SALT_SIZE)
 
 
-def split(rows: NDArray[np.uint8]) -> list[bytes]:
+def split(rows: "NDArray[np.uint8]") -> list[bytes]:
     """Return each row of (n, 32) as bytes."""
     data = rows.tobytes()
     return [data[start : start + SALT_SIZE] for start in range(0, len(data), SALT_SIZE)]
@@ -135,7 +140,7 @@ class UpdateResult:
     escalated: str | None = None
     secret: bytes | None = None
     repeated: bool = False
-    contents: NDArray[np.uint8] | None = None
+    contents: "NDArray[np.uint8] | None" = None
 
     @property
     def name(self) -> str:

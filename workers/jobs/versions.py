@@ -1,10 +1,8 @@
 """A model's versions: load the current state, publish the next, withdraw the earlier."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import delete, update
 from sqlmodel import Session, col, exists, select
 
@@ -18,6 +16,10 @@ from models.session import chunks, read_by_id
 from workers.jobs.draft import ShreddedArtifact
 from workers.jobs.lease import Lease
 from workers.jobs.update import Encoded, FreshRecords, Owner, split
+
+if TYPE_CHECKING:  # a worker starts without it
+    import numpy as np
+    from numpy.typing import NDArray
 
 REPEATED = "model.repeated"
 
@@ -54,7 +56,7 @@ def add_records(
     session: Session,
     model_id: int,
     fresh: FreshRecords,
-    subjects: NDArray[np.int64],
+    subjects: "NDArray[np.int64]",
     *,
     keep_order: bool,
 ) -> None:
@@ -64,6 +66,8 @@ def add_records(
     be in that order too, which method audits draw from. In the order of their commitments an
     index grows at its end alone, and the insertion takes a fifth less.
     """
+    import numpy as np
+
     session.flush()
     order = np.arange(len(fresh)) if keep_order else fresh.order
 
