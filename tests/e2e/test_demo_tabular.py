@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
+from lethe.certificates.case_summary import check_summary
+from lethe.certificates.keys import read_issuer
 from lethe.certificates.verify import verify_certificate
 from lethe.estimators.forest.published import PublishedForest
 from tests.e2e.test_demo import keys, run_demo
@@ -24,16 +27,26 @@ GUARANTEE = {"recipe": "exact-retrained", "forest": "exact"}
 
 
 @pytest.mark.parametrize("family", PREDICT)
-def test_a_model_forgets_three_requests_and_a_client(tmp_path: Path, family: str) -> None:
+def test_a_model_forgets_records_a_subject_a_client_and_a_person(
+    tmp_path: Path, family: str
+) -> None:
     out = tmp_path / "out"
     done = run_demo(out, "--family", family)
     assert done.returncode == 0, done.stdout + done.stderr
     certificates = sorted((out / "certificates").glob("*.sigstore.json"))
-    assert len(certificates) == 4
+    assert len(certificates) == 5
     for path in certificates:
         verdict = verify_certificate(path.read_bytes(), **keys(out))
         assert verdict.result == "PASS", verdict.steps
-    assert len(re.findall(rf"  {GUARANTEE[family]} +7/7", done.stdout)) == 4, done.stdout
+    assert len(re.findall(rf"  {GUARANTEE[family]} +7/7", done.stdout)) == 5, done.stdout
+    answer = check_summary(
+        (out / "evidence" / "answer.json").read_bytes(),
+        read_issuer(out / "keys" / "issuer.pem"),
+    )
+    (part,) = answer.predicate.parts
+    digests = {sha256(path.read_bytes()).hexdigest() for path in certificates}
+    assert part.outcome == "certified"
+    assert part.certificate in digests
     features, labels = load_breast_cancer(return_X_y=True)
     file = (out / "models" / "after.safetensors").read_bytes()
     assert np.mean(PREDICT[family](file, features) == labels) > 0.9

@@ -8,6 +8,8 @@ shown.
 from pathlib import Path
 
 from lethe.certificates.bundle import parse_bundle
+from lethe.certificates.case_summary import check_summary
+from lethe.certificates.keys import read_issuer
 from lethe.certificates.statement import parse_statement
 from lethe.client import Client
 
@@ -29,3 +31,19 @@ def keep_certificate(out: Path, requester: Client, request_id: str) -> str:
     certificate_file(out, certificate_id).write_bytes(bundle)
     evidence_file(out, certificate_id).write_bytes(evidence)
     return certificate_id
+
+
+def answer_file(out: Path) -> Path:
+    """Return where the signed answer to a person's case is."""
+    return out / "evidence" / "answer.json"
+
+
+def keep_answer(out: Path, answer: bytes, certificate_id: str) -> None:
+    """Write the signed answer to a case whose only part has this certificate.
+
+    Raises:
+        LetheError: The issuer did not sign it, or it names another certificate.
+    """
+    certificate = certificate_file(out, certificate_id).read_bytes()
+    check_summary(answer, read_issuer(out / "keys" / "issuer.pem"), [certificate])
+    answer_file(out).write_bytes(answer)

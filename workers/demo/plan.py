@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lethe.identity import Identity
 from workers.demo.service import DemoError
 
 SINGLE = 13
@@ -14,11 +15,16 @@ _SIZES = (2, 3, 4, 5, 2, 3)  # records of each further request; with one client,
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One erasure request to come: records by id, or one client."""
+    """One erasure request to come: records by id, one client, one of its subjects, or a person.
+
+    A person's request is a case that the operator opens; requesters sign the others.
+    """
 
     label: str
     records: tuple[str, ...] = ()
     client: str | None = None
+    subject: str | None = None
+    person: Identity | None = None
 
 
 def plan_requests(

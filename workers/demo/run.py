@@ -27,7 +27,7 @@ from workers.demo.directory import (
     make_directory,
     write_private,
 )
-from workers.demo.kept import certificate_file, keep_certificate
+from workers.demo.kept import certificate_file, keep_answer, keep_certificate
 from workers.demo.left import say_where
 from workers.demo.masked import HOLDERS, DataHolders, gathered
 from workers.demo.measure import accuracy, compare
@@ -184,10 +184,13 @@ def _serve(out: Path, running: Running) -> list[TableRow]:
         ]
         for start in range(0, len(wishes), size):
             asked = [
-                (requesters[(start + place) % len(requesters)], wish)
+                (
+                    operator if wish.person else requesters[(start + place) % len(requesters)],
+                    wish,
+                )
                 for place, wish in enumerate(wishes[start : start + size])
             ]
-            for outcome in _erase(out, asked, holders):
+            for outcome in _erase(out, operator, asked, holders):
                 outcomes.append(outcome)
                 place = f"{len(outcomes):2}/{len(wishes)}"
                 click.echo(
@@ -230,27 +233,46 @@ def _register(running: Running, operator: Client) -> DataHolders | None:
 
 
 def _erase(
-    out: Path, asked: list[tuple[Client, Wish]], holders: DataHolders | None
+    out: Path,
+    operator: Client,
+    asked: list[tuple[Client, Wish]],
+    holders: DataHolders | None,
 ) -> Iterator[TableRow]:
-    """Submit some wishes and yield them certified; masked ones wait for a common round."""
+    """Submit some wishes and yield them certified; masked ones wait for a common round.
+
+    A person's are the operator's, on their behalf.
+    """
+    asked = [(operator if wish.person else sender, wish) for sender, wish in asked]
     start = time.monotonic()
-    receipts = []
-    for requester, wish in asked:
-        if wish.client is not None:
-            receipts.append(requester.submit_erasure(MODEL, client=wish.client))
-        else:
-            receipts.append(requester.submit_erasure(MODEL, records=wish.records))
+    submitted = [_submit(sender, wish) for sender, wish in asked]
     if holders is not None:
-        for (requester, _), receipt in zip(asked, receipts, strict=True):
-            _wait_for_round(requester, receipt.id)
+        for (sender, _), (request_id, _) in zip(asked, submitted, strict=True):
+            _wait_for_round(sender, request_id)
         holders.round(add=False, say=click.echo)
-    for (requester, wish), receipt in zip(asked, receipts, strict=True):
-        status = requester.wait(receipt.id, timeout=REQUEST_SECONDS)
+    for (sender, wish), (request_id, case) in zip(asked, submitted, strict=True):
+        status = sender.wait(request_id, timeout=REQUEST_SECONDS)
         seconds = time.monotonic() - start
         if status.state != "certified":
             raise DemoError(f"a request ended {status.state}: see service.log")
-        kept = keep_certificate(out, requester, receipt.id)
+        kept = keep_certificate(out, sender, request_id)
+        if case is not None:
+            keep_answer(out, sender.case_summary(case), kept)
+            sender.close_case(case)
         yield TableRow(wish.label, wish.records, wish.client, kept, seconds)
+
+
+def _submit(sender: Client, wish: Wish) -> tuple[str, str | None]:
+    """Send a wish; return its request's id and, for a person, the case that it is part of."""
+    if wish.person is not None:
+        case = sender.open_case(wish.person, "DEMO-1", checked="the demonstration made it up")
+        (part,) = case["parts"]
+        if part["request"] is None:
+            raise DemoError(f"nothing of the person can be erased: {part['outcome']}")
+        return str(part["request"]), str(case["ref"])
+    if wish.records:
+        return sender.submit_erasure(MODEL, records=wish.records).id, None
+    # A subject's name includes its client's, so that exactly one of the three is sent.
+    return sender.submit_erasure(MODEL, client=wish.client, subject=wish.subject).id, None
 
 
 def _wait_for_round(requester: Client, request_id: str) -> None:

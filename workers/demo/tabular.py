@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
+from lethe.identity import Identity, parse
 from workers.data.federation import Federation, hold_out, record_ids
 from workers.data.npz import load_npz
 from workers.demo.directory import check_directory
@@ -28,6 +29,7 @@ from workers.registration.recipe import (
 from workers.training.recipes.files import decode
 
 CLINICS = 20
+ROWS_OF_A_PATIENT = 2
 RECIPE = {
     "estimator": "sklearn.ensemble.HistGradientBoostingClassifier",
     "parameters": {"max_iter": 50, "learning_rate": 0.1},
@@ -40,26 +42,42 @@ FOREST = {"trees": 50, "depth": 12, "thresholds": 16, "seed": 0}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a family is registered, what its file predicts of held-out rows, what it claims."""
+    """How a family is demonstrated; a further one is an entry in KINDS and a choice.
+
+    measure: says of a downloaded file how good it is on held-out rows. guarantee: what each
+    certificate must claim.
+    """
 
     prepare: Callable[[RecipeRows], RecipeRegistration]
-    predict: Callable[[bytes, RecipeRegistration], NDArray[Any]]
+    measure: Callable[[bytes, RecipeRegistration], str]
     guarantee: str
     words: str
     remark: str
 
 
+def accuracy(
+    predict: Callable[[bytes, RecipeRegistration], NDArray[Any]],
+) -> Callable[[bytes, RecipeRegistration], str]:
+    """Return a measure of files from what they predict: places of classes."""
+
+    def measure(file: bytes, prepared: RecipeRegistration) -> str:
+        share = float(np.mean(predict(file, prepared) == prepared.labels))
+        return f"accuracy on {len(prepared.labels)} held-out rows: {share:.3f}"
+
+    return measure
+
+
 KINDS = {
     "recipe": Kind(
         lambda rows: prepare_recipe(rows, RECIPE, ref=MODEL),
-        lambda file, prepared: decode(file).predict(prepared.features),
+        accuracy(lambda file, prepared: decode(file).predict(prepared.features)),
         "exact-retrained",
         str(RECIPE["estimator"]),
         "Each certificate says that a second process fitted the same bytes again",
     ),
     "forest": Kind(
         lambda rows: forest.prepare_forest(rows, FOREST, ref=MODEL),
-        forest.predict,
+        accuracy(forest.predict),
         "exact",
         "an exact forest of 50 trees",
         "Each certificate says that a forest fitted to the rest has the same bytes",
@@ -80,9 +98,9 @@ def run(family: str, data: Path | None, out: Path, keep_serving: bool) -> None:
     prepared = kind.prepare(rows_of_federation(federation))
     click.echo(f"Data: {data.name if data else 'breast_cancer of scikit-learn'}, ", nl=False)
     click.echo(f"{len(prepared.records)} records; {kind.words}")
-    wishes = _wishes(prepared)
-    erased = {record for wish in wishes for record in wish.records}
-    spare = [record for record in prepared.records if record not in erased][:50]
+    wishes = _wishes(federation, prepared)
+    named = {record for wish in wishes for record in wish.records}
+    spare = [record for record in prepared.records if record not in named][:50]
 
     def compare(outcomes: list[TableRow]) -> None:
         _compare(out, kind, prepared, outcomes)
@@ -92,9 +110,8 @@ def run(family: str, data: Path | None, out: Path, keep_serving: bool) -> None:
 
 def _breast_cancer() -> Federation:
     features, labels = load_breast_cancer(return_X_y=True)
-    clients: NDArray[np.str_] = np.array(
-        [f"clinic-{row % CLINICS:02d}" for row in range(len(labels))]
-    )
+    patients = [row // ROWS_OF_A_PATIENT for row in range(len(labels))]
+    clients: NDArray[np.str_] = np.array([f"clinic-{one % CLINICS:02d}" for one in patients])
     return Federation(
         features=features,
         labels=labels.astype(np.int64),
@@ -102,22 +119,39 @@ def _breast_cancer() -> Federation:
         label_names=("malignant", "benign"),
         is_test=hold_out(clients, 0),
         records=record_ids(len(labels)),
+        subjects=np.array([f"patient-{one:03d}" for one in patients]),
+        identities={"email": np.array([f"patient{one}@example.org" for one in patients])},
     )
 
 
-def _wishes(prepared: RecipeRegistration) -> list[Wish]:
-    """Return three requests that are fitted together, and one of a whole client."""
+def _wishes(federation: Federation, prepared: RecipeRegistration) -> list[Wish]:
+    """Return requests of all scopes: three that are fitted together, a client, and a person."""
     (client, size), *_ = Counter(prepared.clients).most_common()
-    pairs = zip(prepared.records, prepared.clients, strict=True)
-    others = [record for record, owner in pairs if owner != client]
+    owners = zip(prepared.records, prepared.clients, prepared.subjects, strict=True)
+    others = [(record, subject) for record, owner, subject in owners if owner != client]
     if len(others) < 10:
         raise DemoError("the demonstration needs ten records of further clients: add some")
-    return [
-        Wish("1 record", (others[0],)),
-        Wish("1 record", (others[1],)),
-        Wish("5 records", tuple(others[2:7])),
-        Wish(f"client, {size} records", client=client),
-    ]
+    wishes = [Wish("1 record", (others[0][0],)), Wish("1 record", (others[1][0],))]
+    subject = others[2][1]
+    if federation.subjects is None:
+        wishes.append(Wish("5 records", tuple(record for record, _ in others[2:7])))
+    else:
+        wishes.append(Wish("subject", subject=subject))
+    wishes.append(Wish(f"client, {size} records", client=client))
+    last, owner = others[-1]
+    person = _person_of(federation, last)
+    if person is not None and owner != subject:
+        wishes.append(Wish("person", person=person))
+    return wishes
+
+
+def _person_of(federation: Federation, record: str) -> Identity | None:
+    """Return an identity of the record's person; None where the data name none."""
+    place = federation.records.tolist().index(record)
+    for kind, column in sorted(federation.identities.items()):
+        if column.dtype.kind == "U" and column[place]:
+            return parse(f"{kind}={column[place]}")
+    return None
 
 
 def _compare(
@@ -128,8 +162,7 @@ def _compare(
         raise DemoError("the data hold no row out: there is nothing to measure by")
     for name in ("before", "after"):
         file = (out / "models" / f"{name}.safetensors").read_bytes()
-        share = float(np.mean(kind.predict(file, prepared) == prepared.labels))
-        click.echo(f"{name:6} accuracy on {len(prepared.labels)} held-out rows: {share:.3f}")
+        click.echo(f"{name:6} {kind.measure(file, prepared)}")
     if any(outcome.guarantee != kind.guarantee for outcome in outcomes):
         raise DemoError("an erasure was certified as something else: see the table")
     click.echo(kind.remark)
