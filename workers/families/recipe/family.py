@@ -49,6 +49,7 @@ class RecipeFamily(Family):
     judge_rooms: tuple[str, ...] = ("judge", "training/recipes")
     audited = False
     judges_together = True
+    fitting = update.FITTING
 
     def check_here(self) -> None:
         """Raise NoLibraryError where scikit-learn is not installed."""
@@ -74,19 +75,19 @@ class RecipeFamily(Family):
         salts: "NDArray[np.uint8]",
     ) -> UpdateResult:
         """Fit on the stored rows and the upload. Raises RefusedError."""
-        return update.learn(job, before, upload, salts)
+        return update.learn(self.fitting, job, before, upload, salts)
 
     def forget(
         self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
     ) -> Update:
         """Fit without the members' records. Raises NotFittedError."""
         self.check_here()
-        return update.forget(job, members)
+        return update.forget(self.fitting, job, members)
 
     def refit(self, job: JobContext) -> UpdateResult:
         """Fit once more on the retained rows. Raises NotFittedError."""
         self.check_here()
-        return update.refit(job)
+        return update.refit(self.fitting, job)
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report

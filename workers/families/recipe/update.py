@@ -1,6 +1,10 @@
-"""Recipes: learn an upload, forget records, fit again. Each is a fit on all rows there are."""
+"""Learn an upload, forget records, fit again: each is a fit on all rows that there are then.
 
-from collections.abc import Mapping, Sequence
+What is fitted, and what is claimed of it, is the `Fitting` of a family.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +28,7 @@ from workers.jobs.draft import sha256_hex
 from workers.jobs.lease import JobContext
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
 from workers.training.recipes import process
+from workers.training.recipes.fit import FitRows
 from workers.training.recipes.process import Limits
 from workers.training.recipes.recipe import Recipe
 
@@ -50,63 +55,82 @@ def limits(services: Services) -> Limits:
     return Limits(services.settings.fit_seconds, services.settings.fit_memory_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """How a family's models are fitted: to rows in the order of their commitments.
+
+    fit: to the bytes of the model file. first: the same at registration, where a fit that
+    nobody could repeat is refused. result: what is published of a file, by the salted digests
+    of its rows. All raise RefusedError.
+    """
+
+    fit: Callable[[Model, FitRows, Limits], bytes]
+    first: Callable[[Model, FitRows, Limits], bytes]
+    result: Callable[[Model, bytes, Mapping[str, bytes]], UpdateResult]
+
+
 def learn(
+    fitting: Fitting,
     job: JobContext,
     before: ModelVersion | None,
     upload: ParsedUpload,
     fresh: NDArray[np.uint8],
 ) -> UpdateResult:
-    """Fit on the stored rows and the upload; the first time in two processes, to compare.
-
-    Raises:
-        RefusedError: The recipe is none, fails on these rows, or its bytes differ from fit to
-            fit.
-    """
+    """Fit on the stored rows and the upload. Raises RefusedError, as `Fitting` does."""
     services, model = job.services, job.model
     new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
     with services.reading() as session:
         blocks = [*stored(services, session, job.lease.model_id).values(), *new]
         salts = salts_of(session, job.lease.model_id)
     salts |= zip(upload.records, split(fresh), strict=True)
-    recipe = recipe_of(model)
     rows = table(blocks, salts, model)
-    if before is None:
-        file = process.try_twice(recipe, rows, limits(services))
-    else:
-        file = process.fit(recipe, rows, process.threads_of(recipe), limits(services))
-    return _result(model, file, all_digests(blocks, salts))
+    run = fitting.first if before is None else fitting.fit
+    file = run(model, rows, limits(services))
+    return fitting.result(model, file, all_digests(blocks, salts))
 
 
-def forget(job: JobContext, members: Sequence[BatchMember]) -> Update:
+def forget(fitting: Fitting, job: JobContext, members: Sequence[BatchMember]) -> Update:
     """Fit on the rows without the members' records.
 
     Raises:
         NotFittedError: The fit failed or exceeded a limit, or a library is not installed.
     """
     found = departure(job, members)
-    result = _refitted(job, found.retained, found.salts)
+    result = _refitted(fitting, job, found.retained, found.salts)
     return Update(result, found.rest, rows_gone=found.gone)
 
 
-def refit(job: JobContext) -> UpdateResult:
+def refit(fitting: Fitting, job: JobContext) -> UpdateResult:
     """Fit once more on the retained rows. Raises as `forget`."""
     services = job.services
     with services.reading() as session:
         blocks = list(stored(services, session, job.lease.model_id).values())
         salts = salts_of(session, job.lease.model_id)
-    return _refitted(job, blocks, salts)
+    return _refitted(fitting, job, blocks, salts)
 
 
 def _refitted(
-    job: JobContext, blocks: Sequence[TableBlock], salts: Mapping[str, bytes]
+    fitting: Fitting,
+    job: JobContext,
+    blocks: Sequence[TableBlock],
+    salts: Mapping[str, bytes],
 ) -> UpdateResult:
-    recipe = recipe_of(job.model)
     rows = table(blocks, salts, job.model)
     try:
-        file = process.fit(recipe, rows, process.threads_of(recipe), limits(job.services))
+        file = fitting.fit(job.model, rows, limits(job.services))
     except RefusedError as error:
         raise NotFittedError(str(error)) from None
-    return _result(job.model, file, all_digests(blocks, salts))
+    return fitting.result(job.model, file, all_digests(blocks, salts))
+
+
+def _fit(model: Model, rows: FitRows, most: Limits) -> bytes:
+    recipe = recipe_of(model)
+    return process.fit(recipe, rows, process.threads_of(recipe), most)
+
+
+def _first(model: Model, rows: FitRows, most: Limits) -> bytes:
+    """Fit in two processes, to compare."""
+    return process.try_twice(recipe_of(model), rows, most)
 
 
 def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateResult:
@@ -127,3 +151,6 @@ def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateRe
             **process.environment(recipe),
         },
     )
+
+
+FITTING = Fitting(_fit, _first, _result)
