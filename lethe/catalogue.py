@@ -322,9 +322,11 @@ _CHECKS = (
     ),
     CheckSpec(
         "posterior",
-        "divergence of the model's posterior from that of the recomputed sums (KL, nats)",
-        "0 nats; covariance after at least the covariance before",
-        "the model must carry the information of the recomputed sums, and no more than before",
+        "divergence of the published head's posterior from that of the recomputed sums "
+        "(KL, nats), at most",
+        "0 nats between the sums; covariance after at least the covariance before",
+        "the sums must carry the information of the retained rows, and no more than before; "
+        "how far the head may be from them, its own check decides",
         _STATISTICS,
     ),
     CheckSpec(

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from tests.workers.methods.ridge.oracle import only, random_rows
 from workers.arrays import Matrix
-from workers.judge.ridge.claim import RidgeClaim
-from workers.judge.ridge.posterior import _excess, check_posterior, divergence, least_eigenvalue
+from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
+from workers.judge.ridge.posterior import (
+    _excess,
+    check_posterior,
+    divergence,
+    divergence_of_head,
+    least_eigenvalue,
+)
 from workers.judge.ridge.statistics import Recomputed, UnusableRowsError, recompute
 
 
@@ -148,6 +154,37 @@ def test_forgetting_widens_the_posterior(forgotten: int) -> None:
         spoilt = difference.copy()
         spoilt[np.argmax(difference.diagonal()), :] = 0
         assert least_eigenvalue((spoilt + spoilt.T) // 2, steps)[1]
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-7, 0.008, 3.0])
+def test_the_divergence_of_a_head_is_bounded(off: float) -> None:
+    rng = np.random.default_rng(5)
+    claim = claim_of(6, 3, 2.0, 0.7, (-15,) * 6)
+    sums = recompute([random_rows(rng, 40, 6, 3)], 6, 3, 16)
+    mean, covariance = normal(sums, claim)
+    head = mean.reshape(3, 6).T * (1 + off * rng.standard_normal((6, 3)))
+    true = dense_kl((head.T.ravel(), covariance), (mean, covariance))
+    bound = float(divergence_of_head(replace(claim, head=head), sums))
+    assert true - 1e-9 <= bound
+    eigenvalues = np.linalg.eigvalsh(covariance[:6, :6])
+    # ‖R‖²/λ against RᵀA⁻¹R: no further apart than the largest eigenvalue of A is from λ.
+    assert bound <= true * 0.7 / (2.0 * eigenvalues.min()) * 1.01 + 1e-9
+
+
+def test_a_head_beside_equal_sums_is_not_said_to_be_at_0_nats() -> None:
+    rng = np.random.default_rng(6)
+    rows = random_rows(rng, 40, 4, 2)
+    sums = recompute([rows], 4, 2, 16)
+    claim = claim_of(4, 2, 1.0, 1.0, (-15,) * 4)
+    mean, _ = normal(sums, claim)
+    claimed = ClaimedStatistics(sums.gram, sums.moment, sums.rows)
+    near = replace(claim, statistics=claimed, head=mean.reshape(2, 4).T * 1.008)
+    judgement = check_posterior(near, [rows], sums)
+    assert judgement.check.interval is not None
+    assert judgement.check.value.startswith(f"KL at most {judgement.check.interval[1]} nats")
+    assert float(judgement.check.interval[1]) > 1e-6
+    broken = replace(near, head=np.full((4, 2), np.nan))
+    assert not check_posterior(broken, [rows], sums).check.passed
 
 
 def test_without_claimed_statistics_there_is_nothing_to_judge() -> None:

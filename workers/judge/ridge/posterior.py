@@ -7,9 +7,15 @@ statistics differ, with A = G + λI, by
 
     KL(1 ‖ 0) = c/2·(tr(A₀A₁⁻¹) - d - ln det(A₀A₁⁻¹)) + tr(ΔᵀA₀Δ)/(2σ²),   Δ = W₀* - W₁*
 
-nats: 0 for equal statistics, and only then compared bit by bit. Forgetting may only widen
-the posterior: G before - G after is the Gram matrix of the forgotten rows, hence
-positive semidefinite, and covariance after ⪰ covariance before.
+nats: 0 for equal statistics, which are compared bit by bit.
+
+The published head W need not be W*. The posterior with W for its mean differs from that of
+the retained rows by tr(ΔᵀAΔ)/(2σ²), Δ = W - W*. With the residual R = AW - C = AΔ, and λ below
+every eigenvalue of A, that is tr(RᵀA⁻¹R)/(2σ²) <= ‖R‖²/(2λσ²) = λb²/(2σ²), where b = ‖R‖/λ is
+the proven bound on ‖Δ‖.
+
+Forgetting may only widen the posterior: G before - G after is the Gram matrix of the
+forgotten rows, hence positive semidefinite, and covariance after ⪰ covariance before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,6 +31,8 @@ from workers.judge.base import Judgement
 from workers.judge.checks import judged
 from workers.judge.ridge.claim import ClaimedStatistics, RidgeClaim
 from workers.judge.ridge.freivalds import malformed
+from workers.judge.ridge.head import decimal_above
+from workers.judge.ridge.head_bound import proven_bound
 from workers.judge.ridge.room import FURTHER, Judging
 from workers.judge.ridge.statistics import (
     Recomputed,
@@ -70,13 +78,28 @@ def check_posterior(
         with np.errstate(over="ignore", invalid="ignore"):  # found out by what they leave
             nats = divergence(claim, claim.statistics, verified)
             widened = _widening(claim, claim.statistics)
+            of_head = decimal_above(divergence_of_head(claim, verified))
     except UnusableRowsError as reason:
         return judged(SPEC, str(reason), passed=False)
     if nats != 0 or claim.statistics.rows != verified.rows:
         value = f"KL {nats:.6e} nats" if nats else "another number of rows"
         return judged(SPEC, value, passed=False)
-    value = f"KL 0 nats, the statistics being equal; {widened}"
-    return judged(SPEC, value, passed=True, interval=("0", "0"))
+    value = f"KL at most {of_head} nats, and 0 between the sums; {widened}"
+    return judged(SPEC, value, passed=True, interval=("0", of_head))
+
+
+def divergence_of_head(claim: RidgeClaim, verified: Recomputed) -> Fraction:
+    """Return a number no less than the KL of the published head's posterior, in nats.
+
+    From that of the verified statistics. Where clients sent sketches, these are the statistics
+    of the sketches: `head-certified` says how far the rows may be from them.
+    Raises UnusableRowsError for a head that is no (d, c) matrix of finite numbers.
+    """
+    head = claim.head
+    if head.shape != verified.moment.shape or not np.isfinite(head).all():
+        raise UnusableRowsError("the head is not a matrix of finite numbers of its size")
+    bound = proven_bound(head.astype(np.float64), claim, verified)
+    return Fraction(claim.penalty) * bound**2 / (2 * Fraction(claim.noise))
 
 
 def divergence(
