@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-ModelKind = Literal["ridge", "network", "recipe", "forest"]
+ModelKind = Literal["ridge", "network", "recipe", "forest", "shards"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,25 @@ _METHODS = (
     MethodSpec("wood-fisher", "network", "one step with the WoodFisher inverse curvature"),
     MethodSpec("refit", "recipe", "fit the recipe again on the retained rows"),
     MethodSpec("forest-exact", "forest", "update counts; rebuild where another split is best"),
+    MethodSpec("refit-shards", "shards", "fit again the shards that held the records"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
 NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
+SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")
 if TYPE_CHECKING:
     RidgeMethod = str
     NetworkMethod = str
     RecipeMethod = str
     ForestMethod = str
+    ShardsMethod = str
 else:  # what wire types accept, and OpenAPI lists
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
     RecipeMethod, ForestMethod = Literal[RECIPE], Literal[FOREST]
-Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod
+    ShardsMethod = Literal[SHARDS]
+Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod | ShardsMethod
 
 # --- what a recipe may name, by import path -------------------------------------------------
 # Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian
@@ -506,6 +510,13 @@ _CHECKS = (
         "the tested rows must be those of the version before",
         _ROWS,
         "rows before",
+    ),
+    CheckSpec(
+        "untouched-shards",
+        "shards that are not named as fitted again; their numbers, files and rows (SHA-256)",
+        "file and rows of each equal those of the version before",
+        "only the named shards may differ from the version before",
+        "needs the manifests of both versions, which are in the evidence",
     ),
     CheckSpec(
         "rows-after",

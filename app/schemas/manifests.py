@@ -10,8 +10,15 @@ from app.schemas.forests import NewForest
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.recipes import NewRecipe
+from app.schemas.shards import NewShards
 
-Manifest = NewModel | NewNetwork | NewRecipe | NewForest
+Manifest = NewModel | NewNetwork | NewRecipe | NewForest | NewShards
 MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
-    {"ridge": NewModel, "network": NewNetwork, "recipe": NewRecipe, "forest": NewForest}
+    {
+        "ridge": NewModel,
+        "network": NewNetwork,
+        "recipe": NewRecipe,
+        "forest": NewForest,
+        "shards": NewShards,
+    }
 )

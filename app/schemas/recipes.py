@@ -83,16 +83,14 @@ class RecipeDocument(Wire):
         return self.spelled()["steps"][-1]["estimator"] in CLASSIFIERS
 
 
-class NewRecipe(Wire):
-    """The "manifest" part of POST /v1/models for a recipe.
+class OfRecipe(Wire):
+    """What manifests of a recipe have in common.
 
     classes: names, of a classifier; none of a regressor, whose labels are numbers. columns: of
-    a row's features. An erasure fits the recipe again on the retained rows.
+    a row's features.
     """
 
-    family: Literal["recipe"]
     ref: ModelRef
-    method: RecipeMethod = "refit"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
     columns: int = Field(ge=1, le=10_000)
     recipe: RecipeDocument
@@ -107,17 +105,27 @@ class NewRecipe(Wire):
             raise ValueError("classes: name each once")
         return self
 
-    def pinned(self) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest."""
+    def pinned_as(self, family: str, method: str, **more: Any) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest; more: of its configuration."""
         config = {
-            "family": self.family,
+            "family": family,
             "data": "rows",
             "columns": self.columns,
             "recipe": self.recipe.spelled(),
+            **more,
         }
-        return {
-            "config": config,
-            "classes": self.classes,
-            "method": self.method,
-            "extractor": {},
-        }
+        return {"config": config, "classes": self.classes, "method": method, "extractor": {}}
+
+
+class NewRecipe(OfRecipe):
+    """The "manifest" part of POST /v1/models for a recipe.
+
+    An erasure fits the recipe again on the retained rows.
+    """
+
+    family: Literal["recipe"]
+    method: RecipeMethod = "refit"
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest."""
+        return self.pinned_as(self.family, self.method)

@@ -45,6 +45,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "network": "workers.families.network.family",
         "forest": "workers.families.forest.family",
         "recipe": "workers.families.recipe.family",
+        "shards": "workers.families.shards.family",
     }
 )
 

@@ -13,7 +13,7 @@ from models import Model, ModelVersion
 from workers import install
 from workers.families.base import Family
 from workers.families.forest import update
-from workers.families.recipe.case import OwnFit, prepare
+from workers.families.recipe.case import OwnFit, StoredRows, prepare
 from workers.families.recipe.family import RecipeFamily
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
@@ -91,9 +91,10 @@ class ForestFamily(RecipeFamily):
         """Load what executed jobs left of a forest's version; the result judges them."""
         self.check_here()
 
-        def own(case: ExecutedJob) -> OwnFit:
+        def own(stored: StoredRows) -> OwnFit:
             # Sums of integers: what machine fits makes no difference.
-            return OwnFit(EXACT, True, lambda rows: _fit(case.model, rows))
+            model = stored.case.model
+            return OwnFit.of_all(stored, EXACT, True, lambda rows: _fit(model, rows))
 
         return prepare(job, session, cases, own, EXACT)
 

@@ -1,14 +1,15 @@
 """The verifier's input for what is fitted in one go: stored rows, and the judge's own fit."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlmodel import Session
 
 from lethe.catalogue import CHECKS
 from workers.errors import RefusedError
 from workers.families.recipe.rows import (
+    TableBlock,
     all_digests,
     digest_of_rows,
     salts_of,
@@ -28,9 +29,9 @@ from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import check_logged, registered
 from workers.judge.checks import ODD_INPUT, judged, report_of
 from workers.judge.refitted import VERIFIER, RefittedClaim, RefittedVerifier
+from workers.judge.sharded import ShardsClaim
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
-from workers.training.recipes.recipe import Recipe
 
 
 class OtherProcessorError(NotFittedError):
@@ -39,24 +40,63 @@ class OtherProcessorError(NotFittedError):
     slug, title = "other-machine", "Another machine must verify this"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRows:
+    """What is left of a model's rows, and what an executed job published of them.
+
+    blocks: by subject. removed: salted digests of the rows that went. file: the version's.
+    """
+
+    job: JobContext
+    case: ExecutedJob
+    blocks: Mapping[int, TableBlock]
+    salts: Mapping[str, bytes]
+    removed: Sequence[bytes]
+    file: bytes
+
+    def table(self) -> FitRows:
+        """Return all rows, as a fit sees them."""
+        return table(self.blocks.values(), self.salts, self.case.model)
+
+
 @dataclass(frozen=True, slots=True)
 class OwnFit:
-    """The judge's own fit: of rows, as the file that a model fitted to them has.
+    """The judge's own fit, and the digests of the rows that it is of.
 
     verifier: of the class that is claimed. alike: whether this process computes as the one
-    that fitted. Raises NotFittedError where it failed: it is tried again, and refutes nothing.
+    that fitted. data, before: hex, of the rows that are stored and of those with the removed
+    ones, as versions name them. fit: makes the file that a model fitted to the rows has; it
+    raises NotFittedError where that failed: it is tried again, and refutes nothing.
     """
 
     verifier: RefittedVerifier
     alike: bool
-    fit: Callable[[FitRows], bytes]
+    data: str
+    before: str
+    fit: Callable[[], bytes]
+    shards: ShardsClaim | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_all(
+        cls,
+        rows: StoredRows,
+        verifier: RefittedVerifier,
+        alike: bool,
+        fit: Callable[[FitRows], bytes],
+    ) -> "OwnFit":
+        """Return a fit of all rows together."""
+        digests = list(all_digests(list(rows.blocks.values()), rows.salts).values())
+        before = digest_of_rows([*digests, *rows.removed])
+        sorted_rows = rows.table()
+        return cls(verifier, alike, digest_of_rows(digests), before, lambda: fit(sorted_rows))
 
 
 def prepare_recipe(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
     """Load what executed jobs left of one version of a recipe; the result judges them."""
 
-    def own(case: ExecutedJob) -> OwnFit:
-        recipe = recipe_of(case.model)
+    def own(stored: StoredRows) -> OwnFit:
+        recipe = recipe_of(stored.case.model)
         most = limits(job.services)
 
         def fit(rows: FitRows) -> bytes:
@@ -65,7 +105,8 @@ def prepare_recipe(job: JobContext, session: Session, cases: Sequence[ExecutedJo
             except RefusedError as error:
                 raise NotFittedError(str(error)) from None
 
-        return OwnFit(VERIFIER, _same_machine(recipe, case), fit)
+        here = process.environment(recipe)
+        return OwnFit.of_all(stored, VERIFIER, same_machine(stored.case, here), fit)
 
     return prepare(job, session, cases, own, VERIFIER)
 
@@ -74,7 +115,7 @@ def prepare(
     job: JobContext,
     session: Session,
     cases: Sequence[ExecutedJob],
-    own: Callable[[ExecutedJob], OwnFit],
+    own: Callable[[StoredRows], OwnFit],
     verifier: RefittedVerifier,
 ) -> Judges:
     """Load what executed jobs left of one version; the result judges them by the judge's fit.
@@ -95,24 +136,22 @@ def _prepare(
     job: JobContext,
     session: Session,
     cases: Sequence[ExecutedJob],
-    own: Callable[[ExecutedJob], OwnFit],
+    own: Callable[[StoredRows], OwnFit],
 ) -> Judges:
     services = job.services
     case, *_ = cases
     model, before, after = case.model, case.before, case.after
     check_logged(services.ledger, model, before, after)
-    mine = own(case)
-    if not mine.alike and job.lease.attempt > 1:
-        raise OtherProcessorError("verify on a machine like the one that fitted")
-    blocks = list(stored(services, session, job.lease.model_id).values())
+    blocks = stored(services, session, job.lease.model_id)
     salts = salts_of(session, job.lease.model_id)
-    rows = table(blocks, salts, model)
-    digests = all_digests(blocks, salts)
-    ids = [record for block in blocks for record in block.records]
+    ids = [record for block in blocks.values() for record in block.records]
     commitments = retained_commitments(session, model, ids)
     file = services.artifacts.get(session, after.head_id)
     logged = registered(services.ledger, model)
     removed = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
+    mine = own(StoredRows(job, case, blocks, salts, removed, file))
+    if not mine.alike and job.lease.attempt > 1:
+        raise OtherProcessorError("verify on a machine like the one that fitted")
     purges = purge_claims(services, session, cases, ids)
     claims = [
         RefittedClaim(
@@ -122,20 +161,18 @@ def _prepare(
             file_digest=hashlib.sha256(file).hexdigest(),
             refitted_digest="",
             claimed_data=after.statistics_digest,
-            data=digest_of_rows(digests.values()),
+            data=mine.data,
             registration=logged.config,
             environment_equal=mine.alike,
-            rows_before=(
-                before.statistics_digest,
-                digest_of_rows([*digests.values(), *removed]),
-            ),
+            rows_before=(before.statistics_digest, mine.before),
+            shards=mine.shards,
         )
         for one, purge in zip(cases, purges, strict=True)
     ]
 
     def judge() -> list[Verdict]:
-        again = hashlib.sha256(mine.fit(rows)).hexdigest()
-        details = {"rows": str(len(rows))}
+        again = hashlib.sha256(mine.fit()).hexdigest()
+        details = {"rows": str(len(ids)), **mine.details}
         return [
             Verdict(
                 mine.verifier.id,
@@ -150,8 +187,7 @@ def _prepare(
     return judge
 
 
-def _same_machine(recipe: Recipe, case: ExecutedJob) -> bool:
-    """Return whether this process computes as the one that fitted."""
+def same_machine(case: ExecutedJob, here: Mapping[str, str]) -> bool:
+    """Return whether this process computes as the one that fitted. here: its environment."""
     recorded = case.plan.parameters
-    here = process.environment(recipe)
     return all(recorded.get(name) == value for name, value in here.items())

@@ -43,9 +43,11 @@ class TableBlock:
     def without(self, erased: set[str]) -> "TableBlock | None":
         """Return the block without some records, None if nothing remains."""
         keep = np.array([record not in erased for record in self.records])
-        if not keep.any():
-            return None
-        records = [record for record in self.records if record not in erased]
+        return self.only(keep) if keep.any() else None
+
+    def only(self, keep: NDArray[np.bool_]) -> "TableBlock":
+        """Return the block of some rows, (m,)."""
+        records = [record for record, kept in zip(self.records, keep, strict=True) if kept]
         return TableBlock(records, self.features[keep], self.labels[keep])
 
     def encode(self) -> bytes:
@@ -147,15 +149,26 @@ def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model
 class Departure:
     """A model's rows when some records leave.
 
-    rest: the blocks that these were in, without them, by subject; None: nothing is left of it.
-    retained: all blocks that are left. salts: of all records, those that leave too. gone: hex
-    digests of the rows that leave, sorted.
+    blocks: as they are stored, by subject. rest: those that these are in, without them; None:
+    nothing is left of it. salts: of all records, those that leave too. gone: hex digests of the
+    rows that leave, sorted.
     """
 
+    blocks: dict[int, TableBlock]
     rest: dict[int, TableBlock | None]
-    retained: list[TableBlock]
     salts: dict[str, bytes]
     gone: tuple[str, ...]
+
+    @property
+    def left(self) -> dict[int, TableBlock]:
+        """All blocks that are left, by subject."""
+        every = {**self.blocks, **self.rest}
+        return {subject: block for subject, block in every.items() if block is not None}
+
+    @property
+    def retained(self) -> list[TableBlock]:
+        """All blocks that are left."""
+        return list(self.left.values())
 
 
 def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
@@ -167,10 +180,8 @@ def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
     digests = all_digests(list(blocks.values()), salts)
     owned = owned_by_subject(members)
     rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}
-    left = {**blocks, **rest}
-    retained = [block for block in left.values() if block is not None]
     gone = tuple(sorted(digests[record].hex() for record in leaving))
-    return Departure(rest, retained, salts, gone)
+    return Departure(blocks, rest, salts, gone)
 
 
 def digest_of_rows(digests: Iterable[bytes]) -> str:

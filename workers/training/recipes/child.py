@@ -1,4 +1,4 @@
-"""The process that fits a recipe: rows in by a pipe, the model file out by another.
+"""The process that fits a recipe: tables in by a pipe, a model file of each out by another.
 
 `python -m workers.training.recipes.child`, started by `process.fit` alone. It limits itself
 before it reads anything, and dies with the process that started it.
@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Fit what standard input says; answer b"+" and the file, or b"-" and JSON of a refusal."""
+    """Fit what standard input says; answer b"+" and files, or b"-" and JSON of a refusal."""
     answer = _answers_alone()
     data = sys.stdin.buffer
     size = int.from_bytes(data.read(8), "big")
@@ -62,24 +62,33 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
 
     warnings.simplefilter("ignore")  # of convergence: they are no errors, and quote numbers
     arrays, _ = decode_tensors(rows)
-    table = FitRows(arrays["features"], arrays["labels"])
+    tables = [
+        FitRows(arrays[f"features-{place}"], arrays[f"labels-{place}"])
+        for place in range(order["tables"])
+    ]
     recipe = Recipe.parse(order["recipe"])
-    try:
-        return b"+" + fit(recipe, table, order["threads"])
-    except RefusedError as error:
-        refusal = {"error": "RefusedError", "message": str(error)}
-    except MemoryError:
-        raise
-    except Exception as error:
-        # Its text may quote rows. That of the same fit on rows made up for it cannot.
-        refusal = {"error": type(error).__name__}
+    found = []
+    for table in tables:
         try:
-            fit(recipe, stand_in(table), order["threads"])
+            found.append(fit(recipe, table, order["threads"]))
+        except RefusedError as error:
+            refusal = {"error": "RefusedError", "message": str(error)}
         except MemoryError:
             raise
-        except Exception as again:
-            refusal["message"] = " ".join(str(again).split())[:500]
-    return b"-" + json.dumps(refusal).encode()
+        except Exception as error:
+            # Its text may quote rows. That of the same fit on rows made up for it cannot.
+            refusal = {"error": type(error).__name__}
+            try:
+                fit(recipe, stand_in(table), order["threads"])
+            except MemoryError:
+                raise
+            except Exception as again:
+                refusal["message"] = " ".join(str(again).split())[:500]
+        else:
+            continue
+        return b"-" + json.dumps(refusal).encode()
+    sizes = b"".join(len(file).to_bytes(8, "big") for file in found)
+    return b"+" + sizes + b"".join(found)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,16 @@ class FittedRecipe:
             return found.astype(np.float64)
         return np.array(self.classes, dtype=np.int64)[found.astype(np.int64)]
 
+    def probabilities(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (n, len(classes)) in the order of `classes`.
+
+        Raises RefusedError where the model was fitted on no row, or gives none.
+        """
+        if not hasattr(self.estimator, "predict_proba"):
+            raise RefusedError("this model gives no probabilities")
+        found: NDArray[np.float64] = np.asarray(self.estimator.predict_proba(features))
+        return found
+
 
 def encode(fitted: FittedRecipe) -> bytes:
     """Return the file of a fitted recipe: a pure function of what predicts.

@@ -11,10 +11,12 @@ import platform
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any, TypeVar
 
 import scipy.linalg  # noqa: F401  (its BLAS and numpy's must be loaded before anyone looks)
 from threadpoolctl import threadpool_info
@@ -24,6 +26,7 @@ from workers.tensor_file import encode_tensors
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe, libraries
 
+Result = TypeVar("Result")
 ROOT = Path(__file__).parents[3]
 # Numbers of threads that libraries read when they are loaded.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -53,20 +56,36 @@ def environment(recipe: Recipe) -> dict[str, str]:
 
 
 def fit(recipe: Recipe, table: FitRows, threads: int, limits: Limits) -> bytes:
-    """Return the model file of a recipe fitted on rows, in their order.
+    """Return the model file of a recipe fitted on rows, in their order. Raises as `fit_all`."""
+    (file,) = fit_all(recipe, [table], threads, limits)
+    return file
+
+
+def fit_all(
+    recipe: Recipe, tables: Sequence[FitRows], threads: int, limits: Limits
+) -> list[bytes]:
+    """Return the model file of a recipe fitted on each table, one after the other.
+
+    limits: of all fits together, which share a process.
 
     Raises:
-        FitError: It failed, died, or exceeded a limit. Nothing of it is running any more.
+        FitError: One failed, died, or they exceeded a limit. Nothing of it is running any more.
         RefusedError: The recipe is none that this worker can build.
     """
+    if not tables:
+        return []
     order = {
         "memory": limits.memory,
         "parent": os.getpid(),
         "recipe": recipe.document,
+        "tables": len(tables),
         "threads": threads,
     }
     head = json.dumps(order).encode()
-    rows = encode_tensors({"features": table.features, "labels": table.labels}, {})
+    arrays = {}
+    for place, table in enumerate(tables):
+        arrays[f"features-{place}"], arrays[f"labels-{place}"] = table.features, table.labels
+    rows = encode_tensors(arrays, {})
     child = subprocess.Popen(
         [sys.executable, "-m", "workers.training.recipes.child"],
         stdin=subprocess.PIPE,
@@ -86,7 +105,7 @@ def fit(recipe: Recipe, table: FitRows, threads: int, limits: Limits) -> bytes:
         ) from None
     finally:
         _end(child)
-    return _file(answer, child.returncode, limits)
+    return _files(answer, child.returncode, limits, len(tables))
 
 
 def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
@@ -95,11 +114,15 @@ def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
     Raises:
         FitError: They did not, or as `fit`.
     """
+    return _agreed(recipe, lambda threads: fit(recipe, table, threads, limits))
+
+
+def _agreed(recipe: Recipe, run: Callable[[int], Result]) -> Result:
     most = threads_of(recipe)
-    first, second = (fit(recipe, table, threads, limits) for threads in (1, most))
+    first, second = (run(threads) for threads in (1, most))
     if first == second:
         return second
-    if most > 1 and fit(recipe, table, 1, limits) == first:
+    if most > 1 and run(1) == first:
         raise FitError(
             f"fits with 1 and with {most} threads give different bytes, so that nobody could "
             'compare a refit with them: add "threads": 1 to the recipe'
@@ -108,6 +131,37 @@ def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
         "two fits on the same rows give different bytes, so that nobody could compare a refit "
         "with them: choose other parameters or another estimator"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeFitter:
+    """A recipe as the fitter of a model's shards (`workers.training.shards.fitter`)."""
+
+    recipe: Recipe
+    limits: Limits
+
+    @property
+    def name(self) -> str:
+        """Its estimators, in their order."""
+        return ", ".join(one.estimator for one in self.recipe.steps)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What is registered of it."""
+        return self.recipe.document
+
+    def environment(self) -> dict[str, str]:
+        """Return what equal bits need to agree on."""
+        return environment(self.recipe)
+
+    def fit(self, tables: Sequence[FitRows]) -> list[bytes]:
+        """Return the model file of each table. Raises RefusedError."""
+        return fit_all(self.recipe, tables, threads_of(self.recipe), self.limits)
+
+    def try_twice(self, tables: Sequence[FitRows]) -> list[bytes]:
+        """Return the files, once two processes agreed on their bytes. Raises RefusedError."""
+        recipe, limits = self.recipe, self.limits
+        return _agreed(recipe, lambda threads: fit_all(recipe, tables, threads, limits))
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -120,9 +174,14 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
                 pipe.close()
 
 
-def _file(answer: bytes, status: int, limits: Limits) -> bytes:
+def _files(answer: bytes, status: int, limits: Limits, count: int) -> list[bytes]:
     if answer[:1] == b"+":
-        return answer[1:]
+        found, start = [], 1 + 8 * count
+        for place in range(1, start, 8):
+            end = start + int.from_bytes(answer[place : place + 8], "big")
+            found.append(answer[start:end])
+            start = end
+        return found
     refusal = {} if answer[:1] != b"-" else json.loads(answer[1:])
     error, message = refusal.get("error"), refusal.get("message")
     if error == "RefusedError":

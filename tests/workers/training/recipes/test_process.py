@@ -86,7 +86,7 @@ def test_a_parameter_is_refused_by_its_name() -> None:
 def test_a_message_quotes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b'-{"error": "ValueError"}'
     with pytest.raises(FitError, match=r"\(ValueError, but not on made-up rows\)"):
-        process._file(answer, 0, LIMITS)
+        process._files(answer, 0, LIMITS, 1)
 
 
 def test_a_process_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,103 @@
+"""Shards: a recipe over shares of the rows, of which an erasure refits those that held any."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlmodel import Session
+
+from lethe import canonical
+from lethe.certificates.statement import Guarantee
+from models import Model, ModelVersion
+from workers.families.base import Family
+from workers.families.recipe.family import RecipeFamily
+from workers.families.shards import update
+from workers.families.shards.case import prepare_shards
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judges
+from workers.jobs.chain import BatchMember
+from workers.jobs.draft import Draft, sha256_hex
+from workers.jobs.lease import JobContext
+from workers.jobs.update import ParsedUpload, Update, UpdateResult
+from workers.judge.base import Report
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+GUARANTEE = (
+    "The shards named here, in which the erased records were, are byte for byte what the "
+    "registered recipe gives on the retained records of each alone: they were fitted again in "
+    "another process, with the same versions on a processor of the same kind. The files of all "
+    "other shards are those of the version before, by digest, and by the log's digests of "
+    "their rows no erased record was among these. Not tested: whether a shard that was never "
+    "fitted for an erasure is what its rows give, for what is learned is not judged; copies of "
+    "the data or of earlier models elsewhere; what was chosen outside the recipe with the "
+    "erased rows at hand (features, encoders, parameters); and the libraries, whose code ran "
+    "both times."
+)
+
+
+class ShardsFamily(RecipeFamily):
+    """Each shard learns and forgets by a fit on all rows that are in it then."""
+
+    rooms: tuple[str, ...] = ("families/shards", "training/shards", *RecipeFamily.rooms)
+    judge_rooms: tuple[str, ...] = ("judge", "training/recipes", "training/shards")
+
+    def learn(
+        self,
+        job: JobContext,
+        before: ModelVersion | None,
+        upload: ParsedUpload,
+        salts: "NDArray[np.uint8]",
+    ) -> UpdateResult:
+        """Fit the shards that get rows. Raises RefusedError."""
+        return update.learn(job, before, upload, salts)
+
+    def forget(
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
+    ) -> Update:
+        """Fit the shards that held the members' records. Raises NotFittedError."""
+        self.check_here()
+        return update.forget(job, before, members)
+
+    def refit(self, job: JobContext) -> UpdateResult:
+        """Fit every shard once more on its retained rows. Raises NotFittedError."""
+        self.check_here()
+        return update.refit(job)
+
+    def next_attempt(
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
+    ) -> NextAttempt | None:
+        """Return a fit of every shard, as on another machine, None where it was that."""
+        if job.lease.attempt > 1:
+            return None
+        return NextAttempt(2, update.METHOD, compared=True)
+
+    def compares(self, claim: str) -> bool:
+        """The shards before the erasure are compared with every attempt."""
+        return True
+
+    def prepare(
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
+        """Load what executed jobs left of a version of shards; the result judges them."""
+        self.check_here()
+        return prepare_shards(job, session, cases)
+
+    def guarantee(self, plan: Draft) -> Guarantee:
+        """Return what is guaranteed of shards. Raises ValueError for another claim."""
+        if plan.claim != update.CLAIM:
+            raise ValueError(f"no verifier of shards vouches for the claim {plan.claim}")
+        named = ", ".join(plan.parameters["shards"].split())
+        begins = f"Shards {named} of {plan.parameters['shardsOf']} were fitted again. "
+        return Guarantee("exact-retrained", begins + GUARANTEE, plan.bounds)
+
+    def registered(self, model: Model) -> dict[str, str]:
+        """Return the digests of the recipe and of how it is sharded."""
+        return {
+            **super().registered(model),
+            "sharding": sha256_hex(canonical.encode(model.config["shards"])),
+        }
+
+
+FAMILY: Family = ShardsFamily()

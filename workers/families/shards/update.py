@@ -1,0 +1,198 @@
+"""Shards: learn an upload, forget records, fit again: only the shards whose rows differ."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.service.context import Services
+from lethe import canonical
+from models import Model, ModelVersion
+from workers.errors import ArtifactError, RefusedError
+from workers.families.recipe.rows import TableBlock, departure, salts_of, stored
+from workers.families.recipe.update import NotFittedError, limits, recipe_of
+from workers.families.shards.rows import ShardRows, owned, shard_key, sharded, subject_names
+from workers.jobs.chain import BatchMember
+from workers.jobs.lease import JobContext
+from workers.jobs.logged_model import NotLoggedError, OtherModelError, check_logged
+from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
+from workers.training.recipes.process import RecipeFitter
+from workers.training.shards import container
+from workers.training.shards.container import ShardManifest, manifest_of
+from workers.training.shards.fitter import Fitter
+
+METHOD, VERSION, CLAIM = "refit-shards", "1", "exact-retrained"
+OTHER = (
+    "nothing was published: the stored manifest of the shards is not that of the current "
+    "version in the log; restore the model's rows of the table model_versions and their "
+    "artifacts from a backup"
+)
+
+
+def fitter_of(services: Services, model: Model) -> Fitter:
+    """Return what fits a model's shards here. Raises RefusedError."""
+    return RecipeFitter(recipe_of(model), limits(services))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """A version's shards as they are stored. files: None of one that is not as published."""
+
+    manifest: ShardManifest
+    files: list[bytes | None]
+
+
+def learn(
+    job: JobContext,
+    before: ModelVersion | None,
+    upload: ParsedUpload,
+    fresh: NDArray[np.uint8],
+) -> UpdateResult:
+    """Fit the shards that get rows; the first time each, in two processes, to compare.
+
+    Raises:
+        RefusedError: The recipe is none, fails on these rows, or its bytes differ from fit to
+            fit; or what is stored of the version before is not what the log has.
+    """
+    services, model = job.services, job.model
+    with services.reading() as session:
+        blocks = stored(services, session, job.lease.model_id)
+        salts = salts_of(session, job.lease.model_id)
+        names = subject_names(session, job.lease.model_id)
+    salts |= zip(upload.records, split(fresh), strict=True)
+    new = [
+        (subject, block)
+        for (_, subject), block in upload.blocks.items()
+        if isinstance(block, TableBlock)
+    ]
+    key = shard_key(services.master, model)
+    rows = sharded(model, key, [*owned(blocks, names), *new], salts)
+    if before is None:
+        files = fitter_of(services, model).try_twice([one.table for one in rows])
+        return _result(job, rows, files, range(len(rows)), None)
+    return _fitted(job, rows, _opened(job, before))
+
+
+def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]) -> Update:
+    """Fit the shards that held the members' records without them.
+
+    Raises:
+        NotFittedError: A fit failed or exceeded a limit, or a library is not installed.
+        OtherModelError: What is stored of the version before is not what the log has.
+    """
+    found = departure(job, members)
+    with job.services.reading() as session:
+        names = subject_names(session, job.lease.model_id)
+    key = shard_key(job.services.master, job.model)
+    held = sharded(job.model, key, owned(found.blocks, names), found.salts)
+    rows = sharded(job.model, key, owned(found.left, names), found.salts)
+    opened = _opened(job, before)
+    try:
+        result = _fitted(job, rows, opened)
+    except RefusedError as error:
+        raise NotFittedError(str(error)) from None
+    gone = [
+        sorted(own.digests[one].hex() for one in own.digests.keys() - left.digests.keys())
+        for own, left in zip(held, rows, strict=True)
+    ]
+    sealed = canonical.encode({"gone": gone, "manifest": opened.manifest.document})
+    return Update(result, found.rest, before=sealed, rows_gone=found.gone)
+
+
+def refit(job: JobContext) -> UpdateResult:
+    """Fit every shard once more on its retained rows. Raises NotFittedError."""
+    services, model = job.services, job.model
+    with services.reading() as session:
+        blocks = stored(services, session, job.lease.model_id)
+        salts = salts_of(session, job.lease.model_id)
+        names = subject_names(session, job.lease.model_id)
+    rows = sharded(model, shard_key(services.master, model), owned(blocks, names), salts)
+    try:
+        files = fitter_of(services, model).fit([one.table for one in rows])
+    except RefusedError as error:
+        raise NotFittedError(str(error)) from None
+    return _result(job, rows, files, range(len(rows)), None)
+
+
+def _opened(job: JobContext, version: ModelVersion) -> Opened:
+    """Return a version's shards, each compared with its digest. Raises OtherModelError.
+
+    What learns reads the version before, and nobody judges what it learned: whoever writes
+    the database could name another version's or another model's shards.
+    """
+    services = job.services
+    with services.reading() as session:
+        state = services.artifacts.get(session, version.state_id)
+        file = services.artifacts.get(session, version.head_id)
+    try:
+        check_logged(services.ledger, job.model, version)
+        manifest = ShardManifest.from_bytes(state)
+    except (NotLoggedError, ArtifactError):
+        raise OtherModelError(OTHER) from None
+    if manifest.digest != version.statistics_digest:
+        raise OtherModelError(OTHER)
+    files: list[bytes | None] = [None] * len(manifest.shards)
+    try:
+        _, found = container.decode(file)
+    except ArtifactError:
+        return Opened(manifest, files)
+    for place, (entry, own) in enumerate(zip(manifest.shards, found, strict=False)):
+        if hashlib.sha256(own).hexdigest() == entry.file:
+            files[place] = own
+    return Opened(manifest, files)
+
+
+def _fitted(job: JobContext, rows: Sequence[ShardRows], opened: Opened) -> UpdateResult:
+    """Fit the shards whose rows are not those of the version before, or that are damaged."""
+    entries = opened.manifest.shards
+    named = [
+        place
+        for place, (own, entry) in enumerate(zip(rows, entries, strict=True))
+        if own.digest != entry.rows or opened.files[place] is None
+    ]
+    fitter = fitter_of(job.services, job.model)
+    files = dict(zip(named, fitter.fit([rows[place].table for place in named]), strict=True))
+    whole = [files.get(place, old) for place, old in enumerate(opened.files)]
+    return _result(job, rows, [one for one in whole if one is not None], named, opened)
+
+
+def _result(
+    job: JobContext,
+    rows: Sequence[ShardRows],
+    files: Sequence[bytes],
+    named: Collection[int],
+    opened: Opened | None,
+) -> UpdateResult:
+    model, fitter = job.model, fitter_of(job.services, job.model)
+    manifest = manifest_of(
+        model.config["shards"]["aggregate"], files, [one.digest for one in rows]
+    )
+    changes = {} if opened is None else _changes(named, opened.manifest, manifest)
+    return UpdateResult(
+        encoded=Encoded(
+            container.encode(manifest, files), manifest.to_bytes(), manifest.digest
+        ),
+        method=METHOD,
+        method_version=VERSION,
+        claim=CLAIM,
+        parameters={
+            "data": "rows",
+            "estimator": fitter.name,
+            "shards": " ".join(map(str, sorted(named))),
+            "shardsOf": str(len(rows)),
+            **changes,
+            **fitter.environment(),
+        },
+    )
+
+
+def _changes(
+    named: Iterable[int], before: ShardManifest, after: ShardManifest
+) -> Mapping[str, str]:
+    """Return the digests of each named shard's file before and after, as parameters."""
+    return {
+        f"shard{place}": f"{before.shards[place].file} {after.shards[place].file}"
+        for place in named
+    }

@@ -1,0 +1,105 @@
+"""The shards of a model in one safetensors file, and the manifest that names their digests.
+
+The tensor `shard-000` has the bytes of the first shard's own file, and so on. The metadata is
+the manifest: how the shards answer together, and of each the SHA-256 of its file and of the
+rows that it was fitted on. The log has the manifest's digest with each version.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lethe import canonical
+from workers.errors import ArtifactError
+from workers.tensor_file import MALFORMED, decode_tensors, encode_tensors
+
+KIND = "shards/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """Hex SHA-256 of a shard's file, and over the salted digests of its rows, sorted."""
+
+    file: str
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardManifest:
+    """What a version says of its shards. aggregate: mean, vote or apart."""
+
+    aggregate: str
+    shards: tuple[ShardEntry, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The manifest as JSON."""
+        shards = [{"file": one.file, "rows": one.rows} for one in self.shards]
+        return {"aggregate": self.aggregate, "kind": KIND, "shards": shards}
+
+    def to_bytes(self) -> bytes:
+        """Return its one spelling, RFC 8785."""
+        return canonical.encode(self.document)
+
+    @property
+    def digest(self) -> str:
+        """Hex SHA-256 of the bytes."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @classmethod
+    def parse(cls, document: Any) -> "ShardManifest":
+        """Return the manifest of a document. Raises ArtifactError for any other document."""
+        try:
+            shards = tuple(ShardEntry(one["file"], one["rows"]) for one in document["shards"])
+            found = cls(document["aggregate"], shards)
+            if found.document == document:
+                return found
+        except MALFORMED:
+            pass
+        raise ArtifactError("this is not the manifest of a model's shards")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ShardManifest":
+        """Return the manifest that `to_bytes` spelled. Raises ArtifactError."""
+        try:
+            found = cls.parse(json.loads(data))
+        except MALFORMED:
+            raise ArtifactError("this is not the manifest of a model's shards") from None
+        if found.to_bytes() != data:
+            raise ArtifactError("this is not the manifest of a model's shards")
+        return found
+
+
+def manifest_of(aggregate: str, files: Sequence[bytes], rows: Sequence[str]) -> ShardManifest:
+    """Return the manifest of shards by their files and the digests of their rows."""
+    entries = (
+        ShardEntry(hashlib.sha256(file).hexdigest(), digest)
+        for file, digest in zip(files, rows, strict=True)
+    )
+    return ShardManifest(aggregate, tuple(entries))
+
+
+def encode(manifest: ShardManifest, files: Sequence[bytes]) -> bytes:
+    """Return the file of some shards: a pure function."""
+    arrays = {
+        f"shard-{place:03}": np.frombuffer(file, dtype=np.uint8)
+        for place, file in enumerate(files)
+    }
+    return encode_tensors(arrays, manifest.document)
+
+
+def decode(data: bytes) -> tuple[ShardManifest, list[bytes]]:
+    """Return the manifest and each shard's file, whose digests may be others than it says.
+
+    Raises ArtifactError for bytes that `encode` would not write.
+    """
+    arrays, document = decode_tensors(data)
+    manifest = ShardManifest.parse(document)
+    names = [f"shard-{place:03}" for place in range(len(manifest.shards))]
+    if sorted(arrays) != names or any(one.dtype != np.uint8 for one in arrays.values()):
+        raise ArtifactError("this file has other shards than its manifest: fetch it again")
+    return manifest, [arrays[name].tobytes() for name in names]

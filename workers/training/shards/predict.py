@@ -1,0 +1,80 @@
+"""What a model of shards predicts: the mean of their answers, their vote, or each apart."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import ArtifactError, RefusedError
+from workers.training.recipes import files
+from workers.training.recipes.files import FittedRecipe
+from workers.training.shards.container import decode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardedModel:
+    """The content of a version's file. shards: by their numbers, None of one without rows."""
+
+    aggregate: str
+    shards: tuple[FittedRecipe | None, ...]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ShardedModel":
+        """Return the model of a file, once each shard has the digest that the manifest names.
+
+        Raises:
+            ArtifactError: It is no such file, or a shard has another digest.
+            RefusedError: A library of its estimators is not installed here.
+        """
+        manifest, found = decode(data)
+        for entry, file in zip(manifest.shards, found, strict=True):
+            if hashlib.sha256(file).hexdigest() != entry.file:
+                raise ArtifactError("a shard has another digest than the manifest names")
+        shards = [files.decode(file) for file in found]
+        own = tuple(None if one.estimator is None else one for one in shards)
+        return cls(manifest.aggregate, own)
+
+    def predict(self, features: NDArray[np.float64]) -> NDArray[Any]:
+        """Return for each row of (n, columns) the place of its class, or its number.
+
+        Of shards that answer apart: (shards, n), with -1 or NaN of one without rows. Raises
+        RefusedError where no row is left in any shard.
+        """
+        fitted = [one for one in self.shards if one is not None]
+        if not fitted:
+            raise RefusedError("no row is left in this model: it predicts nothing")
+        classifies = fitted[0].recipe.classifies
+        if self.aggregate == "apart":
+            none = np.full(len(features), -1 if classifies else np.nan)
+            answers = [none if one is None else one.predict(features) for one in self.shards]
+            return np.stack(answers).astype(np.int64 if classifies else np.float64)
+        if not classifies:
+            numbers: NDArray[Any] = np.stack([one.predict(features) for one in fitted])
+            return np.asarray(numbers.mean(axis=0))
+        return np.asarray(self._scores(fitted, features).argmax(axis=1))
+
+    def probabilities(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (n, classes), over the classes up to the last that any shard has seen.
+
+        The mean of the shards' probabilities; of a vote the share of the shards. Raises
+        RefusedError as `predict`, and for shards that answer apart or predict numbers.
+        """
+        fitted = [one for one in self.shards if one is not None]
+        if not fitted or self.aggregate == "apart" or not fitted[0].recipe.classifies:
+            raise RefusedError("only shards with rows that answer together give probabilities")
+        return self._scores(fitted, features) / len(fitted)
+
+    def _scores(
+        self, fitted: list[FittedRecipe], features: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return sums over the shards, (n, classes); of equal ones the first class wins."""
+        width = 1 + max(max(one.classes) for one in fitted)
+        found = np.zeros((len(features), width))
+        for one in fitted:
+            if self.aggregate == "vote":
+                found[np.arange(len(features)), one.predict(features)] += 1
+            else:
+                found[:, list(one.classes)] += one.probabilities(features)
+        return found
