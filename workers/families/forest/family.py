@@ -13,7 +13,7 @@ from models import Model, ModelVersion
 from workers import install
 from workers.families.base import Family
 from workers.families.forest import update
-from workers.families.recipe.case import OwnFit, StoredRows, prepare
+from workers.families.recipe.case import ModelRows, OwnFit, prepare
 from workers.families.recipe.family import RecipeFamily
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Judges
@@ -91,7 +91,7 @@ class ForestFamily(RecipeFamily):
         """Load what executed jobs left of a forest's version; the result judges them."""
         self.check_here()
 
-        def own(stored: StoredRows) -> OwnFit:
+        def own(stored: ModelRows) -> OwnFit:
             # Sums of integers: what machine fits makes no difference.
             model = stored.case.model
             return OwnFit.of_all(stored, EXACT, True, lambda rows: _fit(model, rows))

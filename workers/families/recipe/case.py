@@ -41,7 +41,7 @@ class OtherProcessorError(NotFittedError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredRows:
+class ModelRows:
     """What is left of a model's rows, and what an executed job published of them.
 
     blocks: by subject. removed: salted digests of the rows that went. file: the version's.
@@ -80,7 +80,7 @@ class OwnFit:
     @classmethod
     def of_all(
         cls,
-        rows: StoredRows,
+        rows: ModelRows,
         verifier: RefittedVerifier,
         alike: bool,
         fit: Callable[[FitRows], bytes],
@@ -95,7 +95,7 @@ class OwnFit:
 def prepare_recipe(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
     """Load what executed jobs left of one version of a recipe; the result judges them."""
 
-    def own(stored: StoredRows) -> OwnFit:
+    def own(stored: ModelRows) -> OwnFit:
         recipe = recipe_of(stored.case.model)
         most = limits(job.services)
 
@@ -115,7 +115,7 @@ def prepare(
     job: JobContext,
     session: Session,
     cases: Sequence[ExecutedJob],
-    own: Callable[[StoredRows], OwnFit],
+    own: Callable[[ModelRows], OwnFit],
     verifier: RefittedVerifier,
 ) -> Judges:
     """Load what executed jobs left of one version; the result judges them by the judge's fit.
@@ -136,7 +136,7 @@ def _prepare(
     job: JobContext,
     session: Session,
     cases: Sequence[ExecutedJob],
-    own: Callable[[StoredRows], OwnFit],
+    own: Callable[[ModelRows], OwnFit],
 ) -> Judges:
     services = job.services
     case, *_ = cases
@@ -149,7 +149,7 @@ def _prepare(
     file = services.artifacts.get(session, after.head_id)
     logged = registered(services.ledger, model)
     removed = [bytes.fromhex(digest) for digest in case.plan.rows_gone]
-    mine = own(StoredRows(job, case, blocks, salts, removed, file))
+    mine = own(ModelRows(job, case, blocks, salts, removed, file))
     if not mine.alike and job.lease.attempt > 1:
         raise OtherProcessorError("verify on a machine like the one that fitted")
     purges = purge_claims(services, session, cases, ids)

@@ -7,7 +7,7 @@ from sqlmodel import Session, select
 
 from models import Job
 from workers.errors import RefusedError
-from workers.families.recipe.case import OwnFit, StoredRows, prepare, same_machine
+from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
 from workers.families.recipe.rows import digest_of_rows
 from workers.families.recipe.update import NotFittedError
 from workers.families.shards.rows import owned, shard_key, sharded, subject_names
@@ -23,7 +23,7 @@ from workers.training.shards.container import ShardEntry, ShardManifest, manifes
 def prepare_shards(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
     """Load what executed jobs left of one version of shards; the result judges them."""
 
-    def own(stored: StoredRows) -> OwnFit:
+    def own(stored: ModelRows) -> OwnFit:
         row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
         if row.before_id is None:
             raise ValueError("nothing was kept of the version before")
@@ -34,7 +34,7 @@ def prepare_shards(job: JobContext, session: Session, cases: Sequence[ExecutedJo
 
 
 def _own(
-    stored: StoredRows, session: Session, before: ShardManifest, gone: Sequence[Sequence[str]]
+    stored: ModelRows, session: Session, before: ShardManifest, gone: Sequence[Sequence[str]]
 ) -> OwnFit:
     """Return the judge's fit of the named shards. Raises ODD_INPUT for an odd claim.
 

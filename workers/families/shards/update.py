@@ -37,7 +37,7 @@ def fitter_of(services: Services, model: Model) -> Fitter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class StoredShards:
     """A version's shards as they are stored. files: None of one that is not as published."""
 
     manifest: ShardManifest
@@ -116,7 +116,7 @@ def refit(job: JobContext) -> UpdateResult:
     return _result(job, rows, files, range(len(rows)), None)
 
 
-def _opened(job: JobContext, version: ModelVersion) -> Opened:
+def _opened(job: JobContext, version: ModelVersion) -> StoredShards:
     """Return a version's shards, each compared with its digest. Raises OtherModelError.
 
     What learns reads the version before, and nobody judges what it learned: whoever writes
@@ -137,14 +137,14 @@ def _opened(job: JobContext, version: ModelVersion) -> Opened:
     try:
         _, found = container.decode(file)
     except ArtifactError:
-        return Opened(manifest, files)
+        return StoredShards(manifest, files)
     for place, (entry, own) in enumerate(zip(manifest.shards, found, strict=False)):
         if hashlib.sha256(own).hexdigest() == entry.file:
             files[place] = own
-    return Opened(manifest, files)
+    return StoredShards(manifest, files)
 
 
-def _fitted(job: JobContext, rows: Sequence[ShardRows], opened: Opened) -> UpdateResult:
+def _fitted(job: JobContext, rows: Sequence[ShardRows], opened: StoredShards) -> UpdateResult:
     """Fit the shards whose rows are not those of the version before, or that are damaged."""
     entries = opened.manifest.shards
     named = [
@@ -163,7 +163,7 @@ def _result(
     rows: Sequence[ShardRows],
     files: Sequence[bytes],
     named: Collection[int],
-    opened: Opened | None,
+    opened: StoredShards | None,
 ) -> UpdateResult:
     model, fitter = job.model, fitter_of(job.services, job.model)
     manifest = manifest_of(
