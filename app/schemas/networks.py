@@ -172,7 +172,7 @@ class NewNetwork(Wire):
 
     family: Literal["network"]
     ref: ModelRef
-    method: NetworkMethod = "puf-special"
+    method: NetworkMethod = "retrain"
     classes: list[Name] = Field(min_length=2, max_length=10_000)
     network: NetworkChoice
     input_shape: list[Annotated[int, Field(ge=1, le=1 << 20)]] = Field(

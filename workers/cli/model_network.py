@@ -27,7 +27,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="NAME=VALUE",
     help="Of the network beside what the data say: vit-lite's layers, res-unet's features …",
 )
-@click.option("--method", default="puf-special", show_default=True, help="The default method.")
+@click.option("--method", default="retrain", show_default=True, help="The default method.")
 @click.option(
     "--training",
     type=FILE,

@@ -29,7 +29,7 @@ class NetworkOptions:
     """
 
     network: str = "simple-cnn"
-    method: str = "puf-special"
+    method: str = "retrain"
     training: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
     held_out: float = 0.2
