@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-ModelKind = Literal["ridge", "network", "recipe", "forest", "shards"]
+ModelKind = Literal["ridge", "network", "recipe", "forest", "shards", "sums"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ _METHODS = (
     MethodSpec("refit", "recipe", "fit the recipe again on the retained rows"),
     MethodSpec("forest-exact", "forest", "update counts; rebuild where another split is best"),
     MethodSpec("refit-shards", "shards", "fit again the shards that held the records"),
+    MethodSpec("sums-exact", "sums", "subtract the rows from integer sums; solve again"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
@@ -64,17 +65,19 @@ NETWORK: Final = tuple(one.name for one in _METHODS if one.model == "network")
 RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")
+SUMS: Final = tuple(one.name for one in _METHODS if one.model == "sums")
 if TYPE_CHECKING:
     RidgeMethod = str
     NetworkMethod = str
     RecipeMethod = str
     ForestMethod = str
     ShardsMethod = str
+    SumsMethod = str
 else:  # what wire types accept, and OpenAPI lists
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
     RecipeMethod, ForestMethod = Literal[RECIPE], Literal[FOREST]
-    ShardsMethod = Literal[SHARDS]
-Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod | ShardsMethod
+    ShardsMethod, SumsMethod = Literal[SHARDS], Literal[SUMS]
+Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod | ShardsMethod | SumsMethod
 
 # --- what a recipe may name, by import path -------------------------------------------------
 # Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian

@@ -11,8 +11,9 @@ from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.recipes import NewRecipe
 from app.schemas.shards import NewShards
+from app.schemas.sums import NewSums
 
-Manifest = NewModel | NewNetwork | NewRecipe | NewForest | NewShards
+Manifest = NewModel | NewNetwork | NewRecipe | NewForest | NewShards | NewSums
 MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
     {
         "ridge": NewModel,
@@ -20,5 +21,6 @@ MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
         "recipe": NewRecipe,
         "forest": NewForest,
         "shards": NewShards,
+        "sums": NewSums,
     }
 )

@@ -5,6 +5,7 @@ exactness bound, of distinct record ids.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from app.problems import BodyTooLargeError, UploadError
 from app.schemas.networks import PIXELS
+from app.schemas.sums import bounds
 from app.uploads.checked import CheckedUpload
-from app.uploads.npz import Archive, Headers, check_exactness, opened
+from app.uploads.npz import Archive, Header, Headers, check_exactness, opened
 from app.uploads.owned import OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
 from app.vault.artifacts import StagedArtifact
@@ -42,6 +44,8 @@ def parse_rows(
         return parse_inputs(body, file, shape=shape, classes=classes, pixels=pixels, **more)
     if "columns" in config:
         more["missing"] = config.get("missing", True)
+        if "sums" in config:
+            more["within"] = Within(*bounds(config), config["weighted"])
         return parse_table(body, file, columns=config["columns"], classes=classes, **more)
     dimension, bits = config["dimension"], config["bits"]
     return parse_upload(body, file, dimension=dimension, classes=classes, bits=bits, **more)
@@ -179,6 +183,20 @@ def _bounded(sent: Archive) -> Iterator[NDArray[np.generic]]:
         yield block
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What numbers of a table are summed as integers: others are refused.
+
+    low, high: of features. target: the largest of numbers to predict. weighted: whether there
+    is an array `weights`, in sixteenths up to 256; if not, there may be none.
+    """
+
+    low: float
+    high: float
+    target: float
+    weighted: bool
+
+
 def parse_table(
     body: Spool,
     file: StagedArtifact,
@@ -187,6 +205,7 @@ def parse_table(
     classes: int,
     max_bytes: int,
     missing: bool = True,
+    within: Within | None = None,
     records_required: bool = False,
 ) -> CheckedUpload:
     """Check an uploaded .npz against a table's configuration, and pack it into `file`.
@@ -197,10 +216,12 @@ def parse_table(
 
     Raises:
         UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
-            an infinity or an unknown label, or ids repeat.
+            an infinity, an unknown label or a number that is not `within`, or ids repeat.
         BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
         OSError: The disk is full or failing.
     """
+    weights = () if within is None else ("weights",)
+    needed = weights if within is not None and within.weighted else ()
     numbers = (np.float16, np.float32, np.float64)
 
     def fit(headers: Headers) -> None:
@@ -218,19 +239,29 @@ def parse_table(
         if labels.shape != (rows,) or not (whole or (not classes and labels.dtype in numbers)):
             kind = "integer" if classes else "number"
             raise UploadError(f"labels must be one {kind} for each row")
+        if "weights" in headers:
+            if not needed:
+                raise UploadError("weights: the model is registered without: leave them out")
+            if headers["weights"].shape != (rows,) or headers["weights"].dtype not in numbers:
+                raise UploadError("weights must be one floating-point number for each row")
         check_owners(headers, rows, max_bytes)
 
+    known = ("features", *COMMON, *weights)
     with (
-        opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
+        opened(body, max_bytes, known, ("features", *REQUIRED, *needed), fit) as sent,
         Packed(file) as packed,
     ):
         features, labels = sent.headers["features"], sent.headers["labels"]
         values = _without_infinity(sent, "features") if missing else _finite(sent)
+        if within is not None:
+            values = _bounded_features(values, features, within)
         packed.add("features", np.float64, features, values)
         if classes:
             packed.add("labels", np.int64, labels, _labels(sent, classes))
         else:
-            packed.add("labels", np.float64, labels, _targets(sent))
+            packed.add("labels", np.float64, labels, _targets(sent, within))
+        if needed:
+            packed.add("weights", np.float64, sent.headers["weights"], _weights(sent))
         rows = features.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
 
@@ -242,8 +273,44 @@ def _without_infinity(sent: Archive, name: str) -> Iterator[NDArray[np.generic]]
         yield block
 
 
-def _targets(sent: Archive) -> Iterator[NDArray[np.generic]]:
+def _targets(sent: Archive, within: Within | None) -> Iterator[NDArray[np.generic]]:
     for block in _without_infinity(sent, "labels"):
         if np.isnan(block).any():
             raise UploadError("labels hold a NaN: leave out rows without a label")
+        if within is not None and (np.abs(block) > within.target).any():
+            raise UploadError(
+                f"labels: one is beyond {within.target:g}: rescale them by a factor that no "
+                "row decided, or register a larger target_exponent"
+            )
+        yield block
+
+
+def _bounded_features(
+    blocks: Iterator[NDArray[np.generic]], header: Header, within: Within
+) -> Iterator[NDArray[np.generic]]:
+    start = 0
+    for block in blocks:
+        values = block.astype(np.float64, copy=False)
+        outside = (values < within.low) | (values > within.high)
+        if outside.any():
+            place = start + int(outside.argmax())
+            column = place // header.shape[0] if header.fortran else place % header.shape[1]
+            if within.low == 0 and values[outside.argmax()] < 0:
+                raise UploadError(
+                    f"features: column {column}, counted from 0, is negative in a row: counts "
+                    "are at least 0"
+                )
+            raise UploadError(
+                f"features: column {column}, counted from 0, is beyond {within.high:g} in a "
+                "row: rescale it by a factor that no row decided, or register a larger exponent"
+            )
+        start += len(block)
+        yield block
+
+
+def _weights(sent: Archive) -> Iterator[NDArray[np.generic]]:
+    for block in sent.blocks("weights"):
+        steps = block.astype(np.float64) * 16
+        if not ((steps >= 0) & (steps <= 4096) & (steps == np.rint(steps))).all():
+            raise UploadError("weights must be multiples of 1/16 from 0 to 256")
         yield block

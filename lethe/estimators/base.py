@@ -86,6 +86,10 @@ class ExactEstimator(BaseEstimator):  # type: ignore[misc]
     def _forget(self, ids: Sequence[str]) -> None:
         self._forget_rows(ids)
 
+    def _names(self) -> list[list[str]]:
+        """Return type and text of each class's label, none of a regressor."""
+        return []
+
     @property
     def retained_ids_(self) -> list[str]:
         """The ids of the rows that the model was fitted to, in the order of `fit`, as text."""

@@ -31,23 +31,24 @@ def pack(header: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
     )
 
 
-def unpack(data: bytes, kind: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return header and arrays (not writable) of a file whose header says `kind`.
+def unpack(data: bytes, *kinds: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Return header and arrays (not writable) of a file whose header says one of `kinds`.
 
     Raises:
         EstimatorInputError: The bytes are not such a file.
     """
     try:
-        return _unpacked(data, kind)
+        return _unpacked(data, kinds)
     except (AttributeError, KeyError, NotCanonicalError, TypeError, ValueError):
-        raise EstimatorInputError(f"this is no file of a {kind}: read it anew") from None
+        known = " or ".join(kinds)
+        raise EstimatorInputError(f"this is no file of a {known}: read it anew") from None
 
 
-def _unpacked(data: bytes, kind: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+def _unpacked(data: bytes, kinds: Sequence[str]) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     start = len(MAGIC) + 4
     end = start + int.from_bytes(data[len(MAGIC) : start], "little")
     header = decode(data[start:end])
-    if not data.startswith(MAGIC) or header["kind"] != kind:
+    if not data.startswith(MAGIC) or header["kind"] not in kinds:
         raise ValueError("another kind of file")
     arrays = []
     for name, shape in header.pop("arrays"):

@@ -1,7 +1,7 @@
 """The history-independent forest as scikit-learn estimators."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import frexp, isfinite
 from typing import Any, Self
 
@@ -13,18 +13,26 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lethe.estimators import container
 from lethe.estimators.base import ExactClassifier, ExactEstimator
 from lethe.estimators.errors import EstimatorInputError
-from lethe.estimators.fixed_point import Floats
 from lethe.estimators.forest.bins import DEFAULT_EDGES, Bins
 from lethe.estimators.forest.forest import Forest
 from lethe.estimators.forest.impurity import MAX_TARGET
 from lethe.estimators.forest.published import ForestConfig, PublishedForest
 from lethe.estimators.forest.tree import MAX_DEPTH
 from lethe.estimators.rows import RowStore, record_ids
+from lethe.estimators.sums.fixed_point import Floats
 
 DEFAULT_TARGET_STEP = -10  # 2^-10: targets within ±1,024
 
 
-class _ExactForest(ExactEstimator):
+class _Fitted(ExactEstimator):
+    """What `fit` leaves."""
+
+    forest_: Forest
+    _published: PublishedForest
+
+
+@dataclass(eq=False, repr=False)
+class _ExactForest(_Fitted):
     """n_estimators, max_depth, min_samples_leaf, max_features: as scikit-learn's forests.
 
     thresholds: candidates of a feature at a node. edges: for each feature at most 62 numbers
@@ -33,17 +41,16 @@ class _ExactForest(ExactEstimator):
     random_state: a whole number. Nothing of it may have been chosen by rows that are erased.
     """
 
-    n_estimators: int
-    max_depth: int | None
-    min_samples_leaf: int
-    max_features: str | int | float
-    thresholds: int
-    edges: Any
-    public_rows: Any
-    missing: str
-    random_state: int
-    forest_: Forest
-    _published: PublishedForest
+    n_estimators: int = 100
+    _: KW_ONLY
+    max_depth: int | None = None
+    min_samples_leaf: int = 1
+    max_features: str | int | float = "sqrt"
+    thresholds: int = 5
+    edges: Any = None
+    public_rows: Any = None
+    missing: str = "refuse"
+    random_state: int = 0
 
     @property
     def store_(self) -> RowStore:
@@ -101,6 +108,7 @@ class _ExactForest(ExactEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class ExactForestClassifier(ExactClassifier, _ExactForest):
     """A forest that unlearns rows exactly. prior: rows added to each leaf, over all classes.
 
@@ -108,32 +116,9 @@ class ExactForestClassifier(ExactClassifier, _ExactForest):
     one costs a refit.
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = None,
-        min_samples_leaf: int = 1,
-        max_features: str | int | float = "sqrt",
-        thresholds: int = 5,
-        prior: int = 1,
-        classes: Any = None,
-        edges: Any = None,
-        public_rows: Any = None,
-        missing: str = "refuse",
-        random_state: int = 0,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.max_features = max_features
-        self.thresholds = thresholds
-        self.prior = prior
-        self.classes = classes
-        self.edges = edges
-        self.public_rows = public_rows
-        self.missing = missing
-        self.random_state = random_state
+    _: KW_ONLY
+    prior: int = 1
+    classes: Any = None
 
     def fit(self, X: Any, y: Any, ids: ArrayLike | None = None) -> Self:  # noqa: N803
         """Fit rows X (n, d) with labels y (n,); ids: of the records, None for 0 to n - 1.
@@ -170,6 +155,7 @@ class ExactForestClassifier(ExactClassifier, _ExactForest):
         self._published = self.forest_.published()
 
 
+@dataclass(eq=False, repr=False)
 class ExactForestRegressor(RegressorMixin, _ExactForest):  # type: ignore[misc]
     """A forest that unlearns rows exactly.
 
@@ -179,30 +165,10 @@ class ExactForestRegressor(RegressorMixin, _ExactForest):  # type: ignore[misc]
     min_samples_leaf is 5 unless it is set.
     """
 
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_depth: int | None = None,
-        min_samples_leaf: int = 5,
-        max_features: str | int | float = 0.33,
-        thresholds: int = 5,
-        target_bounds: tuple[float, float] | None = None,
-        edges: Any = None,
-        public_rows: Any = None,
-        missing: str = "refuse",
-        random_state: int = 0,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.max_features = max_features
-        self.thresholds = thresholds
-        self.target_bounds = target_bounds
-        self.edges = edges
-        self.public_rows = public_rows
-        self.missing = missing
-        self.random_state = random_state
+    _: KW_ONLY
+    min_samples_leaf: int = 5
+    max_features: str | int | float = 0.33
+    target_bounds: tuple[float, float] | None = None
 
     def fit(self, X: Any, y: Any, ids: ArrayLike | None = None) -> Self:  # noqa: N803
         """Fit rows X (n, d) with targets y (n,); ids: of the records, None for 0 to n - 1.

@@ -46,6 +46,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "forest": "workers.families.forest.family",
         "recipe": "workers.families.recipe.family",
         "shards": "workers.families.shards.family",
+        "sums": "workers.families.sums.family",
     }
 )
 

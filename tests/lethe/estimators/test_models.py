@@ -22,9 +22,9 @@ from lethe.estimators import (
     ExactRidgeRegressor,
     container,
 )
-from lethe.estimators.cholesky import solve
 from lethe.estimators.errors import EstimatorInputError
-from lethe.estimators.fixed_point import MAX_CODE, Gram, codes, halves
+from lethe.estimators.sums.cholesky import solve
+from lethe.estimators.sums.fixed_point import MAX_CODE, Gram, codes, halves
 
 X, Y = load_diabetes(return_X_y=True, scaled=False)
 WINE, KINDS = load_wine(return_X_y=True)

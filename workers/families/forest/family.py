@@ -1,33 +1,18 @@
 """Forests whose bytes are a function of their configuration and the set of their rows."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from sqlmodel import Session
-
 from lethe import canonical
-from lethe.certificates.statement import Guarantee
-from lethe.errors import LetheError
-from models import Model, ModelVersion
-from workers import install
+from models import Model
 from workers.families.base import Family
 from workers.families.forest import update
-from workers.families.recipe.case import ModelRows, OwnFit, prepare
-from workers.families.recipe.family import RecipeFamily
-from workers.jobs.attempts import NextAttempt
-from workers.jobs.case import ExecutedJob, Judges
-from workers.jobs.chain import BatchMember
-from workers.jobs.draft import Draft, sha256_hex
-from workers.jobs.lease import JobContext
-from workers.jobs.update import ParsedUpload, Update, UpdateResult
-from workers.judge.base import Report
-from workers.judge.refitted import EXACT
-from workers.training.recipes.fit import FitRows
+from workers.families.recipe.rows import TableBlock
+from workers.families.recipe.updated import UpdatedFamily
+from workers.jobs.draft import sha256_hex
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from lethe.estimators.forest.forest import Forest
 
 GUARANTEE = (
     "The forest is, byte for byte, the one that is fitted to the retained records alone: the "
@@ -38,83 +23,58 @@ GUARANTEE = (
 )
 
 
-class NoNumbaError(LetheError):
-    """This worker cannot fit forests; another may, so the job waits."""
-
-    slug, title, status = "no-numba", "numba is not installed", 503
-
-
-class ForestFamily(RecipeFamily):
+class ForestFamily(UpdatedFamily["Forest"]):
     """A forest adds and removes rows; the judge fits it anew."""
 
-    rooms: tuple[str, ...] = ("families/forest", "lethe/estimators/forest")
+    rooms: tuple[str, ...] = (
+        "families/forest",
+        "families/recipe",
+        "lethe/estimators/forest",
+    )
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
+    method = "forest-exact"
+    meaning = GUARANTEE
 
-    def check_here(self) -> None:
-        """Raise NoNumbaError where numba is not installed."""
-        if find_spec("numba") is None:
-            raise NoNumbaError(
-                f"this model's workers need numba: {install.with_extra('estimators')}"
-            )
+    def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> "Forest":
+        """Return the forest of some rows. Raises RefusedError for rows that none takes."""
+        return update.fitted(model, blocks)
 
-    def learn(
-        self,
-        job: JobContext,
-        before: ModelVersion | None,
-        upload: ParsedUpload,
-        salts: "NDArray[np.uint8]",
-    ) -> UpdateResult:
-        """Add an upload. Raises RefusedError if no forest takes its rows."""
-        return update.learn(job, before, upload, salts)
+    def opened(
+        self, model: Model, state: bytes, blocks: Sequence[TableBlock], data: str
+    ) -> "Forest | None":
+        """Return the forest of a sealed state, None if it is not one of these rows."""
+        return update.opened(model, state, blocks)
 
-    def forget(
-        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
-    ) -> Update:
-        """Remove the members' records. Raises RefusedError."""
-        self.check_here()
-        return update.forget(job, before, members)
+    def add(self, model: Model, state: "Forest", blocks: Sequence[TableBlock]) -> "Forest":
+        """Return the forest with more rows. Raises RefusedError."""
+        update.add(state, model, blocks)
+        return state
 
-    def refit(self, job: JobContext) -> UpdateResult:
-        """Fit anew to the retained rows. Raises RefusedError."""
-        self.check_here()
-        return update.refit(job)
+    def remove(self, state: "Forest", blocks: Sequence[TableBlock]) -> "Forest":
+        """Return the forest without rows that it has."""
+        state.remove(sorted(record for block in blocks for record in block.records))
+        return state
 
-    def next_attempt(
-        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
-    ) -> NextAttempt | None:
-        """Return the refit, None where it was that."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD)
+    def published(self, model: Model, state: "Forest") -> bytes:
+        """Return the file that predicts."""
+        return state.published().to_bytes()
 
-    def prepare(
-        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
-    ) -> Judges:
-        """Load what executed jobs left of a forest's version; the result judges them."""
-        self.check_here()
+    def seal(self, state: "Forest", rows: int, data: str) -> bytes:
+        """Return the sealed state."""
+        return state.seal()
 
-        def own(stored: ModelRows) -> OwnFit:
-            # Sums of integers: what machine fits makes no difference.
-            model = stored.case.model
-            return OwnFit.of_all(stored, EXACT, True, lambda rows: _fit(model, rows))
-
-        return prepare(job, session, cases, own, EXACT)
-
-    def guarantee(self, plan: Draft) -> Guarantee:
-        """Return what is guaranteed of a forest. Raises ValueError for another claim."""
-        if plan.claim != update.CLAIM:
-            raise ValueError(f"no verifier of forests vouches for the claim {plan.claim}")
-        return Guarantee("exact", GUARANTEE, plan.bounds)
+    def parameters(self, model: Model) -> dict[str, str]:
+        """Return the digest of the options, and the seed and number of trees."""
+        options = model.config["forest"]
+        return {
+            "forest": sha256_hex(canonical.encode(options)),
+            "seed": str(options["seed"]),
+            "trees": str(options["trees"]),
+        }
 
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of edges and options."""
         return {"forest": sha256_hex(canonical.encode(model.config))}
-
-
-def _fit(model: Model, rows: FitRows) -> bytes:
-    from workers.families.recipe.rows import TableBlock
-
-    names = [str(place) for place in range(len(rows))]  # the published bytes have no ids
-    block = TableBlock(names, rows.features, rows.labels)
-    return update.fitted(model, [block]).published().to_bytes()
 
 
 FAMILY: Family = ForestFamily()

@@ -26,19 +26,20 @@ from workers.jobs.lease import JobContext
 from workers.jobs.update import Owner, ParsedUpload, StoredBlock
 from workers.training.recipes.fit import FitRows
 
-ROW = b"lethe/recipe-row/1\0"
+ROW, WEIGHTED = b"lethe/recipe-row/1\0", b"lethe/weighted-row/1\0"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableBlock:
     """One owner's rows: features (m, d) float64; labels (m,) int64 of classes, or float64.
 
-    `records[i]` is the id of row i.
+    `records[i]` is the id of row i. weights (m,) float64, of models that are registered so.
     """
 
     records: list[str]
     features: NDArray[np.float64]
     labels: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
 
     def without(self, erased: set[str]) -> "TableBlock | None":
         """Return the block without some records, None if nothing remains."""
@@ -47,8 +48,12 @@ class TableBlock:
 
     def only(self, keep: NDArray[np.bool_]) -> "TableBlock":
         """Return the block of some rows, (m,)."""
-        records = [record for record, kept in zip(self.records, keep, strict=True) if kept]
-        return TableBlock(records, self.features[keep], self.labels[keep])
+        return TableBlock(
+            [record for record, kept in zip(self.records, keep, strict=True) if kept],
+            self.features[keep],
+            self.labels[keep],
+            None if self.weights is None else self.weights[keep],
+        )
 
     def encode(self) -> bytes:
         """Return the block as safetensors; the ids travel as JSON in its metadata."""
@@ -56,6 +61,8 @@ class TableBlock:
             "features": np.ascontiguousarray(self.features),
             "labels": np.ascontiguousarray(self.labels),
         }
+        if self.weights is not None:
+            arrays["weights"] = np.ascontiguousarray(self.weights)
         return save(arrays, metadata={"records": json.dumps(self.records)})
 
     def digests(self, salts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -65,10 +72,14 @@ class TableBlock:
         guess of a row. A record without a salt has one that fits nowhere.
         """
         features = self.features.astype("<f8", order="C")
+        start = ROW
+        if self.weights is not None:
+            start = WEIGHTED
+            features = np.hstack([features, self.weights.astype("<f8")[:, None]])
         labels = self.labels.astype("<i8" if self.labels.dtype.kind == "i" else "<f8")
         found = {}
         for place, record in enumerate(self.records):
-            one = hashlib.sha256(ROW + salts.get(record, b""))
+            one = hashlib.sha256(start + salts.get(record, b""))
             one.update(hashlib.sha256(record.encode()).digest())
             one.update(labels[place].tobytes() + features[place].tobytes())
             found[record] = one.digest()
@@ -80,17 +91,24 @@ def decode_block(data: bytes) -> TableBlock:
     arrays = load(data)
     length = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-    return TableBlock(json.loads(metadata["records"]), arrays["features"], arrays["labels"])
+    records = json.loads(metadata["records"])
+    return TableBlock(records, arrays["features"], arrays["labels"], arrays.get("weights"))
 
 
 def join(stored: TableBlock, fresh: StoredBlock) -> TableBlock:
     """Return both blocks of one owner as one. Raises RefusedError for another kind of block."""
     if not isinstance(fresh, TableBlock) or fresh.labels.dtype != stored.labels.dtype:
         raise RefusedError("an owner's rows must all be of one model")
+    weights = None
+    if stored.weights is not None and fresh.weights is not None:
+        weights = np.concatenate([stored.weights, fresh.weights])
+    elif stored.weights is not None or fresh.weights is not None:
+        raise RefusedError("an owner's rows must all have a weight, or none")
     return TableBlock(
         stored.records + fresh.records,
         np.concatenate([stored.features, fresh.features]),
         np.concatenate([stored.labels, fresh.labels]),
+        weights,
     )
 
 
@@ -99,6 +117,7 @@ def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     try:
         with np.load(upload, allow_pickle=False) as arrays:
             features, labels = arrays["features"], arrays["labels"]
+            weights = arrays["weights"] if model.config.get("weighted") else None
             records = arrays["records"].tolist()
             owners = list(
                 zip(arrays["clients"].tolist(), arrays["subjects"].tolist(), strict=True)
@@ -111,7 +130,12 @@ def read(model: Model, upload: BinaryIO) -> ParsedUpload:
     for place, owner in enumerate(owners):
         places[owner].append(place)
     blocks = {
-        owner: TableBlock([records[i] for i in own], features[own], labels[own])
+        owner: TableBlock(
+            [records[i] for i in own],
+            features[own],
+            labels[own],
+            None if weights is None else weights[own],
+        )
         for owner, own in places.items()
     }
     return ParsedUpload(blocks, saturated=0)
@@ -142,7 +166,13 @@ def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model
         for record in records
     ]
     order = sorted(range(len(records)), key=lambda place: (commitments[place], place))
-    return FitRows(np.ascontiguousarray(features[order]), np.ascontiguousarray(labels[order]))
+    weights = None
+    if model.config.get("weighted"):
+        found = [one.weights for one in parts if one.weights is not None]
+        weights = np.concatenate([np.empty(0), *found])[order]
+    return FitRows(
+        np.ascontiguousarray(features[order]), np.ascontiguousarray(labels[order]), weights
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,12 +180,13 @@ class Departure:
     """A model's rows when some records leave.
 
     blocks: as they are stored, by subject. rest: those that these are in, without them; None:
-    nothing is left of it. salts: of all records, those that leave too. gone: hex digests of the
-    rows that leave, sorted.
+    nothing is left of it. leaving: the rows that leave. salts: of all records, those that leave
+    too. gone: hex digests of the rows that leave, sorted.
     """
 
     blocks: dict[int, TableBlock]
     rest: dict[int, TableBlock | None]
+    leaving: list[TableBlock]
     salts: dict[str, bytes]
     gone: tuple[str, ...]
 
@@ -180,8 +211,12 @@ def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
     digests = all_digests(list(blocks.values()), salts)
     owned = owned_by_subject(members)
     rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}
+    parts = [
+        blocks[subject].only(np.isin(blocks[subject].records, own))
+        for subject, own in owned.items()
+    ]
     gone = tuple(sorted(digests[record].hex() for record in leaving))
-    return Departure(blocks, rest, salts, gone)
+    return Departure(blocks, rest, parts, salts, gone)
 
 
 def digest_of_rows(digests: Iterable[bytes]) -> str:

@@ -12,10 +12,14 @@ from workers.training.recipes.recipe import Recipe, build
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitRows:
-    """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64."""
+    """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64.
+
+    weights (n,) float64, of models that are registered with them. No recipe is.
+    """
 
     features: NDArray[np.float64]
     labels: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""

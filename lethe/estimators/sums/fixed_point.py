@@ -97,6 +97,12 @@ class Gram:
             ):
                 part += sign * product.astype(np.int64)
 
+    def entry(self, i: int, j: int) -> int:
+        """Return the sum of w z_i z_j."""
+        high, mixed, low = self.parts
+        middle = int(mixed[i, j]) + int(mixed[j, i])
+        return (int(high[i, j]) << 32) + (middle << 16) + int(low[i, j])
+
     def whole(self) -> Whole:
         """Return the sums of w z zᵀ (k, k) as Python integers."""
         high, mixed, low = (part.astype(object) for part in self.parts)

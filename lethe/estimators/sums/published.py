@@ -1,0 +1,131 @@
+"""What is published of ridge and naive Bayes, and its predictions."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.estimators import container
+from lethe.estimators.errors import EstimatorInputError
+from lethe.estimators.sums.config import BAYES, KINDS, RIDGE
+from lethe.estimators.sums.fixed_point import Floats
+
+Names = Sequence[Sequence[str]]  # type and text of each class's label
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedSums:
+    """A model that predicts. classes: type and text of each label, none of a regressor."""
+
+    kind: str
+    classes: Names
+
+    @property
+    @abstractmethod
+    def arrays(self) -> list[Floats]:
+        """The arrays of the file."""
+
+    @abstractmethod
+    def outputs(self, features: Floats) -> Floats:
+        """Return, for rows (n, d), the output of each class (n, classes) or the number (n, 1).
+
+        Of naive Bayes: the logarithm of the joint probability.
+        """
+
+    def predict(self, features: Floats) -> NDArray[Any]:
+        """Return places of classes (n,), the first of equal ones, or numbers (n,)."""
+        found = self.outputs(features)
+        best: NDArray[Any] = found.argmax(axis=1) if self.classes else found[:, 0]
+        return best
+
+    def to_bytes(self) -> bytes:
+        """Return the file that is published."""
+        named = {"classes": [list(one) for one in self.classes]} if self.classes else {}
+        return container.pack({"kind": self.kind, **named}, self.arrays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedRidge(PublishedSums):
+    """coef (outputs, d), intercept (outputs,)."""
+
+    coef: Floats
+    intercept: Floats
+
+    @property
+    def arrays(self) -> list[Floats]:
+        """The arrays of the file."""
+        return [self.coef, self.intercept]
+
+    def outputs(self, features: Floats) -> Floats:
+        """Return features times weights, and the intercept."""
+        found: Floats = features @ self.coef.T + self.intercept
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedBayes(PublishedSums):
+    """prior (classes,): probabilities.
+
+    parts: of a Gaussian means and variances (classes, d) each; else probabilities of features.
+    """
+
+    prior: Floats
+    parts: tuple[Floats, ...]
+
+    @property
+    def arrays(self) -> list[Floats]:
+        """The arrays of the file."""
+        return [self.prior, *self.parts]
+
+    @property
+    def log_prior(self) -> Floats:
+        """The logarithms of the prior, minus infinity for a class without rows."""
+        with np.errstate(divide="ignore"):
+            found: Floats = np.log(self.prior)
+        return found
+
+    def outputs(self, features: Floats) -> Floats:
+        """Return the logarithms of joint probabilities (n, classes)."""
+        if self.kind == "multinomial-nb":
+            likely = features @ np.log(self.parts[0]).T
+        else:
+            each = [
+                -0.5 * (np.log(2 * np.pi * var) + (features - mean) ** 2 / var).sum(axis=1)
+                for mean, var in zip(*self.parts, strict=True)
+            ]
+            likely = np.stack(each, axis=1)
+        found: Floats = self.log_prior + likely
+        return found
+
+
+def read_published(data: bytes) -> PublishedSums:
+    """Read a published file.
+
+    Raises:
+        EstimatorInputError: It is no such file, or its arrays do not fit each other.
+    """
+    header, arrays = container.unpack(data, *KINDS)
+    kind, classes = header.pop("kind"), header.pop("classes", [])
+    found: PublishedSums
+    try:
+        if kind in RIDGE:
+            coef, intercept = arrays
+            found = PublishedRidge(kind, classes, coef, intercept)
+            same = coef.shape == (max(1, len(classes)), coef.shape[1])
+            same &= intercept.shape == (len(coef),) and bool(classes) == (kind != RIDGE[0])
+        else:
+            prior, *parts = arrays
+            found = PublishedBayes(kind, classes, prior, tuple(parts))
+            same = len(parts) == (2 if kind == BAYES[0] else 1) and bool(classes)
+            same &= prior.shape == (len(classes),)
+            same &= all(one.shape == (len(classes), parts[0].shape[1]) for one in parts)
+        same &= all(one.dtype == np.float64 for one in arrays)
+        same &= not header and found.to_bytes() == data
+    except (AttributeError, IndexError, TypeError, ValueError):
+        same = False
+    if not same:
+        raise EstimatorInputError("this is no file of ridge or naive Bayes: read it anew")
+    return found

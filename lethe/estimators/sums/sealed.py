@@ -1,0 +1,57 @@
+"""The sealed state of a model of sums: its configuration, of which rows it is, and the sums."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from lethe.estimators import container
+from lethe.estimators.errors import EstimatorInputError
+from lethe.estimators.sums.bayes import BayesSums
+from lethe.estimators.sums.config import RIDGE, SumsConfig
+from lethe.estimators.sums.ridge import RidgeSums
+
+Sums = RidgeSums | BayesSums
+KIND = "sealed-sums"
+
+
+def of_nothing(config: SumsConfig) -> Sums:
+    """Return the sums over no rows."""
+    return _kind(config).of_nothing(config)
+
+
+def seal(sums: Sums, data: str, rows: int) -> bytes:
+    """Return the file of sums; data: the digest of the rows that they are of, and how many.
+
+    The order in which rows came leaves no trace in it.
+    """
+    header = {"kind": KIND, "config": _spelled(sums.config), "data": data, "rows": rows}
+    return container.pack(header, sums.arrays)
+
+
+def open_sums(file: bytes, config: SumsConfig, data: str, rows: int) -> Sums:
+    """Return the sums of a sealed state.
+
+    Raises:
+        EstimatorInputError: It is no such file, of another model or of other rows.
+    """
+    header, arrays = container.unpack(file, KIND)
+    expected = {"kind": KIND, "config": _spelled(config), "data": data, "rows": rows}
+    try:
+        if header != expected or any(one.dtype != np.int64 for one in arrays):
+            raise ValueError("of something else")
+        return _kind(config).read(config, arrays)
+    except (TypeError, ValueError):
+        raise EstimatorInputError("these are the sums of another model or of others") from None
+
+
+def _kind(config: SumsConfig) -> type[RidgeSums] | type[BayesSums]:
+    return RidgeSums if config.kind in RIDGE else BayesSums
+
+
+def _spelled(config: SumsConfig) -> dict[str, Any]:
+    """Return a configuration in JSON, numbers exactly."""
+    return {
+        name: value.hex() if isinstance(value, float) else value
+        for name, value in asdict(config).items()
+    }

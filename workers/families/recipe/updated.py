@@ -1,0 +1,219 @@
+"""Families whose model is updated by the rows that come and go; the judge fits it anew.
+
+The sealed state lets an update cost less than a fit. What a version publishes is the same
+whether it was updated or fitted: where the state is damaged or of other rows, a fit takes its
+place. So the class is `exact`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sqlmodel import Session
+
+from lethe.certificates.statement import Guarantee
+from lethe.errors import LetheError
+from models import Model, ModelVersion
+from workers import install
+from workers.errors import RefusedError
+from workers.families.recipe.case import ModelRows, OwnFit, prepare
+from workers.families.recipe.family import RecipeFamily
+from workers.families.recipe.rows import (
+    TableBlock,
+    all_digests,
+    departure,
+    digest_of_rows,
+    salts_of,
+    stored,
+)
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judges
+from workers.jobs.chain import BatchMember
+from workers.jobs.draft import Draft
+from workers.jobs.lease import JobContext
+from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
+from workers.judge.base import Report
+from workers.judge.refitted import EXACT
+from workers.training.recipes.fit import FitRows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CLAIM, VERSION = "exact", "1"
+State = TypeVar("State")
+
+
+class NoNumbaError(LetheError):
+    """This worker cannot fit exact models; another may, so the job waits."""
+
+    slug, title, status = "no-numba", "numba is not installed", 503
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise RefusedError for rows or options that an estimator refuses."""
+    from lethe.estimators.errors import EstimatorInputError
+
+    try:
+        yield
+    except EstimatorInputError as error:
+        raise RefusedError(str(error)) from None
+
+
+class UpdatedFamily(RecipeFamily, Generic[State]):
+    """A model in memory, `State`, adds and removes rows.
+
+    method: of the catalogue. meaning: what its certificates guarantee, in words.
+    """
+
+    method: str
+    meaning: str
+
+    @abstractmethod
+    def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> State:
+        """Return the model of some rows. Raises RefusedError for rows that it cannot have."""
+
+    @abstractmethod
+    def opened(
+        self, model: Model, state: bytes, blocks: Sequence[TableBlock], data: str
+    ) -> State | None:
+        """Return the model of a sealed state, None if it is not of this model and these rows.
+
+        Only the service can seal a state, but whoever writes the database can name another's:
+        of another model that was registered alike, or of an earlier version.
+
+        data: the digest of the rows of `blocks` with their salts.
+        """
+
+    @abstractmethod
+    def add(self, model: Model, state: State, blocks: Sequence[TableBlock]) -> State:
+        """Return the model with more rows. Raises RefusedError as `fitted`."""
+
+    @abstractmethod
+    def remove(self, state: State, blocks: Sequence[TableBlock]) -> State:
+        """Return the model without rows that it has."""
+
+    @abstractmethod
+    def published(self, model: Model, state: State) -> bytes:
+        """Return the file that predicts. Raises RefusedError."""
+
+    @abstractmethod
+    def seal(self, state: State, rows: int, data: str) -> bytes:
+        """Return the sealed state. data: the digest of its rows."""
+
+    @abstractmethod
+    def parameters(self, model: Model) -> dict[str, str]:
+        """Return what a certificate says of the update, beside where the rows are."""
+
+    def check_here(self) -> None:
+        """Raise NoNumbaError where what fits is not installed."""
+        if find_spec("numba") is None or find_spec("sklearn") is None:
+            raise NoNumbaError(
+                f"this model's workers need numba: {install.with_extra('estimators')}"
+            )
+
+    def learn(
+        self,
+        job: JobContext,
+        before: ModelVersion | None,
+        upload: ParsedUpload,
+        salts: "NDArray[np.uint8]",
+    ) -> UpdateResult:
+        """Add an upload. Raises RefusedError if the model cannot have its rows."""
+        services, model = job.services, job.model
+        new = [one for one in upload.blocks.values() if isinstance(one, TableBlock)]
+        with services.reading() as session:
+            blocks = list(stored(services, session, job.lease.model_id).values())
+            known = salts_of(session, job.lease.model_id)
+        known |= zip(upload.records, split(salts), strict=True)
+        state = None if before is None else self._opened(job, before, blocks, known)
+        if state is None:
+            state = self.fitted(model, [*blocks, *new])
+        else:
+            state = self.add(model, state, new)
+        return self._result(model, state, all_digests([*blocks, *new], known))
+
+    def forget(
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
+    ) -> Update:
+        """Remove the members' records. Raises RefusedError."""
+        self.check_here()
+        found = departure(job, members)
+        state = self._opened(job, before, list(found.blocks.values()), found.salts)
+        if state is None:
+            state = self.fitted(job.model, found.retained)
+        else:
+            state = self.remove(state, found.leaving)
+        result = self._result(job.model, state, all_digests(found.retained, found.salts))
+        return Update(result, found.rest, rows_gone=found.gone)
+
+    def refit(self, job: JobContext) -> UpdateResult:
+        """Fit anew to the retained rows. Raises RefusedError."""
+        self.check_here()
+        services = job.services
+        with services.reading() as session:
+            blocks = list(stored(services, session, job.lease.model_id).values())
+            salts = salts_of(session, job.lease.model_id)
+        return self._result(
+            job.model, self.fitted(job.model, blocks), all_digests(blocks, salts)
+        )
+
+    def next_attempt(
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
+    ) -> NextAttempt | None:
+        """Return the refit, None where it was that."""
+        return None if job.lease.attempt > 1 else NextAttempt(2, self.method)
+
+    def prepare(
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
+        """Load what executed jobs left of a version; the result judges them."""
+        self.check_here()
+
+        def own(stored: ModelRows) -> OwnFit:
+            # Sums of integers: what machine fits makes no difference.
+            model = stored.case.model
+            return OwnFit.of_all(
+                stored, EXACT, True, lambda rows: self.fitted_file(model, rows)
+            )
+
+        return prepare(job, session, cases, own, EXACT)
+
+    def fitted_file(self, model: Model, rows: FitRows) -> bytes:
+        """Return the file of a model that is fitted to rows. Raises RefusedError."""
+        names = [str(place) for place in range(len(rows))]  # the published bytes have no ids
+        block = TableBlock(names, rows.features, rows.labels, rows.weights)
+        return self.published(model, self.fitted(model, [block]))
+
+    def guarantee(self, plan: Draft) -> Guarantee:
+        """Return what is guaranteed. Raises ValueError for another claim."""
+        if plan.claim != CLAIM:
+            raise ValueError(f"no verifier of {self.method} vouches for {plan.claim}")
+        return Guarantee("exact", self.meaning, plan.bounds)
+
+    def _opened(
+        self,
+        job: JobContext,
+        version: ModelVersion,
+        blocks: Sequence[TableBlock],
+        salts: Mapping[str, bytes],
+    ) -> State | None:
+        with job.services.reading() as session:
+            state = job.services.artifacts.get(session, version.state_id)
+        data = digest_of_rows(all_digests(blocks, salts).values())
+        return self.opened(job.model, state, blocks, data)
+
+    def _result(self, model: Model, state: State, digests: Mapping[str, bytes]) -> UpdateResult:
+        data = digest_of_rows(digests.values())
+        file, sealed = self.published(model, state), self.seal(state, len(digests), data)
+        parameters: dict[str, Any] = {"data": "rows", **self.parameters(model)}
+        return UpdateResult(
+            encoded=Encoded(file, sealed, data),
+            method=self.method,
+            method_version=VERSION,
+            claim=CLAIM,
+            parameters=parameters,
+        )
