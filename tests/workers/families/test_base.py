@@ -18,6 +18,7 @@ from workers.families.network.family import NetworkFamily, NoTorchError
 from workers.families.recipe.family import RecipeFamily
 from workers.families.ridge.family import RidgeFamily
 from workers.families.shards.family import ShardsFamily
+from workers.families.sums.family import SumsFamily
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {path.parent.name for path in (ROOT / "workers/families").glob("*/family.py")}
@@ -46,8 +47,9 @@ def test_a_model_has_the_family_that_it_was_registered_with() -> None:
     assert type(of(data="rows", family="recipe")) is RecipeFamily
     assert type(of(data="rows", family="forest")) is ForestFamily
     assert type(of(data="rows", family="shards")) is ShardsFamily
+    assert type(of(data="rows", family="sums")) is SumsFamily
     every = {RidgeFamily, MaskedFamily, NetworkFamily, RecipeFamily, ForestFamily}
-    every.add(ShardsFamily)
+    every |= {ShardsFamily, SumsFamily}
     assert {type(kind) for kind in base.every()} == every
 
 

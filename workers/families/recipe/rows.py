@@ -212,7 +212,7 @@ def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
     owned = owned_by_subject(members)
     rest = {subject: blocks[subject].without(set(own)) for subject, own in owned.items()}
     parts = [
-        blocks[subject].only(np.isin(blocks[subject].records, own))
+        blocks[subject].only(np.isin(blocks[subject].records, list(own)))
         for subject, own in owned.items()
     ]
     gone = tuple(sorted(digests[record].hex() for record in leaving))

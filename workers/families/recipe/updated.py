@@ -175,9 +175,8 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
 
         def own(stored: ModelRows) -> OwnFit:
             # Sums of integers: what machine fits makes no difference.
-            model = stored.case.model
             return OwnFit.of_all(
-                stored, EXACT, True, lambda rows: self.fitted_file(model, rows)
+                stored, EXACT, True, lambda rows: self.fitted_file(stored.case.model, rows)
             )
 
         return prepare(job, session, cases, own, EXACT)
