@@ -155,12 +155,17 @@ class Settings(BaseSettings):
         description="Tries before an error of the computation fails a job.",
     )
     fit_seconds: int = Field(
-        default=3600, gt=0, description="Longest fit of a recipe, in seconds."
+        default=3600,
+        gt=0,
+        description="Longest fit of a recipe or run of a script, in seconds.",
     )
     fit_memory_bytes: int = Field(
         default=8 << 30,
         ge=1 << 30,
-        description="Largest address space of a process that fits a recipe, in bytes.",
+        description="Largest address space of a fit of a recipe or run of a script, in bytes.",
+    )
+    fit_output_bytes: int = Field(
+        default=1 << 30, ge=1 << 20, description="Largest file that a script writes, in bytes."
     )
     coalesce: bool = Field(
         default=True,

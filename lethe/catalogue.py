@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-ModelKind = Literal["ridge", "network", "recipe", "forest", "shards", "sums"]
+ModelKind = Literal["ridge", "network", "recipe", "forest", "script", "shards", "sums"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ _METHODS = (
     MethodSpec("forest-exact", "forest", "update counts; rebuild where another split is best"),
     MethodSpec("refit-shards", "shards", "fit again the shards that held the records"),
     MethodSpec("sums-exact", "sums", "subtract the rows from integer sums; solve again"),
+    MethodSpec("rerun", "script", "run the operator's program again on the retained rows"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
@@ -66,18 +67,29 @@ RECIPE: Final = tuple(one.name for one in _METHODS if one.model == "recipe")
 FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")
 SUMS: Final = tuple(one.name for one in _METHODS if one.model == "sums")
+SCRIPT: Final = tuple(one.name for one in _METHODS if one.model == "script")
 if TYPE_CHECKING:
     RidgeMethod = str
     NetworkMethod = str
     RecipeMethod = str
     ForestMethod = str
+    ScriptMethod = str
     ShardsMethod = str
     SumsMethod = str
 else:  # what wire types accept, and OpenAPI lists
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
     RecipeMethod, ForestMethod = Literal[RECIPE], Literal[FOREST]
+    ScriptMethod = Literal[SCRIPT]
     ShardsMethod, SumsMethod = Literal[SHARDS], Literal[SUMS]
-Method = RidgeMethod | NetworkMethod | RecipeMethod | ForestMethod | ShardsMethod | SumsMethod
+Method = (
+    RidgeMethod
+    | NetworkMethod
+    | RecipeMethod
+    | ForestMethod
+    | ScriptMethod
+    | ShardsMethod
+    | SumsMethod
+)
 
 # --- what a recipe may name, by import path -------------------------------------------------
 # Left out: what keeps training rows in the fitted model (nearest neighbours, SVC, Gaussian
@@ -148,6 +160,7 @@ else:
 GuaranteeClass = Literal[
     "exact",
     "exact-retrained",
+    "retrained",
     "numerically-exact",
     "certified-approximate",
     "empirical-approximate",
@@ -156,6 +169,7 @@ GuaranteeClass = Literal[
 
 # What a guarantee's bounds are, by their names, with units.
 BOUNDS: Final[Mapping[str, str]] = {
+    "difference": "largest relative difference of a tensor between two runs of the program",
     "head": "largest distance of the head from the solution (Frobenius norm)",
     "distance": "largest distance of the weights from the optimum (L2 norm)",
     "epsilon": "epsilon of the noise, for all releases together",
@@ -182,6 +196,7 @@ VERIFIERS: Final[Mapping[str, str]] = {
     "exact": "2",
     "exact-retrained": "1",
     "numerically-exact": "2",
+    "retrained": "1",
 }
 Compared = Literal["model before", "model after", "rows before", "rows after"]
 
@@ -350,6 +365,14 @@ _CHECKS = (
         "the repeated training must give the same file, bit for bit",
         _AGAIN,
         "model after",
+    ),
+    CheckSpec(
+        "rerun-difference",
+        "largest relative difference of a tensor between the published model and the "
+        "verifier's run, max|a - b| / max(|a|, |b|)",
+        "at most the registered tolerance",
+        "the verifier's own run must give the published tensors, within the tolerance",
+        _AGAIN,
     ),
     CheckSpec(
         "gradient-bound",

@@ -10,10 +10,11 @@ from app.schemas.forests import NewForest
 from app.schemas.models import NewModel
 from app.schemas.networks import NewNetwork
 from app.schemas.recipes import NewRecipe
+from app.schemas.scripts import NewScript
 from app.schemas.shards import NewShards
 from app.schemas.sums import NewSums
 
-Manifest = NewModel | NewNetwork | NewRecipe | NewForest | NewShards | NewSums
+Manifest = NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums
 MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
     {
         "ridge": NewModel,
@@ -22,5 +23,6 @@ MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
         "forest": NewForest,
         "shards": NewShards,
         "sums": NewSums,
+        "script": NewScript,
     }
 )

@@ -52,6 +52,17 @@ model.add_command(show)
     help="JSON file: fit this exact forest instead of a ridge head (docs/forests.md).",
 )
 @click.option(
+    "--script",
+    type=click.Path(exists=True, path_type=Path),
+    help="Folder with script.json, or that file: run this training program instead of a ridge "
+    "head (docs/scripts.md).",
+)
+@click.option(
+    "--weights",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --script: a model trained elsewhere; say how far the program's run is from it.",
+)
+@click.option(
     "--public",
     type=click.Path(exists=True, path_type=Path),
     help="With --forest: rows that are never erased; their quantiles become the bin edges.",
@@ -117,6 +128,8 @@ def register(
     data: Path | None,
     recipe: Path | None,
     forest: Path | None,
+    script: Path | None,
+    weights: Path | None,
     public: Path | None,
     penalty: float,
     bits: int,
@@ -134,7 +147,7 @@ def register(
     digest: str | None,
     **columns: Any,
 ) -> None:
-    """Register a ridge head, a --recipe or a --forest, send the rows in DATA, and wait.
+    """Register a ridge head, --recipe, --forest or --script, send the rows in DATA, and wait.
 
     DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of files of one format,
     or an .npz with features, labels and clients, optionally records, subjects, is_test,
@@ -146,11 +159,19 @@ def register(
     from workers.cli.errors import shown
     from workers.cli.model_forest import register_forest
     from workers.cli.model_recipe import register_recipe
+    from workers.cli.model_script import register_script
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
 
-    if (recipe is not None and forest is not None) or (public is not None and forest is None):
-        raise click.UsageError("give --recipe or --forest, not both; --public needs --forest")
+    if sum(one is not None for one in (recipe, forest, script)) > 1:
+        raise click.UsageError("give one of --recipe, --forest and --script")
+    if public is not None and forest is None:
+        raise click.UsageError("--public needs --forest")
+    if weights is not None and script is None:
+        raise click.UsageError("--weights needs --script")
+    if script is not None:
+        register_script(url, ref, data, script, weights, columns)
+        return
     if recipe is not None:
         register_recipe(url, ref, data, recipe, columns)
         return

@@ -45,6 +45,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "network": "workers.families.network.family",
         "forest": "workers.families.forest.family",
         "recipe": "workers.families.recipe.family",
+        "script": "workers.families.script.family",
         "shards": "workers.families.shards.family",
         "sums": "workers.families.sums.family",
     }

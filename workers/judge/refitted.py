@@ -1,4 +1,4 @@
-"""The verifiers of `exact-retrained` and `exact` for models that are fitted in one go.
+"""The verifiers of `exact-retrained`, `exact` and `retrained` for models fitted in one go.
 
 1 model-file    2 data    3 retained-set    4 purge    5 registration    6 re-execution
 7 rows-before    8 untouched-shards, of shards
@@ -6,10 +6,16 @@
 The model was fitted again from the stored rows, outside; here its bytes are compared with the
 published ones. There is no start to compare: a fit begins with nothing. A recipe was retrained
 when it was executed; a forest was updated, and is fitted here for the first time. Of shards
-those are fitted that held the rows, and put together with the others.
+those are fitted that held the rows, and put together with the others. Where two runs of a
+program differ, 6 is `rerun-difference`: how far the tensors of both are apart.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
@@ -18,7 +24,9 @@ from workers.judge.digests import SHA256, check_digests, check_model_file, check
 from workers.judge.retention import check_retention
 from workers.judge.sharded import UNTOUCHED, ShardsClaim, check_untouched
 
-DATA, RERUN = CHECKS["data"], CHECKS["re-execution"]
+DATA, AGAIN = CHECKS["data"], CHECKS["re-execution"]
+DIFFERENCE = CHECKS["rerun-difference"]
+Tensors = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +58,13 @@ def check_refit(claim: RefittedClaim) -> Judgement:
     """Judge the repeated fit: other bytes in an equal environment refute, elsewhere not."""
     found = claim.refitted_digest
     if not SHA256.fullmatch(found):
-        return judged(RERUN, "a digest is not SHA-256 in lower-case hex", passed=False)
+        return judged(AGAIN, "a digest is not SHA-256 in lower-case hex", passed=False)
     if found == claim.published_digest:
-        return judged(RERUN, f"the whole fit, sha256 {found}", passed=True)
+        return judged(AGAIN, f"the whole fit, sha256 {found}", passed=True)
     if claim.environment_equal is True:
-        return judged(RERUN, "the fit ends with another model", passed=False)
+        return judged(AGAIN, "the fit ends with another model", passed=False)
     problem = "the fit ends with another model, in another environment"
-    return judged(RERUN, problem, passed=False, undecided=True)
+    return judged(AGAIN, problem, passed=False, undecided=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +76,90 @@ class RefittedVerifier:
 
     def verify(self, claim: RefittedClaim) -> Report:
         """Return the numbered verdict. Never raises for anything a claim may contain."""
-        shards = claim.shards
-        return report_of(
-            [
-                check_model_file(claim.published_digest, claim.file_digest),
-                guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
-                *check_retention(claim.retained_set, claim.purge),
-                *check_pairs({"registration": claim.registration}),
-                guarded(RERUN, lambda: check_refit(claim)),
-                *check_pairs({"rows-before": claim.rows_before}),
-                *([] if shards is None else _untouched(shards)),
-            ]
-        )
+        return _report(claim, guarded(AGAIN, lambda: check_refit(claim)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RerunClaim:
+    """A published model whose training gives another file each time, and the verifier's own.
+
+    published, own: their tensors by name, None of a file that cannot be read. tolerance: as
+    registered, above 0.
+    """
+
+    refit: RefittedClaim
+    published: Tensors | None
+    own: Tensors | None
+    tolerance: float
+
+
+def check_difference(claim: RerunClaim) -> Judgement:
+    """Judge how far the verifier's run is from the published one; elsewhere it only may be."""
+    here = claim.refit.environment_equal is True
+    limit = f"at most {claim.tolerance:g}, the registered tolerance"
+    if claim.published is None or claim.own is None:
+        whose = "published model" if claim.published is None else "verifier's run"
+        return judged(DIFFERENCE, f"the file of the {whose} cannot be read", passed=False)
+    if _layout(claim.published) != _layout(claim.own):
+        problem = "the runs have tensors of other names, types or shapes"
+        return judged(DIFFERENCE, problem, passed=False, threshold=limit, undecided=not here)
+    found = largest_difference(claim.published, claim.own)
+    return judged(
+        DIFFERENCE,
+        f"{found:.3g}" + ("" if here else ", in another environment"),
+        passed=0 < claim.tolerance < 1 and found <= claim.tolerance,
+        threshold=limit,
+        undecided=not here,
+    )
+
+
+def largest_difference(first: Tensors, second: Tensors) -> float:
+    """Return the largest max|a - b| / max(|a|, |b|) of two tensors of one name, 0 of none.
+
+    A difference that is no number, as of NaN or infinity, is infinite.
+    """
+    most = 0.0
+    for name, values in first.items():
+        one, other = values.astype(np.float64), second[name].astype(np.float64)
+        if not one.size:
+            continue
+        if not (np.isfinite(one).all() and np.isfinite(other).all()):
+            return float("inf")
+        scale = max(float(np.abs(one).max()), float(np.abs(other).max()))
+        if scale:
+            most = max(most, float(np.abs(one / scale - other / scale).max()))
+    return most
+
+
+def _layout(tensors: Tensors) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (values.dtype.str, values.shape) for name, values in tensors.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RerunVerifier:
+    """Judges a model by the verifier's own run, which gives about the same tensors."""
+
+    id: str
+    version: str
+
+    def verify(self, claim: RerunClaim) -> Report:
+        """Return the numbered verdict. Never raises for anything a claim may contain."""
+        return _report(claim.refit, guarded(DIFFERENCE, lambda: check_difference(claim)))
+
+
+def _report(claim: RefittedClaim, again: Judgement) -> Report:
+    """Return the checks of both classes, again: of the verifier's own fit."""
+    return report_of(
+        [
+            check_model_file(claim.published_digest, claim.file_digest),
+            guarded(DATA, lambda: check_digests(DATA, claim.claimed_data, claim.data)),
+            *check_retention(claim.retained_set, claim.purge),
+            *check_pairs({"registration": claim.registration}),
+            again,
+            *check_pairs({"rows-before": claim.rows_before}),
+            *([] if claim.shards is None else _untouched(claim.shards)),
+        ]
+    )
 
 
 def _untouched(shards: ShardsClaim) -> list[Judgement]:
@@ -88,3 +168,4 @@ def _untouched(shards: ShardsClaim) -> list[Judgement]:
 
 VERIFIER = RefittedVerifier("exact-retrained", VERIFIERS["exact-retrained"])
 EXACT = RefittedVerifier("exact", VERIFIERS["exact"])
+RERUN = RerunVerifier("retrained", VERIFIERS["retrained"])

@@ -11,15 +11,23 @@ from workers.judge.certified import logistic as certified_logistic
 from workers.judge.certified.logistic import LogisticClaim
 from workers.judge.checks import judged, report_of
 from workers.judge.exact_retrained import RetrainedClaim
-from workers.judge.refitted import RefittedClaim
+from workers.judge.refitted import RefittedClaim, RerunClaim
 from workers.judge.ridge import verdict as ridge
 from workers.judge.ridge.claim import ExactClaim
 from workers.judge.samples import empirical
 from workers.judge.samples.empirical_claim import EmpiricalClaim
 
-Claim = ExactClaim | EmpiricalClaim | LogisticClaim | RefittedClaim | RetrainedClaim
+Claim = (
+    ExactClaim | EmpiricalClaim | LogisticClaim | RefittedClaim | RerunClaim | RetrainedClaim
+)
 _Claim = TypeVar(
-    "_Claim", ExactClaim, EmpiricalClaim, LogisticClaim, RefittedClaim, RetrainedClaim
+    "_Claim",
+    ExactClaim,
+    EmpiricalClaim,
+    LogisticClaim,
+    RefittedClaim,
+    RerunClaim,
+    RetrainedClaim,
 )
 
 
@@ -93,6 +101,7 @@ _VERIFIERS: dict[str, Verifier[Claim]] = {
             ClaimVerifier(RefittedClaim, refitted.VERIFIER),
         )
     ),
+    refitted.RERUN.id: ClaimVerifier(RerunClaim, refitted.RERUN),
     ridge.NUMERICALLY_EXACT.id: ClaimVerifier(ExactClaim, ridge.NUMERICALLY_EXACT),
 }
 

@@ -17,6 +17,7 @@ from workers.families.network import family as network_family
 from workers.families.network.family import NetworkFamily, NoTorchError
 from workers.families.recipe.family import RecipeFamily
 from workers.families.ridge.family import RidgeFamily
+from workers.families.script.family import ScriptFamily
 from workers.families.shards.family import ShardsFamily
 from workers.families.sums.family import SumsFamily
 
@@ -46,10 +47,11 @@ def test_a_model_has_the_family_that_it_was_registered_with() -> None:
     assert type(of(data="rows", family="network")) is NetworkFamily
     assert type(of(data="rows", family="recipe")) is RecipeFamily
     assert type(of(data="rows", family="forest")) is ForestFamily
+    assert type(of(data="rows", family="script")) is ScriptFamily
     assert type(of(data="rows", family="shards")) is ShardsFamily
     assert type(of(data="rows", family="sums")) is SumsFamily
     every = {RidgeFamily, MaskedFamily, NetworkFamily, RecipeFamily, ForestFamily}
-    every |= {ShardsFamily, SumsFamily}
+    every |= {ScriptFamily, ShardsFamily, SumsFamily}
     assert {type(kind) for kind in base.every()} == every
 
 

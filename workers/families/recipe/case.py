@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlmodel import Session
 
@@ -27,8 +28,9 @@ from workers.jobs.case import (
 )
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import check_logged, registered
+from workers.judge.base import Verifier
 from workers.judge.checks import ODD_INPUT, judged, report_of
-from workers.judge.refitted import VERIFIER, RefittedClaim, RefittedVerifier
+from workers.judge.refitted import VERIFIER, RefittedClaim
 from workers.judge.sharded import ShardsClaim
 from workers.training.recipes import process
 from workers.training.recipes.fit import FitRows
@@ -66,30 +68,41 @@ class OwnFit:
     verifier: of the class that is claimed. alike: whether this process computes as the one
     that fitted. data, before: hex, of the rows that are stored and of those with the removed
     ones, as versions name them. fit: makes the file that a model fitted to the rows has; it
-    raises NotFittedError where that failed: it is tried again, and refutes nothing.
+    raises NotFittedError where that failed: it is tried again, and refutes nothing. complete:
+    of (claim, published file, own file), where the verifier compares more than their digests;
+    raises nothing, whatever the published file is.
     """
 
-    verifier: RefittedVerifier
+    verifier: Verifier[Any]
     alike: bool
     data: str
     before: str
     fit: Callable[[], bytes]
     shards: ShardsClaim | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    complete: Callable[[RefittedClaim, bytes, bytes], object] = lambda claim, *_: claim
 
     @classmethod
     def of_all(
         cls,
         rows: ModelRows,
-        verifier: RefittedVerifier,
+        verifier: Verifier[Any],
         alike: bool,
         fit: Callable[[FitRows], bytes],
+        complete: Callable[[RefittedClaim, bytes, bytes], object] = lambda claim, *_: claim,
     ) -> "OwnFit":
         """Return a fit of all rows together."""
         digests = list(all_digests(list(rows.blocks.values()), rows.salts).values())
         before = digest_of_rows([*digests, *rows.removed])
         sorted_rows = rows.table()
-        return cls(verifier, alike, digest_of_rows(digests), before, lambda: fit(sorted_rows))
+        return cls(
+            verifier,
+            alike,
+            digest_of_rows(digests),
+            before,
+            lambda: fit(sorted_rows),
+            complete=complete,
+        )
 
 
 def prepare_recipe(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
@@ -116,7 +129,7 @@ def prepare(
     session: Session,
     cases: Sequence[ExecutedJob],
     own: Callable[[ModelRows], OwnFit],
-    verifier: RefittedVerifier,
+    verifier: Verifier[Any],
 ) -> Judges:
     """Load what executed jobs left of one version; the result judges them by the judge's fit.
 
@@ -171,17 +184,22 @@ def _prepare(
     ]
 
     def judge() -> list[Verdict]:
-        again = hashlib.sha256(mine.fit()).hexdigest()
+        again = mine.fit()
+        digest = hashlib.sha256(again).hexdigest()
+        complete = [
+            mine.complete(replace(claim, refitted_digest=digest), file, again)
+            for claim in claims
+        ]
         details = {"rows": str(len(ids)), **mine.details}
         return [
             Verdict(
                 mine.verifier.id,
                 mine.verifier.version,
-                mine.verifier.verify(replace(claim, refitted_digest=again)),
+                mine.verifier.verify(claim),
                 details,
                 repeated=True,
             )
-            for claim in claims
+            for claim in complete
         ]
 
     return judge

@@ -42,7 +42,7 @@ class NotFittedError(LetheError):
     No request is refused because a limit of the operator's is too low.
     """
 
-    slug, title, status = "not-fitted", "The recipe could not be fitted within its limits", 503
+    slug, title, status = "not-fitted", "The model could not be fitted within its limits", 503
 
 
 def recipe_of(model: Model) -> Recipe:
@@ -52,7 +52,8 @@ def recipe_of(model: Model) -> Recipe:
 
 def limits(services: Services) -> Limits:
     """Return what a fit may take here."""
-    return Limits(services.settings.fit_seconds, services.settings.fit_memory_bytes)
+    settings = services.settings
+    return Limits(settings.fit_seconds, settings.fit_memory_bytes, settings.fit_output_bytes)
 
 
 @dataclass(frozen=True, slots=True)

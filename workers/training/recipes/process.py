@@ -38,10 +38,14 @@ class FitError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a fit may take. seconds: of wall-clock time. memory: bytes of address space."""
+    """What a fit may take. seconds: of wall-clock time. memory: bytes of address space.
+
+    output: bytes of the file that a program of the operator's writes.
+    """
 
     seconds: int
     memory: int
+    output: int = 1 << 30
 
 
 def threads_of(recipe: Recipe) -> int:
@@ -52,7 +56,7 @@ def threads_of(recipe: Recipe) -> int:
 def environment(recipe: Recipe) -> dict[str, str]:
     """Return what equal bits need to agree on: versions, processor, threads."""
     versions = {name: metadata.version(name) for name in libraries(recipe)}
-    return {**versions, "processor": _processor(), "threads": str(threads_of(recipe))}
+    return {**versions, "processor": processor(), "threads": str(threads_of(recipe))}
 
 
 def fit(recipe: Recipe, table: FitRows, threads: int, limits: Limits) -> bytes:
@@ -206,7 +210,7 @@ def _environment(threads: int) -> dict[str, str]:
     return {**kept, **fixed, **{name: str(threads) for name in THREADS}}
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return what decides which code of a library runs: the BLAS chooses by the processor."""
     kernels = {str(one.get("architecture", "")) for one in threadpool_info()}
     return " ".join([platform.machine(), *sorted(kernels - {""})])

@@ -1,0 +1,103 @@
+"""Scripts on the wire: a training program of the operator's, with all it is a function of."""
+
+import hashlib
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from app.schemas.base import ModelRef, Wire
+from app.schemas.models import Name, Sha256Hex
+from lethe.catalogue import ScriptMethod
+
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}"
+FileName = Annotated[str, StringConstraints(pattern=rf"^{_PART}(/{_PART}){{0,4}}$")]
+Source = Annotated[str, StringConstraints(max_length=1 << 17, pattern=r"^[^\x00]*$")]
+MOST_BYTES = 1 << 17  # of all files: they are part of the registration, which each job reads
+
+
+class ScriptDocument(Wire):
+    """A program as it is run: `python ENTRY ROWS MODEL SEED`.
+
+    files: their texts, by name. lock: the one that names the distributions it may import, as
+    NAME==VERSION. output: form of the file that it writes. threads: of numeric libraries.
+    tolerance: largest relative difference of a tensor between two runs; left out, two runs must
+    write equal bytes. weights: SHA-256 of a model that was trained elsewhere, which the first
+    version is compared with.
+    """
+
+    files: dict[FileName, Source] = Field(min_length=2, max_length=64)
+    entry: FileName
+    lock: FileName
+    output: Literal["safetensors", "onnx"] = "safetensors"
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    threads: int = Field(default=1, ge=1, le=256)
+    tolerance: float | None = Field(default=None, gt=0, le=0.1, allow_inf_nan=False)
+    weights: Sha256Hex | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for role, name in (("entry", self.entry), ("lock", self.lock)):
+            if name not in self.files:
+                raise ValueError(f"{role}: no such file among files")
+        if not self.entry.endswith(".py"):
+            raise ValueError("entry: name a Python file")
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in self.files.values())
+        if size > MOST_BYTES:
+            raise ValueError(
+                f"files: {size} bytes, of at most {MOST_BYTES}: leave data and the hashes of "
+                "the lock file out"
+            )
+        folders = {f"{name}/" for name in self.files}
+        if any(name.startswith(tuple(folders)) for name in self.files):
+            raise ValueError("files: a name is both a file and a folder")
+        return self
+
+    def pinned(self) -> dict[str, Any]:
+        """Return the one spelling that is registered and logged."""
+        tolerance = None if self.tolerance is None else self.tolerance.hex()
+        return {**self.model_dump(), "tolerance": tolerance}
+
+
+class NewScript(Wire):
+    """The "manifest" part of POST /v1/models for a program of the operator's.
+
+    classes: names of labels, or none where they are numbers. columns: of a row's features. An
+    erasure runs the program again on the retained rows.
+    """
+
+    family: Literal["script"]
+    ref: ModelRef
+    method: ScriptMethod = "rerun"
+    classes: list[Name] = Field(default_factory=list, max_length=10_000)
+    columns: int = Field(ge=1, le=10_000)
+    script: ScriptDocument
+
+    @model_validator(mode="after")
+    def _classes_once(self) -> Self:
+        if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
+            raise ValueError("classes: name at least two, each once, or none for numbers")
+        return self
+
+    def pinned(self) -> dict[str, Any]:
+        """Return what the log holds the model to, by its digest: the program's text too."""
+        config = {
+            "family": self.family,
+            "data": "rows",
+            "columns": self.columns,
+            "classes": len(self.classes),
+            "script": self.script.pinned(),
+        }
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": {},
+        }
+
+
+def digests(script: dict[str, Any]) -> dict[str, str]:
+    """Return the hex SHA-256 of each file of a registered program, by name."""
+    return {
+        name: hashlib.sha256(text.encode()).hexdigest()
+        for name, text in sorted(script["files"].items())
+    }

@@ -1,0 +1,218 @@
+"""The operator's own training program, run again on the retained rows."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from sqlmodel import Session
+
+from lethe import canonical
+from lethe.certificates.statement import Guarantee
+from lethe.errors import LetheError
+from models import Model, ModelVersion
+from workers import install
+from workers.errors import RefusedError
+from workers.families.base import Family
+from workers.families.recipe.case import (
+    ModelRows,
+    OtherProcessorError,
+    OwnFit,
+    prepare,
+    same_machine,
+)
+from workers.families.recipe.family import RecipeFamily
+from workers.families.recipe.rows import digest_of_rows
+from workers.families.recipe.update import Fitting, NotFittedError, limits
+from workers.jobs.attempts import NextAttempt
+from workers.jobs.case import ExecutedJob, Judges
+from workers.jobs.chain import BatchMember
+from workers.jobs.draft import Draft, sha256_hex
+from workers.jobs.lease import JobContext
+from workers.jobs.update import Encoded, Update, UpdateResult
+from workers.judge.base import Report
+from workers.judge.refitted import RERUN, VERIFIER, RefittedClaim, RerunClaim
+from workers.training.programs import outputs, run
+from workers.training.programs.program import OtherEnvironmentError, Program
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
+
+METHOD, VERSION = "rerun", "1"
+STATE = "script-state/1"
+EXACT, WEAKER = "exact-retrained", "retrained"
+NOT_TESTED = (
+    " Not tested: copies of the data or of earlier models elsewhere, what was chosen outside "
+    "the program with the erased rows at hand (features, encoders, parameters, the program "
+    "itself), and the program and its libraries, which ran both times."
+)
+GUARANTEES = {
+    EXACT: "The model is, byte for byte, what the registered program writes when it is run on "
+    "the retained records alone: the judge ran it again, isolated from the network and from "
+    "all other files, in an equal environment.",
+    WEAKER: "The registered program was run on the retained records alone, and the judge ran "
+    "it again, isolated from the network and from all other files. Two runs of this program "
+    "differ; here no tensor differs by more than the registered tolerance. What the erased "
+    "records changed by less than that is not excluded by the comparison.",
+}
+
+
+class NoArrowError(LetheError):
+    """This worker cannot give a program its rows; another may, so the job waits."""
+
+    slug, title, status = "no-pyarrow", "pyarrow is not installed", 503
+
+
+class ScriptFamily(RecipeFamily):
+    """A program learns and forgets by a run on all rows that there are then."""
+
+    rooms: tuple[str, ...] = ("families/script", "training/programs")
+    judge_rooms: tuple[str, ...] = ("judge", "training/programs")
+    formats = ("onnx",)
+
+    def __init__(self) -> None:
+        """Fit by running the program."""
+        self.fitting = Fitting(_run, _first, _result)
+
+    def check_here(self) -> None:
+        """Raise NoArrowError where pyarrow is not installed."""
+        if find_spec("pyarrow") is None:
+            raise NoArrowError(
+                f"this model's workers need pyarrow: {install.with_extra('tables')}"
+            )
+
+    def forget(
+        self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
+    ) -> Update:
+        """Run without the members' records. Raises NotFittedError."""
+        found = super().forget(job, before, members)
+        if claim_of(job.model) == EXACT:
+            return found
+        with job.services.reading() as session:
+            file = job.services.artifacts.get(session, before.head_id)
+        moved = _difference(job.model, file, found.result.encoded.head)
+        parameters = {**found.result.parameters, "difference.before": moved}
+        return replace(found, result=replace(found.result, parameters=parameters))
+
+    def next_attempt(
+        self, job: JobContext, session: Session, case: ExecutedJob, report: Report
+    ) -> NextAttempt | None:
+        """Return one more run, as on another machine, None where it was that."""
+        return None if job.lease.attempt > 1 else NextAttempt(2, METHOD)
+
+    def prepare(
+        self, job: JobContext, session: Session, cases: Sequence[ExecutedJob], seed: bytes
+    ) -> Judges:
+        """Load what executed jobs left of a program's version; the result judges them."""
+        self.check_here()
+        verifier = VERIFIER if claim_of(cases[0].model) == EXACT else RERUN
+        return prepare(job, session, cases, _own, verifier)
+
+    def guarantee(self, plan: Draft) -> Guarantee:
+        """Return what is guaranteed of a run. Raises ValueError for another claim."""
+        if plan.claim == EXACT:
+            return Guarantee("exact-retrained", GUARANTEES[EXACT] + NOT_TESTED, plan.bounds)
+        if plan.claim == WEAKER:
+            return Guarantee("retrained", GUARANTEES[WEAKER] + NOT_TESTED, plan.bounds)
+        raise ValueError(f"no verifier of scripts vouches for the claim {plan.claim}")
+
+    def registered(self, model: Model) -> dict[str, str]:
+        """Return the digest of the program, and of each of its files."""
+        script = model.config["script"]
+        files = {
+            f"script.{name}": hashlib.sha256(text.encode()).hexdigest()
+            for name, text in script["files"].items()
+        }
+        return {"script": sha256_hex(canonical.encode(script)), **files}
+
+    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+        """Return the file as it is where the program writes ONNX. Raises RefusedError."""
+        try:
+            outputs.read(artifact, "onnx")
+        except outputs.OutputError:
+            raise RefusedError(
+                "this program writes safetensors, which no tool converts without its code: "
+                "download the native file"
+            ) from None
+        return artifact
+
+
+def claim_of(model: Model) -> str:
+    """Return the class that a model's erasures claim: the weaker one of unequal runs."""
+    return EXACT if model.config["script"]["tolerance"] is None else WEAKER
+
+
+def _run(model: Model, rows: FitRows, most: Limits) -> bytes:
+    return run.execute(model.config, rows, most)
+
+
+def _first(model: Model, rows: FitRows, most: Limits) -> bytes:
+    return run.execute_twice(model.config, rows, most)
+
+
+def _result(model: Model, file: bytes, digests: Mapping[str, bytes]) -> UpdateResult:
+    program = Program.parse(model.config)
+    data = digest_of_rows(digests.values())
+    script = sha256_hex(canonical.encode(model.config["script"]))
+    # Whatever else a run needs is in the registration and the rows.
+    state = canonical.encode({"data": data, "kind": STATE, "script": script})
+    tolerance = program.tolerance
+    return UpdateResult(
+        encoded=Encoded(file, state, data),
+        method=METHOD,
+        method_version=VERSION,
+        claim=claim_of(model),
+        parameters={
+            "data": "rows",
+            "entry": program.entry,
+            "seed": str(program.seed),
+            **run.environment(model.config),
+        },
+        bounds={} if tolerance is None else {"difference": f"{tolerance:.17g}"},
+    )
+
+
+def _own(stored: ModelRows) -> OwnFit:
+    most = limits(stored.job.services)
+    model = stored.case.model
+    program = Program.parse(model.config)
+
+    def fit(rows: FitRows) -> bytes:
+        try:
+            return _run(model, rows, most)
+        except OtherEnvironmentError as error:
+            raise OtherProcessorError(str(error)) from None
+        except RefusedError as error:
+            raise NotFittedError(str(error)) from None
+
+    alike = same_machine(stored.case, run.environment(model.config))
+    if program.tolerance is None:
+        return OwnFit.of_all(stored, VERIFIER, alike, fit)
+    limit = program.tolerance
+
+    def complete(claim: RefittedClaim, published: bytes, own: bytes) -> RerunClaim:
+        form = program.output
+        return RerunClaim(claim, _tensors(published, form), _tensors(own, form), limit)
+
+    return OwnFit.of_all(stored, RERUN, alike, fit, complete)
+
+
+def _tensors(file: bytes, form: str) -> Mapping[str, Any] | None:
+    """Return a file's tensors, None of one that cannot be read: the judge then refutes it."""
+    try:
+        return outputs.read(file, form)
+    except RefusedError:
+        return None
+
+
+def _difference(model: Model, before: bytes, after: bytes) -> str:
+    form = model.config["script"]["output"]
+    try:
+        return (
+            f"{outputs.difference(outputs.read(before, form), outputs.read(after, form)):.3g}"
+        )
+    except RefusedError:
+        return "not comparable"
+
+
+FAMILY: Family = ScriptFamily()

@@ -1,0 +1,276 @@
+"""What a process of the operator's program may do: read its inputs, write its scratch, compute.
+
+Namespaces (user, network, processes, mounts, IPC) take away the network and other processes,
+Landlock all files but the named ones, seccomp new processes and sockets, resource limits the
+rest. Everything is set by the process itself, without privileges, before the program starts.
+Nothing here imports more than the standard library: it runs in a process with one thread.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.errors import RefusedError
+
+REMEDY = "see the section on isolation in docs/scripts.md"
+
+
+class IsolationError(RefusedError):
+    """This machine cannot keep a program in. The message names what is missing."""
+
+
+# --- system calls by number: <linux/landlock.h> has the same ones on every processor ---------
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+LEAST_ABI = 3  # from Linux 6.2: with an older one a program could truncate files outside
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+MAKE_DEVICES = 1 << 6 | 1 << 11  # character and block devices
+TRUNCATE, IOCTL_DEV = 1 << 14, 1 << 15
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+READ = READ_FILE | READ_DIR
+CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+CLONE_THREAD = 0x00010000
+MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 1 << 14, 1 << 18
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+INSIDE = 65534  # the user within: not 0, so that a started program has no capability
+# Mounted over for the program alone. The same everywhere, if it is free: a program may write
+# its path into its file.
+PLACES = ("/mnt", "/srv", "/media")
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """How seccomp knows a processor: its name for audits and its numbers of system calls.
+
+    denied: what makes processes and sockets, or reaches into the kernel.
+    """
+
+    audit: int
+    clone: int
+    clone3: int
+    denied: tuple[int, ...]
+
+
+# socket, fork, vfork, ptrace, mount, unshare, setns, keys (3), bpf, perf_event_open,
+# userfaultfd, io_uring_setup, which could open sockets unseen
+PROCESSORS: Mapping[str, Processor] = {
+    "x86_64": Processor(
+        0xC000003E,
+        56,
+        435,
+        (41, 57, 58, 101, 165, 272, 308, 248, 249, 250, 321, 298, 323, 425),
+    ),
+    "aarch64": Processor(
+        0xC00000B7, 220, 435, (198, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425)
+    ),
+}
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process may still do. Paths that are not there are left out.
+
+    reads: files and trees that it may read. lists: directories that it may list, and nothing
+    in them read. runs: it may execute. writes: trees in which it may make and change files.
+    memory: bytes of address space; file: of the largest file; threads: at most, where the
+    worker is not root.
+    """
+
+    reads: tuple[str, ...]
+    lists: tuple[str, ...]
+    runs: tuple[str, ...]
+    writes: tuple[str, ...]
+    memory: int
+    file: int
+    threads: int = 512
+
+
+def check() -> None:
+    """Return if a program can be kept in here, as far as can be seen without trying.
+
+    Raises:
+        IsolationError: The system, the processor or the kernel lacks something.
+    """
+    if sys.platform != "linux":
+        raise _lacking("Linux", f"this is {sys.platform}: run the worker on Linux")
+    if platform.machine() not in PROCESSORS:
+        known = " or ".join(PROCESSORS)
+        raise _lacking("a known processor", f"{platform.machine()}: use {known}")
+    if (abi := landlock_abi()) < LEAST_ABI:
+        raise _lacking(
+            "Landlock",
+            f"the kernel has version {max(abi, 0)} of at least {LEAST_ABI}: boot Linux 6.2 or "
+            "newer with lsm=landlock,…",
+        )
+    place()
+
+
+def place() -> str:
+    """Return the directory that the scratch file system is mounted on. Raises as `check`."""
+    for found in PLACES:
+        if Path(found).is_dir() and not _in_use(found):
+            return found
+    raise _lacking("a place to mount", f"none of {', '.join(PLACES)} is free: make /mnt")
+
+
+def landlock_abi() -> int:
+    """Return the version of Landlock in the kernel, below 1 where there is none."""
+    found: int = _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
+    return found
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it has ended."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def leave(*, processes: bool) -> None:
+    """Leave the network, users and mounts; if `processes`, children of this one leave those.
+
+    Raises IsolationError where the system does not allow it.
+    """
+    user, group = os.geteuid(), os.getegid()
+    spaces = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC
+    if _libc.unshare(spaces | (CLONE_NEWPID if processes else 0)):
+        raise _lacking(
+            "user namespaces",
+            f"{_reason()}: allow them (user.max_user_namespaces, AppArmor's "
+            "kernel.apparmor_restrict_unprivileged_userns, the seccomp profile of a container)",
+        )
+    try:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{INSIDE} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{INSIDE} {group} 1")
+    except OSError as error:
+        raise _lacking("user namespaces", f"no user can be mapped: {error.strerror}") from None
+
+
+def mount_scratch(size: int) -> str:
+    """Return the path of an empty file system in memory that only this process tree sees.
+
+    size: in bytes. Raises IsolationError where nothing can be mounted.
+    """
+    where = place()
+    options = f"size={size},mode=0700,nr_inodes=65536".encode()
+    if _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or _libc.mount(
+        b"tmpfs", where.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options
+    ):
+        raise _lacking("mounts", f"{_reason()}: allow them in the container's profile")
+    return where
+
+
+def confine(allowed: Confinement) -> None:
+    """Give up for good, for this process and what it executes, all that is not allowed.
+
+    Raises IsolationError where a step fails: nothing may run then.
+    """
+    _limit(resource.RLIMIT_AS, allowed.memory)
+    _limit(resource.RLIMIT_FSIZE, allowed.file)
+    _limit(resource.RLIMIT_CORE, 0)  # a dump would hold the rows
+    _limit(resource.RLIMIT_NOFILE, 1024)
+    _limit(resource.RLIMIT_NPROC, allowed.threads)
+    _limit(resource.RLIMIT_MEMLOCK, 0)
+    if _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise _lacking("no_new_privs", _reason())
+    _restrict_files(allowed)
+    _restrict_calls()
+
+
+def _limit(kind: int, most: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (limit, limit))
+
+
+def _restrict_files(allowed: Confinement) -> None:
+    """Landlock: deny every access to files, ports and others' signals but what is allowed."""
+    abi = landlock_abi()
+    if abi < LEAST_ABI:
+        raise _lacking("Landlock", f"the kernel has version {max(abi, 0)}")
+    every = (1 << (16 if abi >= 5 else 15)) - 1
+    network = 3 if abi >= 4 else 0  # bind and connect by TCP
+    scoped = 3 if abi >= 6 else 0  # abstract sockets, signals
+    attributes = struct.pack("=QQQ", every, network, scoped)[: 24 if abi >= 6 else 16]
+    attributes = attributes if abi >= 4 else attributes[:8]
+    rules: int = _libc.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
+    if rules < 0:
+        raise _lacking("Landlock", _reason())
+    writes = every & ~(EXECUTE | MAKE_DEVICES | IOCTL_DEV)
+    wanted = ((allowed.reads, READ), (allowed.lists, READ_DIR), (allowed.runs, READ | EXECUTE))
+    for paths, access in (*wanted, (allowed.writes, writes)):
+        _allow(rules, paths, access)
+    if _libc.syscall(LANDLOCK_RESTRICT, rules, 0):
+        raise _lacking("Landlock", _reason())
+    os.close(rules)
+
+
+def _allow(rules: int, paths: Iterable[str], access: int) -> None:
+    for path in paths:
+        try:
+            found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # it is not there, or not for this user
+        try:
+            own = access if Path(path).is_dir() else access & OF_FILES
+            rule = struct.pack("=Qi", own, found)
+            if own and _libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0):
+                raise _lacking("Landlock", _reason())
+        finally:
+            os.close(found)
+
+
+def _restrict_calls() -> None:
+    """Seccomp: threads, but no process; no socket, not of a path either; no way around."""
+    processor = PROCESSORS[platform.machine()]
+    load, equal, greater, bits, end = 0x20, 0x15, 0x35, 0x45, 0x06
+    refuse, unknown = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+    allow, kill = 0x7FFF0000, 0x80000000
+    steps: list[tuple[int, int, int, int]] = [
+        (load, 0, 0, 4),
+        (equal, 1, 0, processor.audit),
+        (end, 0, 0, kill),
+        (load, 0, 0, 0),
+        (greater, 0, 1, 0x40000000),  # x32: the same calls by other numbers
+        (end, 0, 0, refuse),
+        (equal, 0, 1, processor.clone3),  # its flags are in memory: libraries then use clone
+        (end, 0, 0, unknown),
+    ]
+    for number in processor.denied:
+        steps += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    steps += [
+        (equal, 0, 3, processor.clone),
+        (load, 0, 0, 16),
+        (bits, 1, 0, CLONE_THREAD),
+        (end, 0, 0, refuse),
+        (end, 0, 0, allow),
+    ]
+    code = b"".join(struct.pack("=HBBI", *step) for step in steps)
+    held = ctypes.create_string_buffer(code)
+    program = struct.pack("@HP", len(steps), ctypes.addressof(held))
+    if _libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0):
+        raise _lacking("seccomp", _reason())
+
+
+def _in_use(directory: str) -> bool:
+    """Return whether libraries that a program needs lie beneath."""
+    needed = (sys.prefix, sys.base_prefix, *sys.path, __file__)
+    return any(Path(directory) in Path(one).resolve().parents for one in needed if one)
+
+
+def _reason() -> str:
+    return os.strerror(ctypes.get_errno())
+
+
+def _lacking(what: str, why: str) -> IsolationError:
+    return IsolationError(
+        f"programs cannot be isolated here, {what} is missing ({why}); {REMEDY}"
+    )

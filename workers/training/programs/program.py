@@ -1,0 +1,120 @@
+"""A program of the operator's: its files, what it needs installed, what it writes."""
+
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from workers.errors import RefusedError
+
+# name==version, optionally with extras; what follows is a marker, a hash or a comment.
+PINNED = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.!+_-]+)"
+)
+MOST_DISTRIBUTIONS = 200
+
+
+class OtherEnvironmentError(RefusedError):
+    """What is installed here is not what the lock file names. The message names the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Files by name, the one that is run, the lock file, and the form of what it writes.
+
+    output: safetensors or onnx. threads: of numeric libraries. tolerance: largest relative
+    difference between two runs, None where they give equal bytes. classes: number of labels, 0
+    where they are numbers. columns: of a row's features.
+    """
+
+    files: Mapping[str, str]
+    entry: str
+    lock: str
+    output: str
+    seed: int
+    threads: int
+    tolerance: float | None
+    classes: int
+    columns: int
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any]) -> "Program":
+        """Return the program of a model's configuration. Raises RefusedError."""
+        try:
+            said = config["script"]
+            tolerance = said["tolerance"]
+            return cls(
+                files=dict(said["files"]),
+                entry=said["entry"],
+                lock=said["lock"],
+                output=said["output"],
+                seed=int(said["seed"]),
+                threads=int(said["threads"]),
+                tolerance=None if tolerance is None else float.fromhex(tolerance),
+                classes=int(config["classes"]),
+                columns=int(config["columns"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise RefusedError("the registered program cannot be read: register it") from None
+
+    @property
+    def locked(self) -> dict[str, str]:
+        """The versions that the lock file names, by distribution. Raises RefusedError."""
+        return parse_lock(self.files[self.lock], self.lock)
+
+
+def parse_lock(text: str, name: str) -> dict[str, str]:
+    """Return the versions that a lock file names, by distribution, sorted.
+
+    Raises:
+        RefusedError: A line is no `name==version`: the message names the file and the line.
+    """
+    found: dict[str, str] = {}
+    joined = re.sub(r"\\\r?\n", lambda _: "  ", text)
+    for number, line in enumerate(joined.splitlines(), 1):
+        wanted = line.partition("#")[0].strip()
+        if not wanted or wanted.startswith("--hash"):
+            continue
+        match = PINNED.match(wanted)
+        if match is None:
+            raise RefusedError(
+                f"{name}, line {number}: must be NAME==VERSION, as `pip freeze` writes it"
+            )
+        found[normalised(match[1])] = match[2]
+    if len(found) > MOST_DISTRIBUTIONS:
+        raise RefusedError(f"{name}: at most {MOST_DISTRIBUTIONS} distributions")
+    return dict(sorted(found.items()))
+
+
+def normalised(name: str) -> str:
+    """Return the one spelling of a distribution's name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def check_environment(program: Program) -> None:
+    """Return if all that the lock file names is installed here, in these versions.
+
+    Raises OtherEnvironmentError, which names the first distribution that is not.
+    """
+    for name, wanted in program.locked.items():
+        if (found := _installed(name)) != wanted:
+            here = "is not installed" if found is None else f"is {found}"
+            raise OtherEnvironmentError(
+                f"{program.lock} names {name} {wanted}, which {here} on this worker: install "
+                "the versions of the lock file, or correct it"
+            )
+
+
+def versions(program: Program) -> dict[str, str]:
+    """Return what would run a program here: interpreter and locked distributions, by name."""
+    found = {name: _installed(name) or "not installed" for name in program.locked}
+    return {**found, "python": platform.python_version()}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
