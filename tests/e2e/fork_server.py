@@ -1,6 +1,6 @@
 """A process that has imported what Lethe's processes import, and forks them when asked.
 
-Importing costs 1.5 s of a core, most of what a process killed after its first request takes,
+Importing costs 2.5 s of a core, most of what a process killed after its first request takes,
 and a kill is followed by a start. What is forked is a process like any other: it has its own
 memory, opens everything itself, is found by its pid and dies by SIGKILL. The server has done
 nothing but import: it read no setting, opened no file of an installation and runs one thread.
@@ -45,6 +45,7 @@ MODULES = [
     "workers.jobs.execute",
     "workers.jobs.sweep",
     "workers.jobs.verify",
+    "tests.e2e.prepared",
 ]
 PART_BYTES = 1 << 16
 
