@@ -32,29 +32,37 @@ coverage: $(STAMPS)/dev ## the tests, measured: fails below the floor in pyproje
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
+# A file's tests share what is expensive: an installed image, a fitted installation, a finished
+# demonstration. In the order of the folders, whose last files are short: no process waits.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+
 # What `make test` leaves out (tests/sizes.py says what, and why), and what it runs smaller:
 # fewer examples of the properties in tests/fuzz.py, forests without compiling.
 test-full: export LETHE_TEST_SIZE = full
 test-full: $(STAMPS)/dev ## what `make test` leaves out: the second database, processes, demonstrations
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "(full or thorough) and not repeats and not slow and not redteam" $(ARGS)
 
 test-repeats: $(STAMPS)/dev ## every case on the second database: half an hour, not in .ci/run
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "repeats and not slow and not redteam" $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "repeats and not slow and not redteam" $(ARGS)
 
 # The tests that train, with the vector instructions of other processors: the last bits of their
 # sums differ, and no verdict may rest on them. What the machine uses anyway `make test` has run,
 # the second database adds nothing to a sum, and faults, demonstrations, benchmarks, hostile
-# programs and planted changes of rows reach no verdict that the rooms' own tests do not.
+# programs and planted changes of rows reach no verdict that the rooms' own tests do not. An
+# export is compared with the network and not judged; tables are not computed with torch.
 JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
   tests/workers/data/extractors/test_hostile_programs.py \
+  tests/workers/families/test_export.py \
+  tests/workers/methods/network/hf_kcu/test_backdoor.py \
   $(addprefix tests/workers/jobs/test_,audit_citation.py audit_hidden.py \
-    changed_registration.py logged_counts.py progress.py rewound.py stalled.py)
+    changed_registration.py forest_family.py logged_counts.py progress.py recipe_family.py \
+    rewound.py shards_family.py stalled.py)
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \
 	case "$$own" in AVX512*) others="DEFAULT AVX2";; AVX2 | SVE*) others=DEFAULT;; *) others=;; esac; \
 	for other in $$others; do \
 	  ATEN_CPU_CAPABILITY=$$(echo $$other | tr A-Z a-z) \
-	    $(BIN)/python -m pytest -n 2 --dist loadgroup -m "trains and not slow and not redteam" -k "not postgresql" tests/flower tests/redteam tests/workers $(JUDGE_NOTHING:%=--ignore=%) $(ARGS) || exit 1; \
+	    $(BIN)/python -m pytest -n 2 --dist worksteal -m "trains and not slow and not redteam" -k "not postgresql" tests/flower tests/redteam tests/workers $(JUDGE_NOTHING:%=--ignore=%) $(ARGS) || exit 1; \
 	done
 
 check: $(STAMPS)/dev ## ruff, formatting, import rules, mypy strict
@@ -100,7 +108,7 @@ demos-check: $(STAMPS)/dev ## `lethe demo` of every method of networks
 
 # Attacks a running installation, on SQLite with files and on PostgreSQL with Redis.
 red-team: $(STAMPS)/dev ## attack a running installation
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m redteam tests/redteam/live $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m redteam tests/redteam/live $(ARGS)
 
 # Compares the verifier's attacks and intervals with published implementations (scikit-learn,
 # statsmodels, ART, TensorFlow Privacy, PrivacyGuard), in an environment of their own.

@@ -19,6 +19,7 @@ FULL = {
     "tests/e2e": "processes over HTTP and SIGKILL; tests/faults stops at the same steps",
     "tests/faults/test_networks.py": "test_in_process.py stops at every step of a ridge head",
     "tests/interop": "certificates read by other tools; vectors of others are in tests/vectors",
+    "tests/lethe/estimators/forest/test_forest.py::test_row_by_row_to_nothing_and_back": "any history, in the same file",
     "tests/lethe/estimators/test_models.py": "accuracy beside scikit-learn's; test_removal.py compares with refits",
     "tests/lethe/estimators/test_scikit_learn.py": "scikit-learn's own checks; test_removal.py fits each estimator",
     "tests/migrations/test_schema.py::test_processes_that_migrate_at_once_all_succeed": "one process migrates in the same file",
@@ -157,7 +158,9 @@ FULL = {
 # first case of each, `make test-full` the others. Each with what the cases differ in.
 ONE_CASE = {
     "tests/lethe/estimators/forest/test_forest.py::test_any_history_gives_the_bytes_of_a_refit": "the seed and the size of the forest",
-    "tests/lethe/estimators/forest/test_forest.py::test_row_by_row_to_nothing_and_back": "the seed and the size of the forest",
+    "tests/lethe/estimators/forest/test_forest.py::test_a_sealed_state_goes_on_as_the_forest": "the number of classes",
+    "tests/lethe/estimators/forest/test_forest.py::test_the_trees_are_those_of_plain_fractions": "the number of classes and what is kept",
+    "tests/lethe/estimators/forest/test_forest.py::test_what_is_kept_changes_nothing_that_is_published": "the number of classes",
     "tests/lethe/estimators/test_removal.py::test_unlearning_gives_the_bytes_of_a_refit": "the estimator; test_golden.py has bytes of each",
     "tests/app/reconcile/test_fsck_journal.py::test_each_difference_is_found": "the difference",
     "tests/faults/test_surroundings.py::test_a_full_disk_while_an_artifact_is_written_is_waited_out": "the artifact",
@@ -212,6 +215,13 @@ ONE_CASE_ROOMS = (
     "tests/workers/secure_sum/client",
 )
 
+# A round sends one set of statements, whoever fails or lies in it: test_masked_model.py sends
+# them to PostgreSQL, and tests/faults rolls back there. `make test-repeats` runs these there.
+SAME_STATEMENTS = tuple(
+    f"tests/workers/secure_sum/client/test_{name}.py"
+    for name in ("changed_rows", "dishonest_provider", "dishonest_server", "failures")
+)
+
 # Here a difference between databases is the point: locks, leases, triggers, grants. `make test`
 # runs the first case of each test on both.
 BOTH_DATABASES = ("tests/app/ledger", "tests/migrations", "tests/models")
@@ -238,7 +248,10 @@ def assign(items: Iterable[pytest.Item]) -> None:
         second = any(isinstance(one, str) and one == "postgresql" for one in given)
         further = (function, second) in seen
         seen.add((function, second))
-        if second and further and not name.startswith(EVERY_CASE_ON_BOTH):
+        if second and (
+            name.startswith(SAME_STATEMENTS)
+            or (further and not name.startswith(EVERY_CASE_ON_BOTH))
+        ):
             item.add_marker(pytest.mark.repeats)
         if name.startswith(COMPILED):
             item.add_marker(pytest.mark.thorough)

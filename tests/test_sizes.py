@@ -2,17 +2,26 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.sizes import COMPILED, EVERY_CASE_ON_BOTH, FULL, ONE_CASE, ONE_CASE_ROOMS, assign
+from tests.sizes import (
+    COMPILED,
+    EVERY_CASE_ON_BOTH,
+    FULL,
+    ONE_CASE,
+    ONE_CASE_ROOMS,
+    SAME_STATEMENTS,
+    assign,
+)
 
 REPOSITORY = Path(__file__).parent.parent
 
 
 def test_every_entry_names_a_test() -> None:
-    for name in [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH]:
+    for name in [*FULL, *ONE_CASE, *ONE_CASE_ROOMS, *EVERY_CASE_ON_BOTH, *SAME_STATEMENTS]:
         path, _, function = name.partition("::")
         place = REPOSITORY / path
         assert place.exists(), name
@@ -23,8 +32,9 @@ def test_every_entry_names_a_test() -> None:
 class Item:
     """A collected test, as `assign` sees it."""
 
-    def __init__(self, nodeid: str, *fixtures: str) -> None:
+    def __init__(self, nodeid: str, *fixtures: str, database: str = "") -> None:
         self.nodeid, self.fixturenames = nodeid, fixtures
+        self.callspec = SimpleNamespace(params={"database_url": database})
         self.marks: set[str] = set()
 
     def add_marker(self, mark: Any) -> None:
@@ -45,6 +55,16 @@ def test_what_is_compiled_runs_compiled_in_the_full_tests() -> None:
 
 def test_every_entry_leaves_its_tests_out() -> None:
     assert [name for name in FULL if marks(Item(name)) != [{"full"}]] == []
+
+
+def test_postgresql_runs_the_first_case_and_repeats_the_others() -> None:
+    for place, repeated in [
+        ("tests/workers/jobs/test_it.py", [False, True]),
+        *((one, [True, True]) for one in SAME_STATEMENTS),
+        *((f"{one}/test_it.py", [False, False]) for one in EVERY_CASE_ON_BOTH),
+    ]:
+        cases = [Item(f"{place}::test_it[{case}]", database="postgresql") for case in "ab"]
+        assert ["repeats" in found for found in marks(*cases)] == repeated, place
 
 
 def test_the_first_case_stays() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.packaging.dockerfile import Sandbox, Stage
 
-pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 INSTALL = Stage(
     base="python",

@@ -23,7 +23,7 @@ from tests.packaging.dockerfile import (
     parse_dockerfile,
 )
 
-pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 STAGES = parse_dockerfile((REPOSITORY / "Dockerfile").read_text())
 TARGETS = ("api", "worker")

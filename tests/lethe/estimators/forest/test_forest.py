@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.estimators.errors import EstimatorInputError
@@ -14,6 +14,7 @@ from lethe.estimators.forest import forest as forest_module
 from lethe.estimators.forest.forest import Forest
 from lethe.estimators.forest.published import PublishedForest
 from lethe.estimators.forest.tree import CHUNK, FIRST, NONE
+from tests.fuzz import fuzz
 from tests.lethe.estimators.forest.problem import (
     N,
     config,
@@ -48,7 +49,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("classes", KINDS)
-@settings(deadline=None, max_examples=12)
+@fuzz(25)
 @given(steps=steps, seed=st.integers(0, 3), least=st.integers(1, 4))
 def test_any_history_gives_the_bytes_of_a_refit(
     classes: int, steps: list[tuple[bool, set[int]]], seed: int, least: int

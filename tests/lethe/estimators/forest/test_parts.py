@@ -213,11 +213,16 @@ def test_a_published_file_has_no_counts() -> None:
     assert str(len(forest)).encode() not in header
 
 
+@pytest.fixture(scope="module")
+def whole() -> bytes:
+    """The file of a forest."""
+    return fitted(3).published().to_bytes()
+
+
 @fuzz(300)
 @given(data=st.data())
-def test_a_damaged_file_is_refused_or_predicts(data: st.DataObject) -> None:
+def test_a_damaged_file_is_refused_or_predicts(whole: bytes, data: st.DataObject) -> None:
     """Predictions follow indices of the file without a check: reading must have checked them."""
-    whole = fitted(3).published().to_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     damaged = bytearray(whole)
     damaged[at] ^= data.draw(st.integers(1, 255))
