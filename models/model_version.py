@@ -1,8 +1,9 @@
 """Versions of a model; each erasure and each contribution makes one."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Column, LargeBinary, UniqueConstraint
+from sqlalchemy import JSON, Column, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from models.types import LogNumber, UTCDateTime, utcnow
@@ -29,6 +30,10 @@ class ModelVersion(SQLModel, table=True):
     statistics_digest: str = Field(max_length=64)
     retained_root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     retained_count: int
+    # As it was measured on the model's held-out rows; the log has the digest.
+    held_out: dict[str, Any] | None = Field(
+        default=None, sa_column=Column(JSON(none_as_null=True))
+    )
     log_index: int = Field(sa_type=LogNumber)
     created_at: datetime = Field(default_factory=utcnow, sa_type=UTCDateTime)
     withdrawn_at: datetime | None = Field(default=None, sa_type=UTCDateTime)

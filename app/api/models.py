@@ -153,7 +153,9 @@ def get_model(ref: str, services: ServicesDep) -> ModelView:
     with services.reading() as session:
         model = registry.find(session, ref)
         shown = registry.show(model)
-        return shown.model_copy(update={"progress": training_progress(session, model)})
+        figure = registry.current_figure(services, session, model)
+        progress = training_progress(session, model)
+        return shown.model_copy(update={"progress": progress, "held_out": figure})
 
 
 @router.get("/{ref}/versions", operation_id="listVersions", dependencies=[OperatorOrAuditor])
@@ -163,7 +165,7 @@ def list_versions(
     """List a model's versions, oldest first."""
     last = None if after is None else parse_number(after)
     with services.reading() as session:
-        return registry.versions(session, ref, last, limit)
+        return registry.versions(services, session, ref, last, limit)
 
 
 @router.get(
@@ -174,7 +176,7 @@ def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
     with services.reading() as session:
         row = registry.version(session, ref, number)
         certificates = registry.certificates_of(session, row)
-        shown = registry.show_version(ref, row)
+        shown = registry.show_version(services, registry.find(session, ref), row)
         return shown.model_copy(update={"certificates": certificates})
 
 

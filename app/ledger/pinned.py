@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 from lethe import canonical
-from models import Model
+from models import Model, ModelVersion
 
 UNREADABLE = "unreadable"  # in place of the digest of JSON that has no canonical form
 
@@ -26,5 +26,13 @@ def stored_digest(model: Model) -> str:
     """
     try:
         return digest_of(pinned_of(model))
+    except (ValueError, RecursionError):
+        return UNREADABLE
+
+
+def measured_digest(version: ModelVersion) -> str | None:
+    """Return the digest of what a version's row says of held-out rows, None for nothing."""
+    try:
+        return None if version.held_out is None else digest_of(version.held_out)
     except (ValueError, RecursionError):
         return UNREADABLE

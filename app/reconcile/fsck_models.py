@@ -12,8 +12,9 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app import retained_pages
-from app.ledger.pinned import stored_digest
+from app.ledger.pinned import measured_digest, stored_digest
 from app.reconcile.findings import FsckReport
+from app.reconcile.held_out import check_held_out
 from app.reconcile.model_events import CLOSED
 from lethe.certificates.errors import RemovalError
 from lethe.certificates.retained import record_commitment
@@ -54,6 +55,7 @@ def check_models(session: Session, report: FsckReport, first: int) -> None:
             _check_versions(session, model, report)
             _check_records(session, model, report)
     _check_claims(session, report)
+    check_held_out(session, report)
 
 
 def _has_entry(session: Session, model: Model, first: int) -> bool:
@@ -106,6 +108,7 @@ def _check_versions(session: Session, model: Model, report: FsckReport) -> None:
             "head": row.head_digest,
             "statistics": row.statistics_digest,
             "retained": bytes(row.retained_root).hex(),
+            "held-out": measured_digest(row),
         }
         logged_digests = {name: leaf.digests.get(name) for name in columns}
         if row.log_index != index or columns != logged_digests:

@@ -3,6 +3,7 @@
 Whoever can write to the database can change the tables, and not the log.
 """
 
+from app.ledger.pinned import measured_digest
 from app.ledger.sequencer import Ledger
 from app.problems import UnloggedVersionError
 from app.reconcile.model_events import model_events
@@ -34,6 +35,7 @@ def logged_leaf(ledger: Ledger, model: Model, version: ModelVersion) -> Leaf:
         "head": version.head_digest,
         "statistics": version.statistics_digest,
         "retained": bytes(version.retained_root).hex(),
+        "held-out": measured_digest(version),
     }
     if recorded != {name: leaf.digests.get(name) for name in recorded}:
         raise UnloggedVersionError("the tables and the log disagree on a version")

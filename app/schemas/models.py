@@ -130,12 +130,27 @@ class VersionCertificate(Wire):
     log_index: int
 
 
+class HeldOutView(Wire):
+    """What a version does on the model's held-out rows: a report, logged with the version.
+
+    rows: how many; set: SHA-256 of their file. metric: accuracy or R2, with its value, unless
+    `withheld` says why there is none.
+    """
+
+    rows: int
+    set: Sha256Hex
+    metric: Literal["accuracy", "R2"] | None = None
+    value: str | None = None
+    withheld: str | None = None
+
+
 class VersionView(Wire):
     """A version by its digests; `withdrawn_at` is set once its artifacts are shredded.
 
     head: of the model's file. statistics: of what it was computed from: a ridge head's
-    integers, or a network's training rows, each salted. certificates: of the erasures that
-    made it, where one version is shown.
+    integers, or a network's training rows, each salted. held_out: null where the model was
+    registered without held-out rows. certificates: of the erasures that made it, where one
+    version is shown.
     """
 
     number: int
@@ -143,6 +158,7 @@ class VersionView(Wire):
     statistics: Sha256Hex
     retained_root: str
     retained_count: int
+    held_out: HeldOutView | None
     log_index: int
     created_at: Time
     withdrawn_at: Time | None
@@ -153,7 +169,8 @@ class VersionView(Wire):
 class ModelView(Wire):
     """A registered model.
 
-    progress: of a training that learns rows, where one model is shown; never an erasure's.
+    held_out: of the current version, and progress: of a training that learns rows, never an
+    erasure's; both where one model is shown.
     """
 
     ref: str
@@ -165,6 +182,7 @@ class ModelView(Wire):
     config: dict[str, object]
     current_version: int | None
     created_at: Time
+    held_out: HeldOutView | None = None
     progress: ProgressView | None = None
 
 

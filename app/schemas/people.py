@@ -108,7 +108,9 @@ class PartView(Wire):
     """What became of a person in one model.
 
     records: how many a request erases, or were held out or erased. request: the id of the
-    request, whose certificate is `certificate`. log_index: of the entry that commits to it.
+    request, whose certificate is `certificate`. held_out_removed: held-out rows that were
+    stored to measure versions and are so no more, by the entry `removal_log_index`; no version
+    was fitted on them. log_index: of the entry that commits to all of it.
     """
 
     model: str
@@ -116,6 +118,8 @@ class PartView(Wire):
     records: int
     request: str | None
     certificate: str | None
+    held_out_removed: int
+    removal_log_index: int | None
     log_index: int
 
 

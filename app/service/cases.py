@@ -25,6 +25,7 @@ from app.problems import (
     NotFoundError,
     ScopeChangedError,
 )
+from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
 from app.reconcile.judgement import opened
 from app.reconcile.model_events import model_events, request_events, signed_leaves
 from app.reconcile.people import PeopleChangedError
@@ -41,7 +42,7 @@ from app.schemas.people import (
     TimelineItem,
 )
 from app.schemas.requests import NewRequest, Scope
-from app.service import certificates, people
+from app.service import certificates, held_out, people
 from app.service.admission import RECEIVED, choose
 from app.service.context import Services
 from app.service.deadlines import due_at
@@ -98,13 +99,19 @@ class _Anybody:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part as the row has it. request, request_ref: of what erases, or erased, it."""
+    """A part as the row has it. request, request_ref: of what erases, or erased, it.
+
+    removed: held-out rows of the person that were stored, and are not any more; removal_index:
+    of the entry that says so.
+    """
 
     model: str
     found: str
     records: int
     request: str | None
     request_ref: str | None
+    removed: int
+    removal_index: int | None
     log_index: int
 
     def commitment(self, case: Case, key: bytes) -> str:
@@ -118,6 +125,8 @@ class _Part:
             "received_at": format_time(case.received_at),
             "records": str(self.records),
             "regulation": case.regulation,
+            "removal_index": "" if self.removal_index is None else str(self.removal_index),
+            "removed": str(self.removed),
             "request": self.request or "",
             "request_ref": self.request_ref or "",
         }
@@ -233,11 +242,21 @@ def _open_part(
         request_id = seen.erased_by[-1] if seen.erased_by else None
     elif seen.held_out:
         kind, records = ONLY_HELD_OUT, len(seen.held_out)
+    removed, removal_index = _remove_held_out(services, tx, model, seen)
     assert case.key is not None
     request_ref = None
     if request_id is not None:
         request_ref = session.get_one(ErasureRequest, request_id).ref
-    part = _Part(model.ref, kind, records, request_id, request_ref, tx.next_index)
+    part = _Part(
+        model.ref,
+        kind,
+        records,
+        request_id,
+        request_ref,
+        removed,
+        removal_index,
+        tx.next_index,
+    )
     said = {
         "contact": _contact_digest(case.key, case.contact),
         "part": part.commitment(case, case.key),
@@ -245,6 +264,20 @@ def _open_part(
     index = record_model_event(tx, model.ref, OPENED, said)
     assert index == part.log_index
     return asdict(part)
+
+
+def _remove_held_out(
+    services: Services, tx: Transaction, model: Model, seen: Found
+) -> tuple[int, int | None]:
+    """Remove the person's held-out rows; return how many were stored, and the log index.
+
+    No model was fitted on them: nothing is left to do but to measure later versions without.
+    """
+    if not seen.held_out:
+        return 0, None
+    gone, index = held_out.remove(services, tx, model, seen.held_out)
+    people.bury(services, tx, model, dict.fromkeys(gone), held_out=True)
+    return len(gone), index
 
 
 def _contact_digest(key: bytes, contact: str | None) -> str:
@@ -448,6 +481,8 @@ def _view(session: Session, part: _Part) -> PartView:
         records=part.records,
         request=part.request,
         certificate=certificate,
+        held_out_removed=part.removed,
+        removal_log_index=part.removal_index,
         log_index=part.log_index,
     )
 
@@ -458,6 +493,15 @@ def _timeline(session: Session, case: Case, part: _Part) -> list[TimelineItem]:
             at=case.received_at, model=part.model, event=OPENED, log_index=part.log_index
         )
     ]
+    if part.removal_index is not None:
+        items.append(
+            TimelineItem(
+                at=case.received_at,
+                model=part.model,
+                event=HELD_OUT_ROWS,
+                log_index=part.removal_index,
+            )
+        )
     if part.request is None:
         return items
     events = session.exec(select(RequestEvent).where(RequestEvent.request_id == part.request))
@@ -497,7 +541,16 @@ def summary(services: Services, ref: str) -> bytes:
                 raise PeopleChangedError(UNLIKE)
             if end == "certified":
                 digest = _certificate(services, part.request, request_ref)
-        parts.append(CasePart(part.model, part.outcome, part.records, digest, part.log_index))
+        answer = CasePart(
+            part.model,
+            part.outcome,
+            part.records,
+            digest,
+            part.held_out_removed,
+            part.removal_log_index,
+            part.log_index,
+        )
+        parts.append(answer)
     payload = build_summary(
         CasePredicate(
             case=case.ref,

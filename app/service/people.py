@@ -101,19 +101,26 @@ def _held(
 
 
 def bury(
-    services: Services, tx: Transaction, model: Model, requests: Mapping[str, str]
+    services: Services,
+    tx: Transaction,
+    model: Model,
+    requests: Mapping[str, str | None],
+    *,
+    held_out: bool = False,
 ) -> None:
     """Forget which records identities were of; the tags stay and say that they were erased.
 
-    requests: erased records, each with the id of the request that erases it. Held-out rows are
-    left alone: a client may send any id for them, and must not get an answer about it.
+    requests: erased records, each with the id of the request that erases it, if one does.
+    held_out: of rows that were held out and stored. Those that were not are left alone: a
+    client may send any id for them, and must not get an answer about it.
     """
+    state = HELD_OUT if held_out else LEARNED
     key, session = people_key(services.master, model), tx.session
     dialect, change = session.connection().dialect, 0
     for chunk in chunks(list(requests)):
         by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
-        learned = (col(Person.state) == LEARNED) & col(Person.record).in_(chunk)
-        rows = list(stored_rows(session, model.id, learned))
+        own = (col(Person.state) == state) & col(Person.record).in_(chunk)
+        rows = list(stored_rows(session, model.id, own))
         erased = [
             StoredRow(row.id, ERASED, None, row.tags, requests[by_seal[row.record]])
             for row in rows

@@ -25,6 +25,7 @@ from app.schemas.base import Page
 from app.schemas.models import (
     ContributionView,
     Extractor,
+    HeldOutView,
     ManifestView,
     ModelView,
     VersionCertificate,
@@ -250,13 +251,17 @@ def page(session: Session, after: str | None, limit: int) -> Page[ModelView]:
     return page_of(session, select(Model), Model.ref, after, limit, show)
 
 
-def versions(session: Session, ref: str, after: int | None, limit: int) -> Page[VersionView]:
-    """Return a model's versions, oldest first."""
+def versions(
+    services: Services, session: Session, ref: str, after: int | None, limit: int
+) -> Page[VersionView]:
+    """Return a model's versions, oldest first. Raises as `show_version`."""
     model = find(session, ref)
     query = select(ModelVersion).where(ModelVersion.model_id == model.id)
-    return page_of(
-        session, query, ModelVersion.number, after, limit, lambda row: show_version(ref, row)
-    )
+
+    def shown(row: ModelVersion) -> VersionView:
+        return show_version(services, model, row)
+
+    return page_of(session, query, ModelVersion.number, after, limit, shown)
 
 
 def version(session: Session, ref: str, number: int | Literal["current"]) -> ModelVersion:
@@ -372,18 +377,36 @@ def show(model: Model) -> ModelView:
     return ModelView.model_validate({**fields, "extractor": fields["extractor"] or None})
 
 
-def show_version(ref: str, row: ModelVersion) -> VersionView:
-    """Return a version as it goes over the wire."""
+def current_figure(services: Services, session: Session, model: Model) -> HeldOutView | None:
+    """Return what the current version does on held-out rows. Raises as `show_version`."""
+    if model.current_version is None:
+        return None
+    return _figure(services, model, version(session, model.ref, "current"))
+
+
+def _figure(services: Services, model: Model, row: ModelVersion) -> HeldOutView | None:
+    if row.held_out is None:
+        return None
+    logged_leaf(services.ledger, model, row)
+    return HeldOutView.model_validate({**row.held_out, "rows": int(row.held_out["rows"])})
+
+
+def show_version(services: Services, model: Model, row: ModelVersion) -> VersionView:
+    """Return a version as it goes over the wire.
+
+    Raises UnloggedVersionError if the log has another figure of held-out rows, or another row.
+    """
     return VersionView(
         number=row.number,
         head=row.head_digest,
         statistics=row.statistics_digest,
         retained_root=row.retained_root.hex(),
         retained_count=row.retained_count,
+        held_out=_figure(services, model, row),
         log_index=row.log_index,
         created_at=row.created_at,
         withdrawn_at=row.withdrawn_at,
-        artifact=f"/v1/models/{ref}/versions/{row.number}/artifact",
+        artifact=f"/v1/models/{model.ref}/versions/{row.number}/artifact",
     )
 
 

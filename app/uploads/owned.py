@@ -94,14 +94,20 @@ def add_owners(
     return CheckedUpload(packed.file, rows, records, clients, subjects)
 
 
-def check_owners(headers: Headers, rows: int, max_bytes: int) -> None:
+def check_owners(
+    headers: Headers, rows: int, max_bytes: int, *, evaluated: bool = False
+) -> None:
     """Check by their headers whose rows are, and identities. Raises as `check_people`."""
     check_ids(headers, OWNERS, rows, max_bytes)
-    check_people(headers, rows, max_bytes)
+    check_people(headers, rows, max_bytes, evaluated=evaluated)
 
 
-def check_people(headers: Headers, rows: int, max_bytes: int) -> None:
+def check_people(
+    headers: Headers, rows: int, max_bytes: int, *, evaluated: bool = False
+) -> None:
     """Check by their headers the identities of `rows` rows and of rows that are held out.
+
+    evaluated: whether held-out rows may be sent themselves (`app.uploads.evaluation`).
 
     identity_KIND (rows, WIDTH) uint8 are digests, as `lethe.identity.pack` writes them; so are
     held_out_identity_KIND (m, WIDTH), beside held_out_records (m,) ids.
@@ -113,6 +119,11 @@ def check_people(headers: Headers, rows: int, max_bytes: int) -> None:
     kinds = {name.removeprefix(HELD_OUT).removeprefix(COLUMN) for name in _columns(headers)}
     if len(kinds) > MAX_KINDS:
         raise UploadError(f"a model can have at most {MAX_KINDS} kinds of identities")
+    if not evaluated and HELD_OUT + "features" in headers:
+        raise UploadError(
+            "held-out rows are sent only with the registration of a model of tables or of a "
+            f"ridge head that has the rows: leave out {HELD_OUT}features"
+        )
     held = headers.get(HELD_OUT_RECORDS)
     if held is not None:
         if held.ndim != 1 or not held.size:

@@ -15,6 +15,7 @@ from app.problems import BodyTooLargeError, UploadError
 from app.schemas.networks import PIXELS
 from app.schemas.sums import bounds
 from app.uploads.checked import CheckedUpload
+from app.uploads.evaluation import add_evaluation, check_evaluation
 from app.uploads.npz import Archive, Header, Headers, check_exactness, opened
 from app.uploads.owned import OWNERS, Packed, add_owners, check_owners
 from app.uploads.spool import Spool
@@ -89,7 +90,8 @@ def parse_upload(
         check_exactness(rows, bits)
         if labels.shape != (rows,) or labels.dtype.kind not in "iu":
             raise UploadError("labels must be one integer for each row")
-        check_owners(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes, evaluated=not records_required)
+        check_evaluation(headers, columns=dimension, numbers=False, max_bytes=max_bytes)
 
     with (
         opened(body, max_bytes, ("features", *COMMON), ("features", *REQUIRED), fit) as sent,
@@ -98,6 +100,7 @@ def parse_upload(
         features = sent.headers["features"]
         packed.add("features", features.dtype, features, _finite(sent))
         packed.add("labels", np.int64, sent.headers["labels"], _labels(sent, classes))
+        add_evaluation(packed, sent, classes=classes, missing=False)
         rows = features.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
 
@@ -244,7 +247,8 @@ def parse_table(
                 raise UploadError("weights: the model is registered without: leave them out")
             if headers["weights"].shape != (rows,) or headers["weights"].dtype not in numbers:
                 raise UploadError("weights must be one floating-point number for each row")
-        check_owners(headers, rows, max_bytes)
+        check_owners(headers, rows, max_bytes, evaluated=not records_required)
+        check_evaluation(headers, columns=columns, numbers=not classes, max_bytes=max_bytes)
 
     known = ("features", *COMMON, *weights)
     with (
@@ -262,6 +266,7 @@ def parse_table(
             packed.add("labels", np.float64, labels, _targets(sent, within))
         if needed:
             packed.add("weights", np.float64, sent.headers["weights"], _weights(sent))
+        add_evaluation(packed, sent, classes=classes, missing=missing)
         rows = features.shape[0]
         return add_owners(packed, sent, rows, records_required=records_required)
 

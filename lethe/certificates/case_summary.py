@@ -28,7 +28,9 @@ Outcome = Literal[
 class CasePart:
     """What became of the person in one model.
 
-    certificate: SHA-256 of the certificate's file, None where there is none. log_index: of
+    certificate: SHA-256 of the certificate's file, None where there is none. held_out_removed:
+    rows of the person that were stored to measure the model and are removed; it was not fitted
+    on them. removal_log_index: of the entry `model.held-out` by which they were. log_index: of
     the entry `case.opened` that commits to what was found.
     """
 
@@ -36,6 +38,8 @@ class CasePart:
     outcome: Outcome
     records: int
     certificate: Sha256 | None
+    held_out_removed: int
+    removal_log_index: int | None
     log_index: int
 
 

@@ -263,6 +263,8 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
         rows.append((part.model, f"{part.outcome}, {part.records} records"))
         if part.certificate is not None:
             rows.append(("", f"certificate sha256:{part.certificate}"))
+        if part.held_out_removed:
+            rows.append(("", _removed(part.held_out_removed, part.removal_log_index)))
     for label, text in rows:
         click.echo(plain(f"{label:12} {text}"))
 
@@ -298,11 +300,21 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
             rows.append(("", f"request {part['request']}"))
         if part["certificate"] is not None:
             rows.append(("", f"certificate {part['certificate']}"))
+        if part["held_out_removed"]:
+            rows.append(("", _removed(part["held_out_removed"], part["removal_log_index"])))
     for item in found["timeline"]:
         text = f"{item['at']}  {item['model']}: {item['event']}, log entry {item['log_index']}"
         rows.append(("", text))
     for label, text in rows:
         click.echo(plain(f"{label:12} {text}"))
+
+
+def _removed(rows: int, index: int | None) -> str:
+    """Return what became of stored held-out rows, in words."""
+    return (
+        f"{rows} held-out rows removed from the evaluation set, log entry {index}: "
+        "no version was fitted on them"
+    )
 
 
 def _client(url: str) -> "Client":

@@ -211,6 +211,7 @@ def upgrade() -> None:
         sa.Column("statistics_digest", sa.String(length=64), nullable=False),
         sa.Column("retained_root", sa.LargeBinary(), nullable=False),
         sa.Column("retained_count", sa.Integer(), nullable=False),
+        sa.Column("held_out", sa.JSON(), nullable=True),
         sa.Column(
             "log_index", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
         ),

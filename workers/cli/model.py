@@ -42,6 +42,11 @@ model.add_command(show)
 @click.argument("data", type=DATA, required=False)
 @table_options()
 @click.option(
+    "--send-holdout",
+    is_flag=True,
+    help="Send the held-out rows too: every version is measured on them, none learns them.",
+)
+@click.option(
     "--recipe",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON file: fit this estimator instead of a ridge head (docs/recipes.md).",
@@ -126,6 +131,7 @@ def register(
     url: str,
     ref: str,
     data: Path | None,
+    send_holdout: bool,
     recipe: Path | None,
     forest: Path | None,
     script: Path | None,
@@ -163,6 +169,9 @@ def register(
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
 
+    if send_holdout and rows != "rows":
+        raise click.UsageError("--send-holdout needs --rows rows: else no row is sent")
+    columns = {**columns, "send_holdout": send_holdout}
     if sum(one is not None for one in (recipe, forest, script)) > 1:
         raise click.UsageError("give one of --recipe, --forest and --script")
     if public is not None and forest is None:
@@ -194,7 +203,14 @@ def register(
         else:
             opened = _named_in(rows_read, digest)
         prepared = prepare(
-            federation, opened, ref=ref, method=method, bits=bits, penalty=penalty, data=rows
+            federation,
+            opened,
+            ref=ref,
+            method=method,
+            bits=bits,
+            penalty=penalty,
+            data=rows,
+            send_held_out=send_holdout,
         )
     manifest = {**prepared.manifest, "verification": {"statistics": verify}}
     if rows == "masked":

@@ -116,6 +116,7 @@ def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -
     from workers.errors import RefusedError
     from workers.registration.recipe import rows_of_federation, rows_of_table
 
+    sent = bool(columns.get("send_holdout"))
     if data is None or not is_table(data):
         if numbers:
             raise RefusedError(
@@ -124,14 +125,14 @@ def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -
         opened = open_rows(data, columns)
         for line in opened.taken.lines():
             click.echo(line)
-        return rows_of_federation(opened.federation)
+        return replace(rows_of_federation(opened.federation), send_held_out=sent)
     roles = roles_of(columns)
     with reading(f"reading {data.name}") as progress:
         wanted = None if roles is None else replace(roles, numbers=numbers)
         table, unused = read_labelled(data, wanted, progress=progress)
     features = f"{len(table.features):,} features"
     click.echo(f"{len(table.labels):,} rows with a label, {features}, {len(unused):,} unused")
-    return rows_of_table(table)
+    return replace(rows_of_table(table), send_held_out=sent)
 
 
 def _measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:

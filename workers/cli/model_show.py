@@ -74,10 +74,22 @@ def described(model: Mapping[str, Any], versions: Sequence[Mapping[str, Any]]) -
         yield f"network     {config['network']['id']}, inputs {config['input_shape']}"
     if versions:
         yield ""
-        yield "version        rows  log entry  created               file"
+        yield "version        rows  log entry  created               held-out rows        file"
     for version in versions:
         file = version["head"] if version["withdrawn_at"] is None else "withdrawn"
         yield (
             f"{version['number']:>7}  {version['retained_count']:>10,}  "
-            f"{version['log_index']:>9}  {version['created_at'][:19]}Z  {file}"
+            f"{version['log_index']:>9}  {version['created_at'][:19]}Z  "
+            f"{_figure(version['held_out']):<19}  {file}"
         )
+    for version in versions:
+        if version["held_out"] and version["held_out"]["withheld"]:
+            yield f"version {version['number']} not measured: {version['held_out']['withheld']}"
+
+
+def _figure(found: Mapping[str, Any] | None) -> str:
+    """Return what a version does on held-out rows, in few words."""
+    if found is None:
+        return "-"
+    value = "withheld" if found["withheld"] else f"{found['metric']} {found['value']}"
+    return f"{value} ({found['rows']:,})"

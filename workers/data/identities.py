@@ -102,8 +102,29 @@ def to_send(
     return sent
 
 
-def sent_of_held_out(named: bool) -> str:
-    """Return what is sent of held-out rows. named: they have identities, see `to_send`."""
+def rows_to_send(
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    owners: Mapping[str, NDArray[np.str_]],
+    held_out: NDArray[np.bool_],
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the held-out rows themselves, by which versions are measured.
+
+    owners: records, clients and subjects (n,). held_out (n,): marks the rows.
+    """
+    if not held_out.any():
+        return {}
+    arrays = {"features": features, "labels": labels, **owners}
+    return {HELD_OUT + name: array[held_out] for name, array in arrays.items()}
+
+
+def sent_of_held_out(named: bool, *, rows: bool = False) -> str:
+    """Return what is sent of held-out rows.
+
+    named: they have identities, see `to_send`. rows: they are sent themselves.
+    """
+    if rows:
+        return "held-out rows are sent too, never learned: every version is measured on them"
     return "only their ids and hashed identities are sent" if named else "they are not sent"
 
 

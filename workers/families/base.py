@@ -211,6 +211,19 @@ class Family(Protocol):
         """
         raise RefusedError("this kind of model is exported in no other format")
 
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[np.float64]",
+    ) -> "NDArray[Any] | None":
+        """Return what a version's file predicts of rows (n, d); None: it is not measured.
+
+        Places of classes (n,), or numbers of a model without classes. Raises RefusedError.
+        """
+        return None
+
     def client_rows(
         self,
         services: Services,

@@ -34,7 +34,7 @@ from models.session import read_by_id
 from models.types import utcnow
 from workers.errors import RefusedError
 from workers.families import base as family
-from workers.jobs import endings
+from workers.jobs import endings, held_out
 from workers.jobs.checkpoints import release_before
 from workers.jobs.draft import Draft
 from workers.jobs.lease import JobContext, advance, load_job, queued_behind
@@ -169,6 +169,7 @@ def _statement(
                 **plan.parameters,
                 **kind.registered(model),
                 **_cited(job.services, session, model, plan),
+                **_measured(judgement),
             },
             code_digest=code_digest(*kind.rooms),
             environment=environment(),
@@ -182,6 +183,19 @@ def _statement(
     )
     subject = Subject(f"{model.ref}/versions/{after.number}", after.head_digest)
     return build_statement([subject], predicate)
+
+
+def _measured(judgement: Passed) -> dict[str, str]:
+    """Return what the versions do on held-out rows, as they were published and as judged."""
+    before, after = judgement.before.held_out, judgement.after.held_out
+    if before is None and after is None:
+        return {}
+    judged = judgement.evidence.report.details.get("heldOut", "not compared")
+    return {
+        "heldOutBefore": held_out.spelled(before),
+        "heldOutAfter": held_out.spelled(after),
+        "heldOutJudged": judged,
+    }
 
 
 def _cited(services: Services, session: Session, model: Model, plan: Draft) -> dict[str, str]:

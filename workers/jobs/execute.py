@@ -17,6 +17,7 @@ from workers.jobs import (
     batch,
     checkpoints,
     endings,
+    held_out,
     learn,
     publish,
     releases,
@@ -133,12 +134,13 @@ def _execute(job: JobContext, members: list[BatchMember]) -> None:
         changes = len(leaving) + len(dropped)
         tree = open_tree(services.ledger, session, model, before, changes)
         chain = Chain.of(members, tree, dropped=dropped)
+    measured = held_out.measure(job, update.result.encoded.head, members)
     reached("execute.computed")
     nudges: list[tuple[str, str]] = []
 
     def effect(tx: Transaction) -> None:
         publish.current(job, tx, before.number)
-        published = publish.publish(job, tx, before, members, update, chain)
+        published = publish.publish(job, tx, before, members, update, chain, measured=measured)
         ids = [member.request_id for member in members]
         nudges.extend(releases.settle(services, tx, ids, list(update.rest)))
         checkpoints.let_go(job, tx)

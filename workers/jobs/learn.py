@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Transaction
+from app.service import held_out as rows
 from app.service import people
 from app.service.context import Services
 from app.service.scope import has_tombstone, is_add_back, may_return
@@ -18,6 +19,7 @@ from workers.errors import RefusedError
 from workers.families import base as family
 from workers.jobs import (
     checkpoints,
+    held_out,
     publish,
     versions,
 )
@@ -81,6 +83,12 @@ def _learn(job: JobContext, file: BinaryIO) -> None:
     with services.reading() as session:
         retained = grown(services.ledger, session, model, before, fresh)
     chain = Chain.grown(fresh, retained)
+    head = result.encoded.head
+    measured = (
+        held_out.of_upload(job, head, rows.uploaded(file))
+        if before is None
+        else held_out.measure(job, head)
+    )
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -96,7 +104,7 @@ def _learn(job: JobContext, file: BinaryIO) -> None:
         )
         people.add(services, tx, model, identities(file))
         update = Update(result, rest={})
-        version = publish.publish(job, tx, before, [], update, chain).version
+        version = publish.publish(job, tx, before, [], update, chain, measured=measured).version
         if result.repeated:
             versions.record_repeated(tx, model, version)
         contribution = tx.session.get_one(Contribution, lease.contribution_id)

@@ -71,6 +71,7 @@ class Passed:
     draft_id: str
     request: ErasureRequest
     model: Model
+    before: ModelVersion
     after: ModelVersion
     plan: Draft
     evidence: Evidence
@@ -178,6 +179,7 @@ def _passed(
         job.draft_id,
         request,
         model,
+        before,
         after,
         plan,
         evidence,

@@ -27,14 +27,16 @@ from models import (
     Subject,
 )
 from models.session import read_by_id
-from workers.jobs import checkpoints, draft, versions
+from workers.jobs import checkpoints, draft, held_out, versions
 from workers.jobs.attempts import escalated, escalation_parameters, executed
 from workers.jobs.chain import BatchMember, Chain
 from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
+from workers.jobs.held_out import Measured
 from workers.jobs.lease import JobContext, LeaseLostError, follow
 from workers.jobs.logged_model import as_registered
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 
+NOT_MEASURED = Measured()  # of a model that has no held-out rows
 KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
 
 
@@ -70,14 +72,16 @@ def publish(
     *,
     stage: str | None = None,
     shredded: Sequence[ShreddedArtifact] = (),
+    measured: Measured = NOT_MEASURED,
 ) -> Published:
     """Publish an update and hand its members on to the verifier, all but the leased job.
 
     before: None only of a first version, which nobody is erased from. stage: that the members'
     jobs are at, if it is not the leased job's. shredded: what the caller has destroyed of the
-    model before.
+    model before. measured: the version, on the held-out rows that it leaves.
 
     Raises:
+        HeldOutChangedError: Those rows were changed meanwhile.
         LeaseLostError: A record is gone, or a member's job was taken elsewhere.
     """
     services, lease = job.services, job.lease
@@ -93,8 +97,17 @@ def publish(
     if members:
         _bury(job, tx, model, members, update.dropped)
     contributed = None if members else chain.added_root
+    held_out.settle(job, tx, model, measured)
     version = versions.publish(
-        services, tx, model, lease, result.encoded, chain.after, chain.roots, contributed
+        services,
+        tx,
+        model,
+        lease,
+        result.encoded,
+        chain.after,
+        chain.roots,
+        contributed,
+        measured.figure,
     )
     if not members:
         if before is not None:
@@ -178,6 +191,7 @@ def replace_refuted(
     result: UpdateResult,
     retained: RetainedSet,
     refuted: Sequence[Refuted],
+    measured: Measured,
 ) -> list[Artifact]:
     """Publish the version of a later attempt in place of a refuted one; return the drafts.
 
@@ -186,7 +200,10 @@ def replace_refuted(
     """
     services, session = job.services, tx.session
     model = session.get_one(Model, job.lease.model_id)
-    version = versions.publish(services, tx, model, job.lease, result.encoded, retained)
+    held_out.settle(job, tx, model, measured)
+    version = versions.publish(
+        services, tx, model, job.lease, result.encoded, retained, figure=measured.figure
+    )
     shredded = versions.withdraw_earlier(services, tx, model, version)
     plans = []
     for one in refuted:

@@ -18,7 +18,7 @@ from app.steps import reached
 from lethe.certificates.escalation import AttemptPart, spelled
 from models import ErasureRequest, Job, Verification
 from workers.families import base as family
-from workers.jobs import checkpoints, draft, publish
+from workers.jobs import checkpoints, draft, held_out, publish
 from workers.jobs.attempts import NextAttempt, attempts_since, escalated, executed
 from workers.jobs.draft import Draft
 from workers.jobs.endings import give_up_within
@@ -51,6 +51,7 @@ def run(job: JobContext) -> None:
     _, *skipped = since[lease.request_id]
     kind = family.of(model)
     result = kind.refit(job)
+    measured = held_out.measure(job, result.encoded.head)
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -61,7 +62,7 @@ def run(job: JobContext) -> None:
             # Those who wait left out the attempts that the refuted one left out.
             more = [] if row.request_id == lease.request_id else skipped
             refuted.append(Refuted(row, plan, [*since[row.request_id], *more]))
-        drafts = publish.replace_refuted(job, tx, result, retained, refuted)
+        drafts = publish.replace_refuted(job, tx, result, retained, refuted, measured)
         if not kind.compares(result.claim):
             checkpoints.drop_before(services, session, lease.job_id)
         for one, stored in zip(refuted, drafts, strict=True):

@@ -21,7 +21,7 @@ from models import Artifact, ErasureRequest, Job, Model, Verification
 from models.session import read_by_id
 from workers.families import base as family
 from workers.families.base import Family
-from workers.jobs import checkpoints, endings, repair, versions
+from workers.jobs import checkpoints, endings, held_out, repair, versions
 from workers.jobs.attempts import NextAttempt
 from workers.jobs.case import ExecutedJob, Verdict, load, load_others
 from workers.jobs.draft import OtherDraftError
@@ -69,9 +69,12 @@ def run(services: Services, job_id: str) -> None:
         seed = kind.draw_seed(job, case)
         with services.reading() as session:
             judge = kind.prepare(job, session, cases, seed)
+        verdicts = judge()
+        figure = held_out.judged(services, case.model, case.after)  # of all: one version
+        verdicts = [replace(one, details={**one.details, **figure}) for one in verdicts]
         judged = [
             Judged(one, verdict, _evidence(kind, one, verdict))
-            for one, verdict in zip(cases, judge(), strict=False)
+            for one, verdict in zip(cases, verdicts, strict=False)
         ]
         passed = list(takewhile(lambda one: one.verdict.report.result == "PASS", judged))
         refuted = judged[len(passed)] if len(passed) < len(judged) else None

@@ -8,6 +8,7 @@ from sqlmodel import Session, col, exists, select
 
 from app import retained_pages
 from app.ledger.journal import record_model_event
+from app.ledger.pinned import digest_of
 from app.ledger.sequencer import Transaction
 from app.retained_pages import RetainedSet
 from app.service.context import Services
@@ -113,13 +114,14 @@ def publish(
     retained: RetainedSet,
     links: Sequence[bytes] = (),
     added: bytes | None = None,
+    figure: dict[str, str] | None = None,
 ) -> ModelVersion:
     """Make a state the model's next version, over the retained set that it was made from.
 
     `links` are the roots between those of the version before and `retained`, where several
     requests were executed at once: the log holds the whole chain that their certificates
-    name in parts. added: the root of a contribution that made the version. The event is in
-    the log before any verifier draws a seed.
+    name in parts. added: the root of a contribution that made the version. figure: what it
+    does on held-out rows. The event is in the log before any verifier draws a seed.
     """
     assert model.id is not None
     session = tx.session
@@ -136,6 +138,7 @@ def publish(
             # Of salted commitments and salted digests: says nothing of a person.
             "retained": retained.root.hex(),
             **({"added": added.hex()} if added is not None else {}),
+            **({"held-out": digest_of(figure)} if figure is not None else {}),
             **({"start": encoded.start} if encoded.start is not None else {}),
             **{f"retained-{number}": root.hex() for number, root in enumerate(links, 1)},
         },
@@ -151,6 +154,7 @@ def publish(
         statistics_digest=encoded.statistics,
         retained_root=retained.root,
         retained_count=retained.count,
+        held_out=figure,
         log_index=index,
         created_at=tx.now,
     )

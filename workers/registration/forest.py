@@ -42,22 +42,26 @@ def prepare_forest(
 
 
 def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
-    """Return what a forest's file predicts of the held-out rows: places of classes, or numbers.
+    """Return what a forest's file predicts of the held-out rows, as `predicted`."""
+    manifest = registration.manifest
+    step = None if manifest["classes"] else float(manifest["forest"].get("step", 2**-10))
+    return predicted(file, registration.features, step)
 
-    Raises:
-        RefusedError: The file is none of a forest.
+
+def predicted(file: bytes, features: NDArray[np.float64], step: float | None) -> NDArray[Any]:
+    """Return what a forest's file predicts of rows (n, d): places of classes, or numbers.
+
+    step: of numbers; None where there are classes. Raises RefusedError for another file.
     """
     from lethe.estimators.errors import EstimatorInputError
     from lethe.estimators.forest.published import PublishedForest
 
-    manifest = registration.manifest
     try:
         forest = PublishedForest.from_bytes(file)
-        if manifest["classes"]:
-            found: NDArray[Any] = forest.probabilities(registration.features).argmax(axis=1)
+        if step is None:
+            found: NDArray[Any] = forest.probabilities(features).argmax(axis=1)
         else:
-            step = float(manifest["forest"].get("step", 2**-10))
-            found = forest.means(registration.features) * step
+            found = forest.means(features) * step
     except EstimatorInputError as error:
         raise RefusedError(str(error)) from None
     return found

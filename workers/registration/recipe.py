@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lethe import canonical
 from workers.data.federation import Federation, counted
-from workers.data.identities import Column, sent_of_held_out, to_send
+from workers.data.identities import Column, rows_to_send, sent_of_held_out, to_send
 from workers.data.tables.labelled import LabelledTable
 from workers.errors import RefusedError
 
@@ -20,7 +20,8 @@ from workers.errors import RefusedError
 class RecipeRows:
     """features (n, d), NaN where missing; labels (n,) places in `classes`, or numbers.
 
-    clients, records and subjects (n,) str; is_test (n,) bool: never sent, never fitted on.
+    clients, records and subjects (n,) str; is_test (n,) bool: never fitted on, and sent only
+    if `send_held_out` says so.
     """
 
     features: NDArray[np.float64]
@@ -31,6 +32,7 @@ class RecipeRows:
     subjects: NDArray[np.str_]
     is_test: NDArray[np.bool_]
     identities: Mapping[str, Column]
+    send_held_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +40,8 @@ class RecipeRegistration:
     """A registration, and the held-out rows to measure the model by.
 
     features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
-    fitted on. names_held_out: ids and hashed identities of held-out rows are sent.
+    fitted on. names_held_out: ids and hashed identities of held-out rows are sent;
+    sends_held_out: so are the rows.
     """
 
     manifest: dict[str, Any]
@@ -49,6 +52,7 @@ class RecipeRegistration:
     clients: list[str]
     subjects: list[str]
     names_held_out: bool
+    sends_held_out: bool
 
     def summary(self) -> str:
         """Return one sentence for a person: what is sent, and what is held out."""
@@ -56,7 +60,7 @@ class RecipeRegistration:
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "
             f"{counted(len(set(self.clients)), 'client')}; held-out rows only measure the "
-            f"model; {sent_of_held_out(self.names_held_out)}"
+            f"model; {sent_of_held_out(self.names_held_out, rows=self.sends_held_out)}"
         )
 
 
@@ -117,14 +121,18 @@ def prepare_recipe(
 def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
     """Pack the rows that are not held out, for a manifest."""
     train = ~rows.is_test
-    owners = {
-        name: column[train].astype(np.str_)
+    everyone = {
+        name: column.astype(np.str_)
         for name, column in (
             ("clients", rows.clients),
             ("records", rows.records),
             ("subjects", rows.subjects),
         )
     }
+    owners = {name: column[train] for name, column in everyone.items()}
+    evaluation = {}
+    if rows.send_held_out:
+        evaluation = rows_to_send(rows.features, rows.labels, everyone, rows.is_test)
     packed = io.BytesIO()
     np.savez(
         packed,
@@ -132,7 +140,7 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
         features=rows.features[train],
         labels=rows.labels[train],
         **owners,
-        **to_send(rows.identities, rows.records, rows.is_test),
+        **{**to_send(rows.identities, rows.records, rows.is_test), **evaluation},
     )
     return RecipeRegistration(
         manifest,
@@ -143,4 +151,5 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
         owners["clients"].tolist(),
         owners["subjects"].tolist(),
         bool(rows.identities) and bool(rows.is_test.any()),
+        bool(evaluation),
     )

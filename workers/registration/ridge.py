@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from workers.data.extractors.base import Extractor
 from workers.data.federation import Federation, counted
-from workers.data.identities import sent_of_held_out, to_send
+from workers.data.identities import rows_to_send, sent_of_held_out, to_send
 from workers.errors import RefusedError
 from workers.methods.ridge.statistics.quantiser import calibrate
 
@@ -25,7 +25,8 @@ class RidgeRegistration:
     """A registration, and the held-out rows to measure the model's accuracy on.
 
     features (h, d) and labels (h,) are held out; records, clients and subjects (n,) are
-    trained on. names_held_out: ids and hashed identities of held-out rows are sent.
+    trained on. names_held_out: ids and hashed identities of held-out rows are sent;
+    sends_held_out: so are the rows.
     """
 
     manifest: dict[str, Any]
@@ -36,6 +37,7 @@ class RidgeRegistration:
     clients: list[str]
     subjects: list[str]
     names_held_out: bool
+    sends_held_out: bool
 
     def summary(self) -> str:
         """Return what is sent, for a person, and what is not."""
@@ -43,7 +45,7 @@ class RidgeRegistration:
             f"{counted(len(self.records), 'record')} of "
             f"{counted(len(set(self.subjects)), 'subject')} and "
             f"{counted(len(set(self.clients)), 'client')}; held-out rows only calibrate the "
-            f"quantiser; {sent_of_held_out(self.names_held_out)}"
+            f"quantiser; {sent_of_held_out(self.names_held_out, rows=self.sends_held_out)}"
         )
 
 
@@ -56,6 +58,7 @@ def prepare(
     bits: int = 16,
     penalty: float = DEFAULT_PENALTY,
     data: str = "rows",
+    send_held_out: bool = False,
 ) -> RidgeRegistration:
     """Extract features, calibrate the quantiser and pack a registration.
 
@@ -77,6 +80,15 @@ def prepare(
     clients = [str(client) for client in federation.clients[train].tolist()]
     owners = federation.clients if federation.subjects is None else federation.subjects
     subjects = [str(subject) for subject in owners[train].tolist()]
+    evaluation = {}
+    if send_held_out:
+        everyone = {
+            "clients": federation.clients.astype(np.str_),
+            "records": federation.records.astype(np.str_),
+            "subjects": owners.astype(np.str_),
+        }
+        labels = federation.labels.astype(np.int64)
+        evaluation = rows_to_send(features, labels, everyone, held_out)
     packed = io.BytesIO()
     np.savez(
         packed,
@@ -86,7 +98,7 @@ def prepare(
         clients=np.array(clients),
         records=np.array(records),
         subjects=np.array(subjects),
-        **to_send(federation.identities, federation.records, held_out),
+        **{**to_send(federation.identities, federation.records, held_out), **evaluation},
     )
     manifest = {
         "ref": ref,
@@ -111,4 +123,5 @@ def prepare(
         clients,
         subjects,
         names_held_out=bool(federation.identities) and bool(held_out.any()),
+        sends_held_out=bool(evaluation),
     )

@@ -1,8 +1,9 @@
 """Forests whose bytes are a function of their configuration and the set of their rows."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from app.service.context import Services
 from lethe import canonical
 from models import Model
 from workers.families.base import Family
@@ -12,6 +13,9 @@ from workers.families.recipe.updated import UpdatedFamily
 from workers.jobs.draft import sha256_hex
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lethe.estimators.forest.forest import Forest
 
 GUARANTEE = (
@@ -71,6 +75,20 @@ class ForestFamily(UpdatedFamily["Forest"]):
             "seed": str(options["seed"]),
             "trees": str(options["trees"]),
         }
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[np.float64]",
+    ) -> "NDArray[Any] | None":
+        """Return places of classes, or numbers. Raises RefusedError."""
+        from workers.registration.forest import predicted
+
+        self.check_here()
+        step = None if model.classes else float.fromhex(model.config["forest"]["step"])
+        return predicted(file, features, step)
 
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of edges and options."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sqlmodel import Session
 
+from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from lethe.errors import LetheError
@@ -22,6 +23,7 @@ from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.lease import JobContext
 from workers.jobs.update import ParsedUpload, StoredBlock, Update, UpdateResult
 from workers.judge.base import Report
+from workers.training.recipes import process
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,6 +107,22 @@ class RecipeFamily(Family):
         """Load what executed jobs left of a recipe's version; the result judges them."""
         self.check_here()
         return prepare_recipe(job, session, cases)
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[np.float64]",
+    ) -> "NDArray[Any] | None":
+        """Return places of classes, or numbers. Raises RefusedError.
+
+        None of the families that build on this one: their files are others.
+        """
+        if model.config["family"] != "recipe":
+            return None
+        self.check_here()
+        return process.predict(file, features, update.limits(services))
 
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of a refit. Raises ValueError for another claim."""

@@ -1,14 +1,16 @@
 """Ridge heads whose rows, or whose clients' statistics, are stored here."""
 
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlmodel import Session
 
+from app.service.context import Services
 from lethe.certificates.statement import Guarantee
 from models import Model, ModelVersion
+from workers.artifacts import decode_head
 from workers.families.base import Family
 from workers.families.ridge import update, wording
 from workers.families.ridge.blocks import decode_block, join
@@ -91,6 +93,18 @@ class RidgeFamily(Family):
     def asks(self, model: Model) -> bool:
         """A client's sum does not say what of it one record is."""
         return bool(model.config["data"] == "statistics")
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[np.float64]",
+    ) -> "NDArray[Any] | None":
+        """Return the class of the highest score, as every export of a head does."""
+        head, _ = decode_head(file)
+        found: NDArray[Any] = (features @ head.astype(np.float64)).argmax(axis=1)
+        return found
 
     def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
         """Return the head for other programs. Raises RefusedError."""

@@ -1,6 +1,7 @@
 """The process that fits a recipe: tables in by a pipe, a model file of each out by another.
 
-`python -m workers.training.recipes.child`, started by `process.fit` alone. It limits itself
+Another one predicts by such a file. `python -m workers.training.recipes.child`, started by
+`process` alone. It limits itself
 before it reads anything, and dies with the process that started it.
 """
 
@@ -25,7 +26,7 @@ def main() -> None:
     order = json.loads(data.read(size))
     _limit(order)
     try:
-        found = _fit(order, data.read())
+        found = _predict(data.read()) if "predicts" in order else _fit(order, data.read())
     except MemoryError:
         found = b"-" + json.dumps({"error": "MemoryError"}).encode()
     answer.write(found)
@@ -89,6 +90,25 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
         return b"-" + json.dumps(refusal).encode()
     sizes = b"".join(len(file).to_bytes(8, "big") for file in found)
     return b"+" + sizes + b"".join(found)
+
+
+def _predict(sent: bytes) -> bytes:
+    from workers.errors import RefusedError
+    from workers.tensor_file import decode_tensors, encode_tensors
+    from workers.training.recipes.files import decode
+
+    warnings.simplefilter("ignore")
+    arrays, _ = decode_tensors(sent)
+    try:
+        found = decode(arrays["file"].tobytes()).predict(arrays["features"])
+    except RefusedError as error:
+        return b"-" + json.dumps({"error": "RefusedError", "message": str(error)}).encode()
+    except MemoryError:
+        raise
+    except Exception as error:  # its text may quote rows
+        return b"-" + json.dumps({"error": type(error).__name__}).encode()
+    file = encode_tensors({"found": found}, {})
+    return b"+" + len(file).to_bytes(8, "big") + file
 
 
 if __name__ == "__main__":

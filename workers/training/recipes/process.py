@@ -11,18 +11,20 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import scipy.linalg  # noqa: F401  (its BLAS and numpy's must be loaded before anyone looks)
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from workers.errors import RefusedError
-from workers.tensor_file import encode_tensors
+from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.recipe import Recipe, libraries
 
@@ -78,18 +80,33 @@ def fit_all(
     """
     if not tables:
         return []
-    order = {
-        "memory": limits.memory,
-        "parent": os.getpid(),
-        "recipe": recipe.document,
-        "tables": len(tables),
-        "threads": threads,
-    }
-    head = json.dumps(order).encode()
+    order = {"recipe": recipe.document, "tables": len(tables), "threads": threads}
     arrays = {}
     for place, table in enumerate(tables):
         arrays[f"features-{place}"], arrays[f"labels-{place}"] = table.features, table.labels
-    rows = encode_tensors(arrays, {})
+    return _answers(order, encode_tensors(arrays, {}), threads, limits, len(tables))
+
+
+def predict(file: bytes, features: NDArray[np.float64], limits: Limits) -> NDArray[Any]:
+    """Return what a model file predicts of rows (n, d): places of classes, or numbers.
+
+    Raises:
+        RefusedError: The file is none of a recipe, or predicts nothing; as `fit_all` besides.
+    """
+    sent: dict[str, NDArray[Any]] = {
+        "features": features,
+        "file": np.frombuffer(file, dtype=np.uint8),
+    }
+    (answer,) = _answers({"predicts": True}, encode_tensors(sent, {}), 1, limits, 1)
+    found, _ = decode_tensors(answer)
+    return found["found"]
+
+
+def _answers(
+    order: Mapping[str, Any], rows: bytes, threads: int, limits: Limits, count: int
+) -> list[bytes]:
+    """Return the files that a process of its own answers. Raises as `fit_all`."""
+    head = json.dumps({**order, "memory": limits.memory, "parent": os.getpid()}).encode()
     child = subprocess.Popen(
         [sys.executable, "-m", "workers.training.recipes.child"],
         stdin=subprocess.PIPE,
@@ -109,7 +126,7 @@ def fit_all(
         ) from None
     finally:
         _end(child)
-    return _files(answer, child.returncode, limits, len(tables))
+    return _files(answer, child.returncode, limits, count)
 
 
 def try_twice(recipe: Recipe, table: FitRows, limits: Limits) -> bytes:
