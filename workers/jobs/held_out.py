@@ -36,7 +36,7 @@ Figure = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class VersionFigure:
     """What a version is published with.
 
     figure: of the rows `after`; None where the model has none. before: those that the log has
@@ -49,12 +49,12 @@ class Measured:
     gone: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_upload(job: JobContext, file: bytes, rows: HeldOutRows | None) -> Measured:
+def of_upload(job: JobContext, file: bytes, rows: HeldOutRows | None) -> VersionFigure:
     """Measure a first version on the held-out rows that came with its registration."""
-    return Measured(_figure(job.services, job.model, file, rows), None, rows)
+    return VersionFigure(_figure(job.services, job.model, file, rows), None, rows)
 
 
-def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -> Measured:
+def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -> VersionFigure:
     """Measure the file of a version to be published.
 
     members: whose clients' and subjects' held-out rows leave with it.
@@ -67,7 +67,7 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
         before = held_out.stored(services, session, job.model)
         owners = [] if before is None else _owners(session, members)
     if before is None:
-        return Measured()
+        return VersionFigure()
     by: dict[str, str] = {}
 
     def leaves(record: str, client: str, subject: str) -> bool:
@@ -80,10 +80,10 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
     after, gone = before.without(leaves)
     if not gone:
         after = before
-    return Measured(_figure(services, job.model, file, after), before, after, by)
+    return VersionFigure(_figure(services, job.model, file, after), before, after, by)
 
 
-def settle(job: JobContext, tx: Transaction, model: Model, measured: Measured) -> None:
+def settle(job: JobContext, tx: Transaction, model: Model, measured: VersionFigure) -> None:
     """Store the rows that a version was measured on, in the transaction that publishes it.
 
     Raises:

@@ -31,12 +31,12 @@ from workers.jobs import checkpoints, draft, held_out, versions
 from workers.jobs.attempts import escalated, escalation_parameters, executed
 from workers.jobs.chain import BatchMember, Chain
 from workers.jobs.draft import Draft, RewrittenBlock, ShreddedArtifact
-from workers.jobs.held_out import Measured
+from workers.jobs.held_out import VersionFigure
 from workers.jobs.lease import JobContext, LeaseLostError, follow
 from workers.jobs.logged_model import as_registered
 from workers.jobs.update import StoredBlock, Update, UpdateResult
 
-NOT_MEASURED = Measured()  # of a model that has no held-out rows
+NOT_MEASURED = VersionFigure()  # of a model that has no held-out rows
 KEPT = ("batch", "data", "dropped")  # parameters that another attempt does not change
 
 
@@ -72,7 +72,7 @@ def publish(
     *,
     stage: str | None = None,
     shredded: Sequence[ShreddedArtifact] = (),
-    measured: Measured = NOT_MEASURED,
+    measured: VersionFigure = NOT_MEASURED,
 ) -> Published:
     """Publish an update and hand its members on to the verifier, all but the leased job.
 
@@ -191,7 +191,7 @@ def replace_refuted(
     result: UpdateResult,
     retained: RetainedSet,
     refuted: Sequence[Refuted],
-    measured: Measured,
+    measured: VersionFigure,
 ) -> list[Artifact]:
     """Publish the version of a later attempt in place of a refuted one; return the drafts.
 

@@ -60,6 +60,7 @@ def test_a_model_is_shown_with_its_versions(here: Installation) -> None:
         str(version["retained_count"]),
         str(version["log_index"]),
         version["created_at"][:19] + "Z",
+        "-",
         version["head"],
     ]
 

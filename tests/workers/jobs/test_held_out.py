@@ -9,24 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, r2_score
-from sqlalchemy import text
+from sklearn.metrics import accuracy_score
 from sqlmodel import Session, select
 
-from app.purge.search import search
 from app.reconcile.fsck import fsck
 from app.reconcile.held_out import KIND
-from lethe.catalogue import CLASSIFIERS
-from models import Artifact, ModelVersion
+from models import Artifact
 from tests.installation import Installation
-from tests.small import DIMENSION, pack, rows
-from tests.workers.jobs.test_cases import opened, outcomes, shown
-from tests.workers.jobs.test_people import ANN, EVE, named, packed, write
+from tests.workers.jobs.test_people import EVE, named, packed
 from workers.artifacts import decode_head
-from workers.families.recipe import update as recipe_update
-from workers.training.recipes import process
-from workers.training.recipes.files import decode
-from workers.training.recipes.fit import fit as fit_here
 
 HELD = 24
 
@@ -37,7 +28,9 @@ def database_url(sqlite_url: str) -> str:
     return sqlite_url
 
 
-def evaluated(arrays: dict[str, Any], count: int = HELD, numbers: bool = False) -> dict[str, Any]:
+def evaluated(
+    arrays: dict[str, Any], count: int = HELD, numbers: bool = False
+) -> dict[str, Any]:
     """Return a registration's arrays with held-out rows: held0 is Eve's, of client c0."""
     rng = np.random.default_rng(7)
     width = arrays["features"].shape[1]
