@@ -26,6 +26,7 @@ from app.schemas.requests import (
     Accepted,
     Decision,
     NewRequest,
+    Preview,
     RequestSummary,
     RequestView,
     State,
@@ -39,15 +40,29 @@ router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=StrictR
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/NewRequest"}}
+        },
+    }
+}
+
+
+def _wanted(body: bytes) -> NewRequest:
+    """Parse a signed body: what an unsigned one says is nobody's business."""
+    try:
+        return NewRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_input=False)) from None
+
+
 async def submit(request: Request) -> Response:
     """Accept a signed erasure request; the answer carries the log's receipt."""
     services = get_services(request)
     async with signed_submission(request, services) as signed:
-        try:
-            # Parsed only now: what an unsigned body says is nobody's business.
-            wanted = NewRequest.model_validate_json(signed.body)
-        except ValidationError as error:
-            raise RequestValidationError(error.errors(include_input=False)) from None
+        wanted = _wanted(signed.body)
         digest = hashlib.sha256(signed.body).hexdigest()
         submission = Submission(signed.by, signed.key, wanted, digest, signed.idempotency_key)
         accepted = await acceptance.submit(services, submission)
@@ -63,16 +78,15 @@ router.add_api_route(
     response_model=Accepted,
     dependencies=[Security(SIGNATURE)],
     operation_id="submitRequest",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/NewRequest"}}
-            },
-        }
-    },
+    openapi_extra=BODY,
     route_class_override=BareRoute,
 )
+
+
+@router.post("/preview", operation_id="previewRequest", openapi_extra=BODY)
+def preview(signed: SignedByRequester, services: ServicesDep) -> Preview:
+    """Say what a request would erase, and whether its method can suffice; nothing is stored."""
+    return acceptance.preview(services, signed.by, _wanted(signed.body))
 
 
 @router.get("", operation_id="listRequests")

@@ -83,6 +83,21 @@ class Accepted(Wire):
     warnings: list[str]
 
 
+class Preview(Wire):
+    """What a request would do if it were submitted now.
+
+    records: that it would claim. needed: records without which the policy certifies no result
+    of the method; 0 for methods whose guarantee needs no test. As many may still not suffice.
+    `warnings` are sentences for the requester.
+    """
+
+    model: str
+    method: str
+    records: int
+    needed: int
+    warnings: list[str]
+
+
 class HistoryItem(Wire):
     """One transition and where the log proves it."""
 

@@ -12,7 +12,7 @@ from app.problems import (
     IdempotencyMismatchError,
     ScopeChangedError,
 )
-from app.schemas.requests import Accepted, Receipt, Scope
+from app.schemas.requests import Accepted, NewRequest, Preview, Receipt, Scope
 from app.service.admission import (
     FEW,
     MISMATCH,
@@ -24,9 +24,11 @@ from app.service.admission import (
     opening,
 )
 from app.service.context import Services
+from app.service.methods import least_records
 from app.service.scope import check_scope, check_size, narrow
 from app.service.signatures import current_key
 from app.steps import reached
+from lethe.signing.http import SignedBy
 from models import ErasureRequest, Model, RequestEvent
 from models.bulk import Rows, Statement
 
@@ -39,6 +41,11 @@ ALONE = (
 NARROWED = (
     "The key is bound to a client or subject, and the request to what of it is the key's: "
     "see its scope."
+)
+TOO_FEW = (
+    "{method} cannot be certified here on {records} record(s): the model's policy asks for "
+    "{needed} or more. Its result would be discarded and the model retrained: name the method "
+    "retrain to begin with that."
 )
 CHECKS = 3  # before a request is told that what it names keeps changing
 _Item = tuple[Services, Submission]
@@ -98,6 +105,33 @@ class _Admission:
 
 
 _ADMISSION = _Admission()  # the same each time: the committer compares handlers
+
+
+def preview(services: Services, signed: SignedBy, wanted: NewRequest) -> Preview:
+    """Return what a request would do if it were submitted now. Nothing is stored.
+
+    Raises as `submit`.
+    """
+    check_size(wanted.scope.records or [], services.settings.max_scope_records)
+    with services.reading() as session:
+        key = current_key(session, signed, "requester")
+        model = session.exec(select(Model).where(Model.ref == wanted.model)).first()
+        method = choose(model, wanted)
+        assert model is not None
+        scope = narrow(wanted.scope, key)
+        records = check_scope(session, services.master, model, key, scope)
+        config = model.config
+    warnings = _warnings(services, records, scope.model_dump(exclude_none=True), wanted.scope)
+    needed = least_records(config, method)
+    if records < needed:
+        warnings.insert(0, TOO_FEW.format(method=method, records=records, needed=needed))
+    return Preview(
+        model=wanted.model,
+        method=method,
+        records=records,
+        needed=needed,
+        warnings=warnings,
+    )
 
 
 def _explain(services: Services, submission: Submission) -> None:

@@ -142,8 +142,8 @@ def check_scope(
     model: Model,
     key: RequesterKey,
     scope: Scope,
-) -> None:
-    """Return if a key may erase what `scope` means, and all of it can be claimed.
+) -> int:
+    """Return how many records a key may erase by `scope`, if all of it can be claimed.
 
     It only reads, and explains what is refused; `claim` decides. Whoever holds a bound key is
     told about its own data only: everything else gets the same answer.
@@ -177,6 +177,7 @@ def check_scope(
         _explain_missing(session, master, model, key, scope)
     if claimant is not None and (named or held == found):
         _refuse_claimed(session, key, claimant)
+    return found - held
 
 
 def claim(session: Session, model_id: int, key: Binding, scope: Scope, request_id: str) -> int:

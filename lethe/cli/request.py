@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict
 
 import click
 
 from lethe.cli.options import plain, service_url
 from lethe.cli.person import SETTLED, print_case, wait_for_case
 from lethe.cli.waiting import Waiting
-from lethe.client import Client, ProblemError, Receipt, RequestStatus
+from lethe.client import Client, Preview, ProblemError, Receipt, RequestStatus
 from lethe.client.keyids import derived_keyid
 from lethe.identity import parse
 from lethe.log.note import NoteVerifier, parse_log_vkey
@@ -28,6 +29,12 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the service'
 _timeout = click.option(
     "--timeout", type=click.FloatRange(min=0), help="Seconds to watch. Default: no limit."
 )
+
+
+class _Scope(TypedDict):
+    records: tuple[str, ...] | None
+    client: str | None
+    subject: str | None
 
 
 @click.group()
@@ -64,6 +71,14 @@ def request() -> None:
     "--idempotency-key", help="Unique name of the submission; retry with the same one."
 )
 @click.option("--log-key", type=_file, help="The log's vkey, to verify the receipt.")
+@click.option(
+    "--preview", "only_preview", is_flag=True, help="Show what it would do; send nothing."
+)
+@click.option(
+    "--allow-escalation",
+    is_flag=True,
+    help="Send it even if --method cannot be certified on so few records.",
+)
 @_json
 @click.option(
     "--watch", "watching", is_flag=True, help="Follow the request, or the case, to its end."
@@ -86,6 +101,8 @@ def submit(
     regulation: str,
     idempotency_key: str | None,
     log_key: Path | None,
+    only_preview: bool,
+    allow_escalation: bool,
     as_json: bool,
     watching: bool,
     timeout: float | None,
@@ -99,10 +116,10 @@ def submit(
         signed = (key_file, keyid, client, subject, method, idempotency_key, log_key)
         if person is None or not on_behalf or ticket is None:
             raise click.UsageError("a person's case needs --person, --on-behalf and --ticket")
-        if records or any(option is not None for option in signed):
+        if records or only_preview or any(option is not None for option in signed):
             raise click.UsageError(
                 "with --person leave out --key, --keyid, --record, --client, --subject, "
-                "--method, --idempotency-key and --log-key"
+                "--method, --idempotency-key, --log-key and --preview"
             )
         with Client(url, token=os.environ.get("LETHE_TOKEN")) as service:
             found = service.open_case(
@@ -125,12 +142,17 @@ def submit(
         raise click.UsageError("give your --key and the --model")
     log = None if log_key is None else _read_vkey(log_key)
     with _signing_client(url, key_file, keyid, log) as service:
+        scope: _Scope = {"records": records or None, "client": client, "subject": subject}
         try:
+            if only_preview:
+                preview = service.preview_erasure(model, method=method, **scope)
+                _print_preview(preview, as_json)
+                return
+            if method is not None and not allow_escalation:
+                _stop_if_uncertifiable(service, model, method, scope)
             receipt = service.submit_erasure(
                 model,
-                records=records or None,
-                client=client,
-                subject=subject,
+                **scope,
                 method=method,
                 regulation=regulation,
                 idempotency_key=idempotency_key,
@@ -276,6 +298,27 @@ def _watch(service: Client, request_id: str, timeout: float | None, as_json: boo
         ended = service.wait(request_id, timeout, show, go_on)
     if ended.state != "certified":
         sys.exit(1)
+
+
+def _stop_if_uncertifiable(service: Client, model: str, method: str, scope: _Scope) -> None:
+    """Stop before a request is sent whose method cannot be certified on its records."""
+    try:
+        preview = service.preview_erasure(model, method=method, **scope)
+    except ProblemError:  # the submission's own answer knows idempotency keys
+        return
+    if not preview.certifiable:
+        raise click.ClickException(
+            f"not sent: {plain(preview.warnings[0])} --allow-escalation sends it all the same."
+        )
+
+
+def _print_preview(preview: Preview, as_json: bool) -> None:
+    if as_json:
+        _print_json(preview.document)
+        return
+    _print_rows(("records", str(preview.records)), ("method", preview.method))
+    for warning in preview.warnings:
+        click.echo(f"warning: {plain(warning)}", err=True)
 
 
 def _print_receipt(receipt: Receipt, *, verified: bool) -> None:

@@ -3,6 +3,7 @@
 from lethe.client.answers import (
     HistoryEvent,
     LogReceipt,
+    Preview,
     Receipt,
     RequestStatus,
     RequestSummary,
@@ -30,6 +31,7 @@ __all__ = [
     "CredentialsError",
     "HistoryEvent",
     "LogReceipt",
+    "Preview",
     "ProblemError",
     "Receipt",
     "ReceiptError",

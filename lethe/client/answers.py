@@ -46,6 +46,26 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Preview:
+    """What a request would do if it were submitted now.
+
+    records: that it would claim. needed: records without which the policy certifies no result
+    of the method. warnings are sentences to be read.
+    """
+
+    method: str
+    records: int
+    needed: int
+    warnings: tuple[str, ...]
+    document: Document = field(repr=False, compare=False)
+
+    @property
+    def certifiable(self) -> bool:
+        """Whether the method may be certified on so many records."""
+        return self.records >= self.needed
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryEvent:
     """One transition and the log entry that proves it."""
 
@@ -130,6 +150,18 @@ def parse_receipt(response: httpx2.Response) -> Receipt:
             hashes=tuple(_base64(item) for item in _typed(receipt, "hashes", list)),
             checkpoint=_typed(receipt, "checkpoint", str),
         ),
+        warnings=_warnings(document),
+        document=document,
+    )
+
+
+def parse_preview(response: httpx2.Response) -> Preview:
+    """Read the answer to POST /v1/requests/preview. Raises AnswerError."""
+    document = parse_object(response)
+    return Preview(
+        method=_typed(document, "method", str),
+        records=_typed(document, "records", int),
+        needed=_typed(document, "needed", int),
         warnings=_warnings(document),
         document=document,
     )

@@ -60,6 +60,7 @@ class AsyncClient:
         self._http = httpx2.AsyncClient(transport=transport, timeout=timeout)
 
     submit_erasure = _call(Operations.submit_erasure)
+    preview_erasure = _call(Operations.preview_erasure)
     status = _call(Operations.status)
     wait = _call(Operations.wait)
     withdraw = _call(Operations.withdraw)

@@ -54,10 +54,23 @@ def submit(
     idempotency_key: str | None,
 ) -> Call:
     """POST an erasure request."""
+    body = _request(model, scope, method, regulation)
+    return _post("/v1/requests", body, JSON, "signature", idempotency_key)
+
+
+def preview(model: str, scope: Mapping[str, Any], method: str | None) -> Call:
+    """POST an erasure request that is only previewed."""
+    body = _request(model, scope, method, "gdpr")
+    return _post("/v1/requests/preview", body, JSON, "signature", None)
+
+
+def _request(
+    model: str, scope: Mapping[str, Any], method: str | None, regulation: str
+) -> bytes:
     wanted: dict[str, Any] = {"model": model, "scope": scope, "regulation": regulation}
     if method is not None:
         wanted["method"] = method
-    return _post("/v1/requests", canonical.encode(wanted), JSON, "signature", idempotency_key)
+    return canonical.encode(wanted)
 
 
 def scope_of(

@@ -14,9 +14,11 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 from lethe.client import calls
 from lethe.client.answers import (
     Document,
+    Preview,
     Receipt,
     RequestStatus,
     RequestSummary,
+    parse_preview,
     parse_receipt,
     parse_status,
     parse_summary,
@@ -72,6 +74,24 @@ class Operations(Core):
         if self._log is not None:
             verify_receipt(receipt, self._log)
         return receipt
+
+    def preview_erasure(
+        self,
+        model: str,
+        *,
+        records: Sequence[str] | None = None,
+        client: str | None = None,
+        subject: str | None = None,
+        method: str | None = None,
+    ) -> Conversation[Preview]:
+        """Return what `submit_erasure` would do now; nothing is stored.
+
+        Raises:
+            ScopeError: Not exactly one of the three is given.
+            ProblemError: The service would refuse it.
+        """
+        scope = calls.scope_of(records, client, subject)
+        return parse_preview((yield from self.exchange(calls.preview(model, scope, method))))
 
     def status(self, request_id: str) -> Conversation[RequestStatus]:
         """Return a request's state, deadline and history."""

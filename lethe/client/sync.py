@@ -75,6 +75,7 @@ class Client:
         self._http = httpx2.Client(transport=transport, timeout=timeout)
 
     submit_erasure = _call(Operations.submit_erasure)
+    preview_erasure = _call(Operations.preview_erasure)
     status = _call(Operations.status)
     wait = _call(Operations.wait)
     withdraw = _call(Operations.withdraw)

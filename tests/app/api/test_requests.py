@@ -76,6 +76,35 @@ def test_a_signed_request_ends_certified(ready: Installation) -> None:
     ready.check()
 
 
+def test_a_preview_counts_records_and_stores_nothing(ready: Installation) -> None:
+    before = stored(ready)
+    wanted = {"model": MODEL, "scope": {"level": "sample", "records": ["r3", "r4"]}}
+
+    def preview(**changes: Any) -> Any:
+        body = json.dumps({**wanted, **changes}).encode()
+        return ready.caller.signed("POST", "/v1/requests/preview", body)
+
+    answer = preview()
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["records"], found["needed"]) == (2, 0)
+    assert found["method"] == "ridge-exact"
+    problem(preview(scope={"level": "sample", "records": ["none"]}), 404, "record-unknown")
+    problem(preview(method="no-method"), 422, "method-unavailable")
+    problem(preview(scope={"level": "sample"}), 422, "body-invalid")
+    assert ready.caller.http.post("/v1/requests/preview", json=wanted).status_code == 401
+    assert stored(ready) == before
+
+
+def test_the_signature_of_a_preview_submits_nothing(ready: Installation) -> None:
+    body = json.dumps({"model": MODEL, "scope": {"level": "client", "client": "c1"}}).encode()
+    before = stored(ready)
+    target = f"{ready.caller.http.base_url}/v1/requests/preview"
+    refused = ready.caller.signed("POST", "/v1/requests", body, target=target)
+    problem(refused, 401, "signature-invalid")
+    assert stored(ready) == before
+
+
 def test_the_receipt_proves_that_the_log_holds_the_request(ready: Installation) -> None:
     receipt = ready.caller.erase_records("r1").json()["receipt"]
     verifier = parse_vkey(ready.caller.http.get("/v1/log/vkey").text.strip())

@@ -74,6 +74,35 @@ def test_warnings_go_to_stderr_and_nowhere_else(desk: Desk, options: tuple[str, 
     assert "warning: " not in result.stdout
 
 
+def test_a_method_that_cannot_be_certified_is_named_before_anything_is_sent(
+    desk: Desk,
+) -> None:
+    few = "cannot be certified on 1 record\x1b[2J."
+    desk.service.preview = {"records": 1, "needed": 9, "warnings": [few]}
+    result = desk.submit("--record", "r1", "--method", "puf-special")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "Error: not sent: cannot be certified on 1 record\ufffd[2J. "
+        "--allow-escalation sends it all the same."
+    ]
+    assert not desk.service.requests
+    desk.submitted("--method", "puf-special", "--allow-escalation")
+    desk.submitted()  # the model's own method is the operator's choice
+    assert len(desk.service.requests) == 2
+
+
+def test_a_preview_sends_nothing(desk: Desk) -> None:
+    desk.service.preview["warnings"] = ["mind"]
+    result = desk.submit("--record", "r1", "--preview")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == ["records      1", "method       retrain"]
+    assert result.stderr == "warning: mind\n"
+    assert (
+        json.loads(desk.submit("--client", "c", "--preview", "--json").stdout)["records"] == 1
+    )
+    assert not desk.service.requests
+
+
 def test_without_the_logs_key_nothing_is_called_verified(desk: Desk) -> None:
     result = desk.submit("--client", "c1", "--keyid", "k1")
     assert "not verified: give --log-key" in result.stdout

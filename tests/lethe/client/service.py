@@ -95,6 +95,7 @@ class FakeService:
         self.registered: list[dict[str, Any]] = []
         self.contributions: list[bytes] = []
         self.warnings: list[str] = []
+        self.preview: dict[str, Any] = {"records": 1, "needed": 0, "warnings": []}
         self.models: list[tuple[dict[str, Any], bytes]] = []
         self.states: tuple[str, ...] = STATES
         self.attempt: dict[str, Any] | None = None
@@ -130,6 +131,10 @@ class FakeService:
         match [seen.method, *segments]:
             case ["POST", "v1", "requests"]:
                 return self._once(seen, self._verify(seen))
+            case ["POST", "v1", "requests", "preview"]:
+                self._verify(seen)
+                method = json.loads(seen.body).get("method", "retrain")
+                return as_json(200, {**self.preview, "method": method})
             case ["GET", "v1", "requests"]:
                 self._authorise(seen)
                 return self._requests(query)

@@ -252,6 +252,13 @@ def test_a_request_is_followed_to_its_certificate(do: Do, service: FakeService) 
     )
 
 
+def test_a_preview_is_signed_and_no_request(do: Do, service: FakeService) -> None:
+    preview = do("preview_erasure", "digits", client="c", method="hf-kcu")
+    assert (preview.method, preview.records, preview.certifiable) == ("hf-kcu", 1, True)
+    assert len(service.signed) == 1
+    assert not service.requests
+
+
 def test_a_withdrawal_is_signed(do: Do, service: FakeService) -> None:
     receipt = do("submit_erasure", "digits", client="c")
     assert do("withdraw", receipt.id).state == "withdrawn"

@@ -62,6 +62,23 @@ def test_what_no_test_has_the_power_to_show_escalates_to_retraining(
     installation.check()
 
 
+@pytest.mark.parametrize(
+    ("method", "certifiable"), [("hf-kcu", False), ("retrain", True), (None, False)]
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_preview_says_that_the_policy_asks_for_more_records(
+    installation: Installation, method: str | None, certifiable: bool
+) -> None:
+    networks.register(installation)
+    wanted = {"model": small_network.MODEL, "scope": networks.some("r0", "r1")}
+    body = json.dumps(wanted if method is None else {**wanted, "method": method}).encode()
+    found = installation.caller.signed("POST", "/v1/requests/preview", body).json()
+    assert found["records"] == 2
+    assert (found["records"] >= found["needed"]) is certifiable
+    named = found["method"] in (found["warnings"] or [""])[0]
+    assert named is not certifiable
+
+
 def test_a_retraining_is_certified_at_once(installation: Installation) -> None:
     networks.register(installation)
     request_id = networks.erase(installation, networks.some("r0", "r1"), method="retrain")
