@@ -19,8 +19,9 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 )
 @click.option(
     "--family",
-    type=click.Choice(["recipe", "forest"]),
-    help="recipe: gradient-boosted trees of scikit-learn; forest: an exact one. Default: the "
+    type=click.Choice(["recipe", "forest", "shards"]),
+    help="recipe: gradient-boosted trees of scikit-learn; forest: an exact one; shards: the "
+    "first in eight shards. Default: the "
     "family of --method.",
 )
 @click.option(

@@ -52,6 +52,16 @@ model.add_command(show)
     help="JSON file: fit this estimator instead of a ridge head (docs/recipes.md).",
 )
 @click.option(
+    "--shards",
+    type=click.IntRange(2, 256),
+    help="With --recipe: fit it to so many shares of the rows (docs/shards.md).",
+)
+@click.option(
+    "--aggregate",
+    type=click.Choice(["mean", "vote", "apart"]),
+    help="With --shards: mean of the probabilities or numbers (default), vote, or each apart.",
+)
+@click.option(
     "--forest",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON file: fit this exact forest instead of a ridge head (docs/forests.md).",
@@ -133,6 +143,8 @@ def register(
     data: Path | None,
     send_holdout: bool,
     recipe: Path | None,
+    shards: int | None,
+    aggregate: str | None,
     forest: Path | None,
     script: Path | None,
     weights: Path | None,
@@ -166,6 +178,7 @@ def register(
     from workers.cli.model_forest import register_forest
     from workers.cli.model_recipe import register_recipe
     from workers.cli.model_script import register_script
+    from workers.cli.model_shards import register_shards
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
 
@@ -178,8 +191,14 @@ def register(
         raise click.UsageError("--public needs --forest")
     if weights is not None and script is None:
         raise click.UsageError("--weights needs --script")
+    if (shards is not None and recipe is None) or (aggregate is not None and shards is None):
+        raise click.UsageError("--shards needs --recipe, and --aggregate needs --shards")
     if script is not None:
         register_script(url, ref, data, script, weights, columns)
+        return
+    if recipe is not None and shards is not None:
+        options = {"count": shards, "aggregate": aggregate or "mean"}
+        register_shards(url, ref, data, recipe, options, columns)
         return
     if recipe is not None:
         register_recipe(url, ref, data, recipe, columns)

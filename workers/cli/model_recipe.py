@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.registration.recipe import RecipeRegistration, RecipeRows
+    from workers.training.recipes.recipe import Recipe
 
 FIT_SECONDS = 3600
 # Options of the command that say nothing of a recipe.
@@ -31,7 +32,7 @@ def register_recipe(
     refuse_others(click.get_current_context())
     with shown():
         document = read_recipe(file)
-        numbers = _checked(document)
+        numbers = not checked(document).classifies
         rows = read_rows(data, columns, numbers=numbers)
         prepared = prepare_recipe(rows, document, ref=ref)
 
@@ -65,7 +66,7 @@ def send(
             version = operator.model(ref)["current_version"]
             with shown():
                 found = predict(operator.artifact(ref, int(version)))
-            click.echo(_measured(found, prepared.labels, numbers=numbers))
+            click.echo(measured(found, prepared.labels, numbers=numbers))
 
 
 def refuse_others(context: click.Context) -> None:
@@ -82,8 +83,8 @@ def refuse_others(context: click.Context) -> None:
         )
 
 
-def _checked(document: Mapping[str, Any]) -> bool:
-    """Return whether a recipe predicts numbers.
+def checked(document: Mapping[str, Any]) -> "Recipe":
+    """Return the recipe of a document that the service would take.
 
     Raises:
         RefusedError: A parameter is none of its class, where the class is installed here.
@@ -104,7 +105,7 @@ def _checked(document: Mapping[str, Any]) -> bool:
     recipe = Recipe.parse(wanted.spelled())
     if all(find_spec(step.library) is not None for step in recipe.steps):
         check(recipe)
-    return not wanted.classifies
+    return recipe
 
 
 def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -> "RecipeRows":
@@ -135,10 +136,13 @@ def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -
     return replace(rows_of_table(table), send_held_out=sent)
 
 
-def _measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:
-    """Return how a model does on the held-out rows, in words."""
+def measured(found: "NDArray[Any]", labels: "NDArray[Any]", *, numbers: bool) -> str:
+    """Return how a model does on the held-out rows, in words: each of several apart."""
     import numpy as np
 
+    if found.ndim > 1:
+        every = (measured(own, labels, numbers=numbers) for own in found)
+        return "\n".join(f"shard {place}: {words}" for place, words in enumerate(every))
     count = len(labels)
     if not numbers:
         return f"accuracy on {count} held-out rows: {float(np.mean(found == labels)):.3f}"

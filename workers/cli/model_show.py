@@ -31,7 +31,7 @@ def show(url: str, ref: str, as_json: bool) -> None:
 @click.command()
 @click.argument("family")
 def schema(family: str) -> None:
-    """Print the JSON schema of a FAMILY's manifest: ridge, network, recipe, forest or sums."""
+    """Print the JSON schema of a FAMILY's manifest, such as ridge or recipe."""
     from app.schemas.manifests import MANIFESTS
 
     if family not in MANIFESTS:

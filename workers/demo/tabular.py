@@ -1,4 +1,4 @@
-"""`lethe demo --family recipe|forest`: models of tables forget by signed request."""
+"""`lethe demo --family recipe|forest|shards`: models of tables forget by signed request."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from workers.demo.plan import Wish
 from workers.demo.run import MODEL, Demonstrated, demonstrate
 from workers.demo.service import DemoError
 from workers.demo.table import TableRow
-from workers.registration import forest
+from workers.registration import forest, shards
 from workers.registration.recipe import (
     RecipeRegistration,
     RecipeRows,
@@ -37,6 +37,7 @@ RECIPE = {
 }
 
 
+SHARDS = {"count": 8, "aggregate": "mean"}
 FOREST = {"trees": 50, "depth": 12, "thresholds": 16, "seed": 0}
 
 
@@ -81,6 +82,13 @@ KINDS = {
         "exact",
         "an exact forest of 50 trees",
         "Each certificate says that a forest fitted to the rest has the same bytes",
+    ),
+    "shards": Kind(
+        lambda rows: shards.prepare_shards(rows, RECIPE, SHARDS, ref=MODEL),
+        accuracy(shards.predict),
+        "exact-retrained",
+        f"{RECIPE['estimator']} in {SHARDS['count']} shards",
+        "Each certificate names the shards that were fitted again, and the others' digest",
     ),
 }
 

@@ -1,0 +1,55 @@
+"""Pack labelled rows, a recipe and how it is sharded as a registration for POST /v1/models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.registration.recipe import RecipeRegistration, RecipeRows, pack, prepare_recipe
+from workers.training.recipes import process
+from workers.training.recipes.files import decode
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
+from workers.training.recipes.recipe import Recipe
+from workers.training.shards.predict import ShardedModel
+
+
+def prepare_shards(
+    rows: RecipeRows, recipe: Mapping[str, Any], options: Mapping[str, Any], *, ref: str
+) -> RecipeRegistration:
+    """Pack the rows that are not held out, with the manifest for them.
+
+    options: count and aggregate of the shards. Where no column names the rows' subjects, each
+    record is assigned by itself: else all rows of a client were in one shard.
+    """
+    known = bool((rows.subjects != rows.clients).any())
+    manifest = {
+        **prepare_recipe(rows, recipe, ref=ref).manifest,
+        "family": "shards",
+        "shards": {"by": "subject" if known else "record", **options},
+    }
+    return pack(rows, manifest)
+
+
+def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
+    """Return what a version's file predicts of the held-out rows: (h,), or (shards, h) apart.
+
+    Raises:
+        RefusedError: The file is none of shards, or no row is left in it.
+    """
+    return ShardedModel.from_bytes(file).predict(registration.features)
+
+
+def predict_unsharded(
+    rows: RecipeRows, recipe: Recipe, features: NDArray[np.float64], limits: Limits
+) -> NDArray[Any]:
+    """Return what the recipe predicts of features (h, d), fitted to all rows at once, here.
+
+    In a process of its own. Raises RefusedError.
+    """
+    train = ~rows.is_test
+    table = FitRows(np.ascontiguousarray(rows.features[train]), rows.labels[train])
+    return decode(process.fit(recipe, table, process.threads_of(recipe), limits)).predict(
+        features
+    )
