@@ -12,20 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sqlmodel import Session, select
 
 from lethe.certificates.retained import record_commitment
-from models import Model, Record
+from models import Artifact, Model, ModelVersion, Record, RequestEvent, Subject
 from tests.installation import Installation
-from tests.small import pack
+from tests.small import Caller, pack
 from tests.workers.jobs import networks
+from tests.workers.jobs.test_stalled import shown
+from workers.errors import RefusedError
+from workers.families.shards import update as shards_update
+from workers.jobs import execute
 from workers.training.recipes import process
 from workers.training.recipes.files import FittedRecipe, decode, encode
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.fit import fit as fit_here
 from workers.training.recipes.process import Limits
 from workers.training.recipes.recipe import Recipe
+from workers.training.shards import container
+from workers.training.shards.container import ShardManifest, manifest_of
+from workers.training.shards.predict import ShardedModel
 
 MODEL, ROWS, COLUMNS, SHARDS = "churn", 90, 4, 4
 FOREST = {
@@ -153,7 +161,9 @@ def oracle(
             found.append(encode(FittedRecipe(recipe, COLUMNS, (), None)))
             continue
         classes, labels = np.unique(arrays["labels"][mine], return_inverse=True)
-        made = RandomForestClassifier(n_estimators=3, random_state=5)
+        made: Any = RandomForestClassifier(n_estimators=3, random_state=5)
+        if len(classes) == 1:
+            made = DummyClassifier(strategy="most_frequent")
         made.fit(arrays["features"][mine], labels)
         found.append(encode(FittedRecipe(recipe, COLUMNS, tuple(map(int, classes)), made)))
     return found
@@ -205,3 +215,247 @@ def test_requests_in_several_shards_are_fitted_and_judged_together(
     assert [len(one) for one in fits] == [len(held), len(held)]
     check_is(installation, ["r0", "r1", "r2"])
     installation.check()
+
+
+def execute_one(installation: Installation) -> None:
+    job_id, stage = installation.dispatcher.nudges.popleft()
+    assert stage == "execute"
+    execute.run(installation.services, job_id)
+
+
+def refuted_for(installation: Installation, request: str) -> str:
+    """Return the checks that failed on the first attempt, once the second has passed."""
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    with Session(installation.services.engine) as session:
+        query = select(RequestEvent).where(
+            RequestEvent.request_id == request, RequestEvent.event == "request.escalated"
+        )
+        return str(session.exec(query).one().payload["checks"])
+
+
+def test_what_is_wrong_in_a_named_shard_is_refuted(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row too many in the fit, and the rows of another assignment."""
+    register(installation)
+    honest = process.fit_all
+
+    def leaves_one(recipe: Any, tables: Sequence[FitRows], *more: Any) -> list[bytes]:
+        one = tables[0]
+        twice = FitRows(np.vstack([one.features, one.features[:1]]), np.append(one.labels, 0))
+        return honest(recipe, [twice, *tables[1:]], *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "fit_all", leaves_one)
+        request = submit(installation, "r3")
+        execute_one(installation)
+    assert refuted_for(installation, request) == "6 re-execution"
+    right, calls = shards_update.sharded, 0
+
+    def moves(model: Any, key: bytes, *more: Any) -> Any:
+        nonlocal calls
+        calls += 1  # the first is of the rows before, which the worker itself compares
+        return right(model, key if calls == 1 else bytes(32), *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards_update, "sharded", moves)
+        request = submit(installation, "r4")
+        execute_one(installation)
+    assert "2 data" in refuted_for(installation, request)
+    check_is(installation, ["r3", "r4"])
+    installation.check()
+
+
+def test_an_erased_row_hidden_in_another_shard_is_refuted(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(installation)
+    arrays, honest = rows(), shards_update._result
+    recipe = decode(published(installation)[0]).recipe
+    other = next(one for one in range(SHARDS) if one != of_subject(installation, 3))
+
+    def hides(job: Any, own: Any, files: Sequence[bytes], *more: Any) -> Any:
+        table = own[other].table
+        features = np.vstack([table.features, arrays["features"][3]])
+        labels = np.append(table.labels, arrays["labels"][3])
+        changed = [*files]
+        changed[other] = fit_here(recipe, FitRows(features, labels), 1)
+        return honest(job, own, changed, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards_update, "_result", hides)
+        request = submit(installation, "r3")
+        execute_one(installation)
+    assert refuted_for(installation, request) == "8 untouched-shards"
+    check_is(installation, ["r3"])
+
+
+def replaced(installation: Installation, kind: str, change: Callable[[bytes], bytes]) -> None:
+    """Name another sealed file as one of the current version's, as who writes the tables can."""
+    store = installation.services.artifacts
+    with Session(installation.services.engine) as session:
+        version = session.exec(select(ModelVersion)).one()
+        name = f"{kind}_id"
+        data = change(store.get(session, getattr(version, name)))
+        setattr(version, name, store.put(session, kind, data).id)
+        session.commit()
+
+
+def test_a_shard_that_was_changed_in_storage_is_found_and_fitted_again(
+    installation: Installation,
+) -> None:
+    register(installation)
+    other = next(one for one in range(SHARDS) if one != of_subject(installation, 3))
+
+    def flip(data: bytes) -> bytes:
+        manifest, files = container.decode(data)
+        files[other] = files[other][:-1] + bytes([files[other][-1] ^ 1])
+        return container.encode(manifest, files)
+
+    replaced(installation, "head", flip)
+    request = submit(installation, "r3")
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    named = networks.statement(installation, request).predicate.method.parameters["shards"]
+    assert named == " ".join(map(str, sorted([other, of_subject(installation, 3)])))
+    check_is(installation, ["r3"])
+
+
+def check_held(installation: Installation, request: str) -> None:
+    """Insist that a request waits for a person, with all rows and the version before."""
+    installation.drain()
+    assert shown(installation, request)["state"] == "needs-decision"
+    assert networks.model(installation).current_version == 1
+    with Session(installation.services.engine) as session:
+        assert len(session.exec(select(Record)).all()) == ROWS
+
+
+def test_another_manifest_publishes_nothing(installation: Installation) -> None:
+    register(installation)
+    zeros = "0" * 64
+
+    def other(data: bytes) -> bytes:
+        document = json.loads(data)
+        document["shards"][0]["rows"] = zeros
+        return ShardManifest.parse(document).to_bytes()
+
+    replaced(installation, "state", other)
+    check_held(installation, submit(installation, "r3"))
+
+
+def test_rows_that_were_moved_to_another_shard_publish_nothing(
+    installation: Installation,
+) -> None:
+    """Whoever writes the tables renames a subject: its rows would be in two shards."""
+    register(installation)
+    away = next(
+        i
+        for i in range(99)
+        if shard(installation, f"subject\0x{i}") != of_subject(installation, 3)
+    )
+    with Session(installation.services.engine) as session:
+        for one in session.exec(select(Subject)):
+            if one.subject == "s3":
+                one.subject = f"x{away}"
+        session.commit()
+    check_held(installation, submit(installation, "r3"))
+
+
+def test_a_contribution_is_learned_by_the_shards_that_get_rows(
+    installation: Installation, fits: list[list[int]]
+) -> None:
+    arrays = rows()
+    kept = [i for i in range(ROWS) if i % 30 != 7]
+    late = [i for i in range(ROWS) if i % 30 == 7]
+    register(installation, {name: values[kept] for name, values in arrays.items()})
+    fits.clear()
+    later = {name: values[late] for name, values in arrays.items()}
+    later["clients"] = np.array(["c9"] * len(late))
+    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
+    client.register_key(role="client", client="c9")
+    path = f"/v1/models/{MODEL}/contributions"
+    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
+    assert sent.status_code == 202, sent.text
+    installation.drain()
+    assert [len(one) for one in fits] == [1]
+    check_is(installation)
+
+
+def test_shards_without_rows_and_classes_that_some_lack(installation: Installation) -> None:
+    """Three persons: one shard is empty; two of them go, and then the last."""
+    arrays = {name: values[:30] for name, values in rows().items()}
+    # Of three classes the persons have one, two and two.
+    arrays["subjects"] = np.array([f"s{i % 3}" for i in range(30)])
+    arrays["labels"] = np.array([(0, 2 * (i % 2), 1 + i % 2)[i % 3] for i in range(30)])
+    register(installation, arrays)
+
+    def place(i: int) -> int:
+        return shard(installation, f"subject\0s{i % 3}")
+
+    def check(gone: Sequence[str]) -> None:
+        files = oracle(installation, place, gone, arrays)
+        assert published(installation) == files
+        model = ShardedModel.from_bytes(
+            container.encode(manifest_of("mean", files, files_of(files)), files)
+        )
+        sums = np.zeros((30, 3))
+        fitted = [decode(one) for one in files if decode(one).estimator is not None]
+        for one in fitted:
+            found = one.estimator.predict_proba(arrays["features"])
+            for column, label in enumerate(one.classes):
+                sums[:, label] += found[:, column]
+        assert np.array_equal(model.predict(arrays["features"]), sums.argmax(axis=1))
+
+    check([])
+    first = [f"r{i}" for i in range(30) if i % 3 != 1]
+    request = submit(installation, *first)
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    check(first)
+    request = submit(installation, *(f"r{i}" for i in range(30) if i % 3 == 1))
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    path = f"/v1/models/{MODEL}/versions/current/artifact"
+    file = installation.caller.operator("GET", path).content
+    with pytest.raises(RefusedError, match="no row is left"):
+        ShardedModel.from_bytes(file).predict(arrays["features"])
+
+
+def files_of(files: Sequence[bytes]) -> list[str]:
+    return [hashlib.sha256(one).hexdigest() for one in files]
+
+
+def test_records_are_assigned_by_themselves_where_no_person_is_known(
+    installation: Installation,
+) -> None:
+    register(installation, shards={"count": SHARDS, "by": "record"})
+    expected = oracle(installation, lambda i: shard(installation, f"record\0r{i}"))
+    assert published(installation) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"shards": {"count": 1}}, "shards.count"),
+        ({"shards": {"count": 4, "aggregate": "median"}}, "shards.aggregate"),
+        ({"shards": {"count": 4, "salt": 1}}, "unknown field"),
+        ({"recipe": {"estimator": "sklearn.svm.LinearSVC"}}, "choose vote"),
+        (
+            {
+                "recipe": {"estimator": "sklearn.linear_model.Ridge"},
+                "classes": [],
+                "shards": {"count": 4, "aggregate": "vote"},
+            },
+            "choose mean",
+        ),
+    ],
+)
+def test_an_unusable_registration_is_a_named_problem(
+    installation: Installation, changes: dict[str, Any], words: str
+) -> None:
+    answer = send(installation, rows(), **changes)
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text
+    with Session(installation.services.engine) as session:
+        assert not session.exec(select(Artifact)).all()

@@ -29,6 +29,10 @@ OTHER = (
     "version in the log; restore the model's rows of the table model_versions and their "
     "artifacts from a backup"
 )
+MOVED = (
+    "nothing was published: stored rows are not in the shards that they were fitted in; "
+    "restore the model's rows of the tables records, subjects and feature_blocks from a backup"
+)
 
 
 def fitter_of(services: Services, model: Model) -> Fitter:
@@ -68,11 +72,13 @@ def learn(
         if isinstance(block, TableBlock)
     ]
     key = shard_key(services.master, model)
-    rows = sharded(model, key, [*owned(blocks, names), *new], salts)
+    held = list(owned(blocks, names))
+    rows = sharded(model, key, [*held, *new], salts)
     if before is None:
         files = fitter_of(services, model).try_twice([one.table for one in rows])
         return _result(job, rows, files, range(len(rows)), None)
-    return _fitted(job, rows, _opened(job, before))
+    opened = _opened(job, before, sharded(model, key, held, salts))
+    return _fitted(job, rows, opened)
 
 
 def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]) -> Update:
@@ -87,15 +93,15 @@ def forget(job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
         names = subject_names(session, job.lease.model_id)
     key = shard_key(job.services.master, job.model)
     held = sharded(job.model, key, owned(found.blocks, names), found.salts)
+    opened = _opened(job, before, held)
     rows = sharded(job.model, key, owned(found.left, names), found.salts)
-    opened = _opened(job, before)
     try:
         result = _fitted(job, rows, opened)
     except RefusedError as error:
         raise NotFittedError(str(error)) from None
+    leaving = {record for member in members for record in member.salts}
     gone = [
-        sorted(own.digests[one].hex() for one in own.digests.keys() - left.digests.keys())
-        for own, left in zip(held, rows, strict=True)
+        sorted(own.digests[one].hex() for one in own.digests.keys() & leaving) for own in held
     ]
     sealed = canonical.encode({"gone": gone, "manifest": opened.manifest.document})
     return Update(result, found.rest, before=sealed, rows_gone=found.gone)
@@ -116,8 +122,11 @@ def refit(job: JobContext) -> UpdateResult:
     return _result(job, rows, files, range(len(rows)), None)
 
 
-def _opened(job: JobContext, version: ModelVersion) -> StoredShards:
+def _opened(job: JobContext, version: ModelVersion, held: Sequence[ShardRows]) -> StoredShards:
     """Return a version's shards, each compared with its digest. Raises OtherModelError.
+
+    held: its rows, which must be those that its shards were fitted on: no judge could tell
+    from the rows that are left which shard an erased one was in.
 
     What learns reads the version before, and nobody judges what it learned: whoever writes
     the database could name another version's or another model's shards.
@@ -133,6 +142,8 @@ def _opened(job: JobContext, version: ModelVersion) -> StoredShards:
         raise OtherModelError(OTHER) from None
     if manifest.digest != version.statistics_digest:
         raise OtherModelError(OTHER)
+    if [one.digest for one in held] != [entry.rows for entry in manifest.shards]:
+        raise OtherModelError(MOVED)
     files: list[bytes | None] = [None] * len(manifest.shards)
     try:
         _, found = container.decode(file)
