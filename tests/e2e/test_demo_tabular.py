@@ -1,4 +1,4 @@
-"""`lethe demo --family recipe|forest`: certificates that verify, and models that predict."""
+"""`lethe demo --family recipe|forest|shards`: certificates that verify, and models that predict."""
 
 import re
 from collections.abc import Callable
@@ -17,13 +17,15 @@ from lethe.certificates.verify import verify_certificate
 from lethe.estimators.forest.published import PublishedForest
 from tests.e2e.test_demo import keys, run_demo
 from workers.training.recipes.files import decode
+from workers.training.shards.predict import ShardedModel
 
 Numbers = NDArray[Any]
 PREDICT: dict[str, Callable[[bytes, Numbers], Numbers]] = {
     "recipe": lambda file, rows: decode(file).predict(rows),
     "forest": lambda file, rows: PublishedForest.from_bytes(file).probabilities(rows).argmax(1),
+    "shards": lambda file, rows: ShardedModel.from_bytes(file).predict(rows),
 }
-GUARANTEE = {"recipe": "exact-retrained", "forest": "exact"}
+GUARANTEE = {"recipe": "exact-retrained", "forest": "exact", "shards": "exact-retrained"}
 
 
 @pytest.mark.parametrize("family", PREDICT)

@@ -23,6 +23,7 @@ from tests.small import Caller, pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
 from workers.errors import RefusedError
+from workers.families.shards import rows as shard_rows
 from workers.families.shards import update as shards_update
 from workers.jobs import execute
 from workers.training.recipes import process
@@ -251,7 +252,7 @@ def test_what_is_wrong_in_a_named_shard_is_refuted(
         request = submit(installation, "r3")
         execute_one(installation)
     assert refuted_for(installation, request) == "6 re-execution"
-    right, calls = shards_update.sharded, 0
+    right, calls = shard_rows.sharded, 0
 
     def moves(model: Any, key: bytes, *more: Any) -> Any:
         nonlocal calls

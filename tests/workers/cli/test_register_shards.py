@@ -1,0 +1,115 @@
+"""`lethe model register --recipe --shards`: measured beside one model of all rows."""
+
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.schemas.shards import NewShards
+from tests.workers.cli.test_register_recipe import (
+    LINE,
+    TREES,
+    Service,
+    register,
+    said,
+    table,
+)
+from workers.errors import ArtifactError
+from workers.training.recipes import process
+from workers.training.recipes.fit import FitRows, fit
+from workers.training.recipes.recipe import Recipe
+from workers.training.shards import container
+from workers.training.shards.predict import ShardedModel
+
+
+class ShardService(Service):
+    """Fits each shard here: one has no row, as where there are few persons."""
+
+    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+        self.wanted = NewShards.model_validate(manifest)
+        with np.load(io.BytesIO(data)) as arrays:
+            self.rows = {name: arrays[name] for name in arrays.files}
+        recipe = Recipe.parse(self.wanted.recipe.spelled())
+        features, labels = self.rows["features"], self.rows["labels"]
+        shards = self.wanted.shards.count
+        of = np.arange(len(labels)) % (shards - 1)
+        files = [
+            fit(recipe, FitRows(features[of == own], labels[of == own]), 1)
+            for own in range(shards)
+        ]
+        digests = [hashlib.sha256(b"").hexdigest()] * shards
+        manifest_of = container.manifest_of(self.wanted.shards.aggregate, files, digests)
+        self.file = container.encode(manifest_of, files)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> ShardService:
+    def fit_all(recipe: Recipe, tables: Sequence[FitRows], *_: object) -> list[bytes]:
+        return [fit(recipe, one, 1) for one in tables]
+
+    found = ShardService()
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
+    monkeypatch.setattr(process, "fit_all", fit_all)
+    return found
+
+
+def test_shards_are_measured_beside_one_model(tmp_path: Path, service: ShardService) -> None:
+    words = ("--label", "kind", "--features", "f*", "--shards", 3)
+    data = table(tmp_path)
+    found = register(tmp_path, TREES, data, *words, "--subject", "email")
+    assert found.exit_code == 0, found.output
+    assert "3 shards; each subject is in one of them" in found.output
+    assert found.output.count("accuracy on 15 held-out rows: ") == 2
+    assert "one model of all rows: accuracy on 15" in found.output
+    assert service.wanted.shards.aggregate == "mean"
+    found = register(tmp_path, TREES, data, *words, "--aggregate", "apart")
+    assert "each record is in one" in found.output
+    assert "shard 2: accuracy on 15 held-out rows: 0.000" in found.output  # it has no row
+
+
+def test_numbers_and_votes(tmp_path: Path, service: ShardService) -> None:
+    words = ("--label", "kind", "--features", "f*", "--shards", 3)
+    found = register(tmp_path, LINE, table(tmp_path, numbers=True), *words)
+    assert found.output.count("R² on 44 held-out rows: 0.") == 2
+    features = service.rows["features"]
+    own = [one for one in ShardedModel.from_bytes(service.file).shards if one is not None]
+    mean = (own[0].predict(features) + own[1].predict(features)) / 2
+    model = ShardedModel.from_bytes(service.file)
+    assert np.array_equal(model.predict(features), mean)
+    register(tmp_path, TREES, table(tmp_path), *words, "--aggregate", "vote")
+    model = ShardedModel.from_bytes(service.file)
+    features = service.rows["features"]
+    votes = np.stack([one.predict(features) for one in model.shards if one is not None])
+    expected = [np.bincount(column).argmax() for column in votes.T]
+    assert model.predict(features).tolist() == expected
+
+
+def test_a_changed_shard_is_not_read(tmp_path: Path, service: ShardService) -> None:
+    words = ("--label", "kind", "--features", "f*", "--shards", 3)
+    register(tmp_path, TREES, table(tmp_path), *words)
+    manifest, files = container.decode(service.file)
+    file = container.encode(manifest, [files[1], files[0], files[2]])
+    with pytest.raises(ArtifactError, match="another digest"):
+        ShardedModel.from_bytes(file)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "problem"),
+    [
+        (TREES, ("--shards", 1), "--shards"),
+        (TREES, ("--aggregate", "vote"), "--aggregate needs --shards"),
+        (LINE, ("--shards", 3, "--aggregate", "vote"), "choose mean"),
+        ({"estimator": "sklearn.svm.LinearSVC"}, ("--shards", 3), "choose vote"),
+    ],
+)
+def test_nothing_is_sent_of_what_is_wrong(
+    tmp_path: Path, service: ShardService, recipe: Any, words: tuple[Any, ...], problem: str
+) -> None:
+    data = table(tmp_path, numbers=recipe is LINE)
+    found = register(tmp_path, recipe, data, "--label", "kind", "--features", "f*", *words)
+    assert problem in said(found)
+    assert service.rows == {}
