@@ -14,7 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 # --- unlearning methods, by the kind of model they work on ----------------------------------
-ModelKind = Literal["ridge", "network", "recipe", "forest", "script", "shards", "sums"]
+ModelKind = Literal[
+    "ridge", "network", "recipe", "forest", "script", "shards", "sums", "vectors"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ _METHODS = (
     MethodSpec("refit-shards", "shards", "fit again the shards that held the records"),
     MethodSpec("sums-exact", "sums", "subtract the rows from integer sums; solve again"),
     MethodSpec("rerun", "script", "run the operator's program again on the retained rows"),
+    MethodSpec("vectors-drop", "vectors", "drop the rows; link the graph of the others again"),
 )
 METHODS: Final[Mapping[str, MethodSpec]] = MappingProxyType({one.name: one for one in _METHODS})
 RIDGE: Final = tuple(one.name for one in _METHODS if one.model == "ridge")
@@ -70,6 +73,7 @@ FOREST: Final = tuple(one.name for one in _METHODS if one.model == "forest")
 SHARDS: Final = tuple(one.name for one in _METHODS if one.model == "shards")
 SUMS: Final = tuple(one.name for one in _METHODS if one.model == "sums")
 SCRIPT: Final = tuple(one.name for one in _METHODS if one.model == "script")
+VECTORS: Final = tuple(one.name for one in _METHODS if one.model == "vectors")
 if TYPE_CHECKING:
     RidgeMethod = str
     NetworkMethod = str
@@ -78,11 +82,13 @@ if TYPE_CHECKING:
     ScriptMethod = str
     ShardsMethod = str
     SumsMethod = str
+    VectorsMethod = str
 else:  # what wire types accept, and OpenAPI lists
     RidgeMethod, NetworkMethod = Literal[RIDGE], Literal[NETWORK]
     RecipeMethod, ForestMethod = Literal[RECIPE], Literal[FOREST]
     ScriptMethod = Literal[SCRIPT]
     ShardsMethod, SumsMethod = Literal[SHARDS], Literal[SUMS]
+    VectorsMethod = Literal[VECTORS]
 Method = (
     RidgeMethod
     | NetworkMethod
@@ -91,6 +97,7 @@ Method = (
     | ScriptMethod
     | ShardsMethod
     | SumsMethod
+    | VectorsMethod
 )
 
 # --- what a recipe may name, by import path -------------------------------------------------
@@ -195,8 +202,8 @@ DISTANCES: Final[tuple[str, ...]] = get_args(Distance)
 VERIFIERS: Final[Mapping[str, str]] = {
     "certified-approximate": "2",
     "empirical-approximate": "3",
-    "exact": "2",
-    "exact-retrained": "1",
+    "exact": "3",
+    "exact-retrained": "2",
     "numerically-exact": "2",
     "retrained": "1",
 }
@@ -343,6 +350,13 @@ _CHECKS = (
         "0 readable, 0 erased rows stored",
         "no container of the erased records may still be readable",
         f"{_GONE}nobody else can try to read the destroyed items",
+    ),
+    CheckSpec(
+        "bytes-probe",
+        "erased rows whose vector, 16 bytes of it, or id are in the bytes of the new files",
+        "0 found, in the model's file, its state and every export",
+        "the new files must hold the bytes of no erased vector, of no part of it and of no id",
+        "needs the erased rows, which were destroyed",
     ),
     CheckSpec(
         "posterior",

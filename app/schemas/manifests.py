@@ -13,8 +13,11 @@ from app.schemas.recipes import NewRecipe
 from app.schemas.scripts import NewScript
 from app.schemas.shards import NewShards
 from app.schemas.sums import NewSums
+from app.schemas.vectors import NewVectors
 
-Manifest = NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums
+Manifest = (
+    NewModel | NewNetwork | NewRecipe | NewForest | NewScript | NewShards | NewSums | NewVectors
+)
 MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
     {
         "ridge": NewModel,
@@ -24,5 +27,6 @@ MANIFESTS: Mapping[str, type[Manifest]] = MappingProxyType(
         "shards": NewShards,
         "sums": NewSums,
         "script": NewScript,
+        "vectors": NewVectors,
     }
 )

@@ -43,6 +43,8 @@ def parse_rows(
         pixels = config["network"]["id"] == PIXELS
         shape = config["input_shape"]
         return parse_inputs(body, file, shape=shape, classes=classes, pixels=pixels, **more)
+    if family == "vectors":
+        return parse_vectors(body, file, columns=config["columns"], **more)
     if "columns" in config:
         more["missing"] = config.get("missing", True)
         if "sums" in config:
@@ -268,6 +270,51 @@ def parse_table(
             packed.add("weights", np.float64, sent.headers["weights"], _weights(sent))
         add_evaluation(packed, sent, classes=classes, missing=missing)
         rows = features.shape[0]
+        return add_owners(packed, sent, rows, records_required=records_required)
+
+
+def parse_vectors(
+    body: Spool,
+    file: StagedArtifact,
+    *,
+    columns: int,
+    max_bytes: int,
+    records_required: bool = False,
+) -> CheckedUpload:
+    """Check an uploaded .npz of vectors, and pack it into `file`.
+
+    features are (n, columns) float16 or float32, packed as float32; a label is not needed, and
+    is packed as 0. The ids are as for `parse_upload`.
+
+    Raises:
+        UploadError: The file is no .npz, an array is missing, has a wrong shape or type, holds
+            a NaN or an infinity, or ids repeat.
+        BodyTooLargeError: It, or its ids, would unpack to more than `max_bytes`.
+        OSError: The disk is full or failing.
+    """
+
+    def fit(headers: Headers) -> None:
+        features = headers["features"]
+        if features.ndim != 2 or features.dtype not in (np.float16, np.float32):
+            raise UploadError("features must be a float16 or float32 matrix of vectors")
+        rows, width = features.shape
+        if rows == 0:
+            raise UploadError("the upload has no rows")
+        if width != columns:
+            raise UploadError(f"the vectors have {width} dimensions, the index {columns}")
+        if features.size * 4 > max_bytes:  # as they are kept
+            raise BodyTooLargeError(f"the vectors take more than {max_bytes} bytes")
+        check_owners(headers, rows, max_bytes)
+
+    with (
+        opened(body, max_bytes, ("features", *OWNERS), ("features", "clients"), fit) as sent,
+        Packed(file) as packed,
+    ):
+        features = sent.headers["features"]
+        rows = features.shape[0]
+        packed.add("features", np.float32, features, _finite(sent))
+        none = Header((rows,), np.dtype(np.float64), False, 0)
+        packed.add("labels", np.float64, none, [np.zeros(rows)])
         return add_owners(packed, sent, rows, records_required=records_required)
 
 

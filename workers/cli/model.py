@@ -83,6 +83,11 @@ model.add_command(show)
     help="With --forest: rows that are never erased; their quantiles become the bin edges.",
 )
 @click.option(
+    "--vectors",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON file: build this vector index instead of a ridge head (docs/vectors.md).",
+)
+@click.option(
     "--penalty",
     type=float,
     default=1.0,
@@ -149,6 +154,7 @@ def register(
     script: Path | None,
     weights: Path | None,
     public: Path | None,
+    vectors: Path | None,
     penalty: float,
     bits: int,
     method: str,
@@ -165,11 +171,11 @@ def register(
     digest: str | None,
     **columns: Any,
 ) -> None:
-    """Register a ridge head, --recipe, --forest or --script, send the rows in DATA, and wait.
+    """Register a ridge head, or what --recipe, --forest, --script or --vectors says, and wait.
 
     DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of files of one format,
     or an .npz with features, labels and clients, optionally records, subjects, is_test,
-    label_names and identity_KIND. Tables need --label.
+    label_names and identity_KIND. Tables need --label, but for --vectors.
 
     A ridge head also registers the digest of the extractor named by DATA or --extractor.
     """
@@ -179,14 +185,15 @@ def register(
     from workers.cli.model_recipe import register_recipe
     from workers.cli.model_script import register_script
     from workers.cli.model_shards import register_shards
+    from workers.cli.model_vectors import register_vectors
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
 
     if send_holdout and rows != "rows":
         raise click.UsageError("--send-holdout needs --rows rows: else no row is sent")
     columns = {**columns, "send_holdout": send_holdout}
-    if sum(one is not None for one in (recipe, forest, script)) > 1:
-        raise click.UsageError("give one of --recipe, --forest and --script")
+    if sum(one is not None for one in (recipe, forest, script, vectors)) > 1:
+        raise click.UsageError("give one of --recipe, --forest, --script and --vectors")
     if public is not None and forest is None:
         raise click.UsageError("--public needs --forest")
     if weights is not None and script is None:
@@ -205,6 +212,9 @@ def register(
         return
     if forest is not None:
         register_forest(url, ref, data, forest, public, columns)
+        return
+    if vectors is not None:
+        register_vectors(url, ref, data, vectors, columns)
         return
     with shown():
         rows_read = open_rows(data, columns)

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from lethe.client import Client
 
 NATIVE = "native"
-FORMATS = {NATIVE: "safetensors", "onnx": "onnx", "skops": "skops", "torch": "pt2"}
+FORMATS = {
+    NATIVE: "safetensors",
+    "onnx": "onnx",
+    "skops": "skops",
+    "torch": "pt2",
+    "faiss": "faiss",
+}
 
 
 class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
@@ -81,6 +87,10 @@ def download(
     if registered["state"] != "ready":
         click.echo(f"Warning: the model is {registered['state']}, not ready.", err=True)
     if form != NATIVE:
+        for suffix, table in family.beside(file).items():
+            other = out.with_name(f"{out.name}.{suffix}")
+            write_durably(other, table, mode=0o644)
+            click.echo(f"{other}  the record id of each label, a line each, from 0")
         click.echo(f"Converted from the certified file, sha256 {version['head']}.")
         return
     beside = out.with_name(f"{out.name}.sig")

@@ -28,10 +28,12 @@ EXACT = 1 << 53  # floats hold every integer up to here
 _Array = NDArray[Any]
 
 
-def load_npz(path: Path, seed: int = 0, share: float = HELD_OUT) -> Federation:
+def load_npz(
+    path: Path, seed: int = 0, share: float = HELD_OUT, *, labelled: bool = True
+) -> Federation:
     """Return the federation in a file; without `is_test`, a share is held out by `seed`.
 
-    share 0: no row is held out.
+    share 0: no row is held out. Unless labelled, all labels are 0, whatever the file has.
     Without `records`, a record's id is its position in the file; without `subjects`, a row's
     subject is its client.
     Nothing in the file is executed: pickled objects are refused.
@@ -46,6 +48,9 @@ def load_npz(path: Path, seed: int = 0, share: float = HELD_OUT) -> Federation:
             arrays = {name: _read(archive, name) for name in wanted}
     except _UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
+    if not labelled and arrays["features"] is not None:
+        arrays["labels"] = np.zeros(len(np.atleast_1d(arrays["features"])), dtype=np.int64)
+        arrays["label_names"] = None
     for name in REQUIRED:
         if arrays[name] is None:
             raise DatasetError(f"{name}: missing; a federation has {', '.join(REQUIRED)}")

@@ -48,6 +48,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "script": "workers.families.script.family",
         "shards": "workers.families.shards.family",
         "sums": "workers.families.sums.family",
+        "vectors": "workers.families.vectors.family",
     }
 )
 
@@ -223,6 +224,13 @@ class Family(Protocol):
         Places of classes (n,), or numbers of a model without classes. Raises RefusedError.
         """
         return None
+
+    def beside(self, artifact: bytes) -> Mapping[str, bytes]:
+        """Return files that stand beside every export of a version's file, by their suffixes.
+
+        Raises RefusedError.
+        """
+        return {}
 
     def client_rows(
         self,

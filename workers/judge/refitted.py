@@ -1,7 +1,7 @@
 """The verifiers of `exact-retrained`, `exact` and `retrained` for models fitted in one go.
 
 1 model-file    2 data    3 retained-set    4 purge    5 registration    6 re-execution
-7 rows-before    8 untouched-shards, of shards
+7 rows-before    8 untouched-shards, of shards; bytes-probe, of vector indexes
 
 The model was fitted again from the stored rows, outside; here its bytes are compared with the
 published ones. There is no start to compare: a fit begins with nothing. A recipe was retrained
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lethe.catalogue import CHECKS, VERIFIERS
 from workers.judge.base import Judgement, PurgeClaim, Report, RetainedSetClaim
+from workers.judge.bytes_probe import PROBE, ProbeClaim, check_probe
 from workers.judge.checks import guarded, judged, report_of
 from workers.judge.digests import SHA256, check_digests, check_model_file, check_pairs
 from workers.judge.retention import check_retention
@@ -38,7 +39,7 @@ class RefittedClaim:
     refitted_digest: of the verifier's own fit; environment_equal: whether that had the
     versions and the hardware of the judged one. rows_before: digests of all rows of the
     version before, as published, and of those that are stored with those that went. shards:
-    of a model that has some.
+    of a model that has some. probe: of the bytes of files that hold rows as they are.
     """
 
     retained_set: RetainedSetClaim
@@ -52,6 +53,7 @@ class RefittedClaim:
     environment_equal: bool
     rows_before: tuple[str, str]
     shards: ShardsClaim | None = None
+    probe: ProbeClaim | None = None
 
 
 def check_refit(claim: RefittedClaim) -> Judgement:
@@ -158,12 +160,17 @@ def _report(claim: RefittedClaim, again: Judgement) -> Report:
             again,
             *check_pairs({"rows-before": claim.rows_before}),
             *([] if claim.shards is None else _untouched(claim.shards)),
+            *([] if claim.probe is None else _probed(claim.probe)),
         ]
     )
 
 
 def _untouched(shards: ShardsClaim) -> list[Judgement]:
     return [guarded(UNTOUCHED, lambda: check_untouched(shards))]
+
+
+def _probed(probe: ProbeClaim) -> list[Judgement]:
+    return [guarded(PROBE, lambda: check_probe(probe))]
 
 
 VERIFIER = RefittedVerifier("exact-retrained", VERIFIERS["exact-retrained"])

@@ -24,7 +24,7 @@ class RecipeRows:
     if `send_held_out` says so.
     """
 
-    features: NDArray[np.float64]
+    features: NDArray[Any]
     labels: NDArray[Any]
     classes: tuple[str, ...]
     clients: NDArray[np.str_]
@@ -46,7 +46,7 @@ class RecipeRegistration:
 
     manifest: dict[str, Any]
     npz: bytes
-    features: NDArray[np.float64]
+    features: NDArray[Any]
     labels: NDArray[Any]
     records: list[str]
     clients: list[str]
@@ -65,19 +65,25 @@ class RecipeRegistration:
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a recipe's file. Raises RefusedError for anything else."""
+    """Return the JSON object of a file with options. Raises RefusedError for anything else."""
     try:
         found = canonical.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         raise RefusedError(f"{path.name}: not a readable JSON file") from None
     if not isinstance(found, dict):
-        raise RefusedError(f'{path.name}: must be an object with "estimator" or "steps"')
+        raise RefusedError(f"{path.name}: must be an object")
     return found
 
 
-def rows_of_table(table: LabelledTable) -> RecipeRows:
-    """Return the labelled rows of a table. Raises DatasetError for features of other kinds."""
-    features = table.matrix(allow_missing=True).astype(np.float64)
+def rows_of_table(
+    table: LabelledTable, features: NDArray[np.floating[Any]] | None = None
+) -> RecipeRows:
+    """Return the rows of a table; features: read otherwise than as numbers or missing.
+
+    Raises DatasetError for features of other kinds.
+    """
+    if features is None:
+        features = table.matrix(allow_missing=True).astype(np.float64)
     return RecipeRows(
         features,
         table.labels,
@@ -90,10 +96,12 @@ def rows_of_table(table: LabelledTable) -> RecipeRows:
     )
 
 
-def rows_of_federation(data: Federation) -> RecipeRows:
-    """Return the rows of an .npz, which have classes and no missing values."""
+def rows_of_federation(
+    data: Federation, features: NDArray[np.floating[Any]] | None = None
+) -> RecipeRows:
+    """Return the rows of an .npz, which have no missing values; features: of another type."""
     return RecipeRows(
-        data.features.astype(np.float64),
+        data.features.astype(np.float64) if features is None else features,
         data.labels,
         data.label_names,
         data.clients,

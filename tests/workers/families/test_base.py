@@ -20,6 +20,7 @@ from workers.families.ridge.family import RidgeFamily
 from workers.families.script.family import ScriptFamily
 from workers.families.shards.family import ShardsFamily
 from workers.families.sums.family import SumsFamily
+from workers.families.vectors.family import VectorsFamily
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {path.parent.name for path in (ROOT / "workers/families").glob("*/family.py")}
@@ -50,8 +51,9 @@ def test_a_model_has_the_family_that_it_was_registered_with() -> None:
     assert type(of(data="rows", family="script")) is ScriptFamily
     assert type(of(data="rows", family="shards")) is ShardsFamily
     assert type(of(data="rows", family="sums")) is SumsFamily
+    assert type(of(data="rows", family="vectors")) is VectorsFamily
     every = {RidgeFamily, MaskedFamily, NetworkFamily, RecipeFamily, ForestFamily}
-    every |= {ScriptFamily, ShardsFamily, SumsFamily}
+    every |= {ScriptFamily, ShardsFamily, SumsFamily, VectorsFamily}
     assert {type(kind) for kind in base.every()} == every
 
 

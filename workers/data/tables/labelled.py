@@ -29,6 +29,7 @@ class Roles:
     A glob leaves out the columns that have another role. persons: kinds of identities, such as
     email, by the columns that hold them. holdout: a share, a column of booleans, or
     none; by default a tenth. numbers: the label is a number to predict, and no class.
+    unlabelled: rows need no label; a column that is named as one is no feature, and not read.
     """
 
     label: str | None = None
@@ -39,10 +40,11 @@ class Roles:
     features: tuple[str, ...] = ()
     holdout: float | Literal["none"] | str | None = None
     numbers: bool = False
+    unlabelled: bool = False
 
     def check_label(self, names: Sequence[str]) -> None:
         """Raise DatasetError unless a label is named; `names` are those it could be."""
-        if self.label is None:
+        if self.label is None and not self.unlabelled:
             raise DatasetError(f"{NO_LABEL}; the table has {shown_names(names)}")
 
     def option_names(self) -> list[str]:
@@ -122,8 +124,9 @@ class LabelledTable:
 
     table has these rows (n,) and all columns that were read; features are names in it. Every
     array is (n,), of identities digests (n, WIDTH). labels are int64 of label_names, or float64
-    without names; label is their column. unlabelled: how many rows were left out. chosen_by:
-    how the held-out rows were chosen, for a person. one_client: no column names clients.
+    without names, zeros where rows need none; label is their column. unlabelled: how
+    many rows were left out. chosen_by: how the held-out rows were chosen, for a person.
+    one_client: no column names clients.
     """
 
     table: DataTable
@@ -159,6 +162,22 @@ class LabelledTable:
             identities=self.identities,
         )
 
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the features (n, p) as float32, of columns or of one column of lists.
+
+        Raises:
+            DatasetError: As `DataTable.lists` and `DataTable.matrix`, or a number is beyond
+                float32.
+        """
+        if len(self.features) == 1 and self.table.holds_lists(self.features[0]):
+            return self.table.lists(self.features[0])
+        with np.errstate(over="ignore"):
+            found = self.matrix().astype(np.float32)
+        if not np.isfinite(found).all():
+            column = self.features[int(np.flatnonzero(~np.isfinite(found).all(axis=0))[0])]
+            raise DatasetError(f"{column}: holds a number beyond float32: scale the vectors")
+        return found
+
     def matrix(
         self,
         *,
@@ -180,15 +199,18 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
     """
     roles.chosen(table.names)
     roles.check_label(table.names)
-    assert roles.label is not None, "just checked"
-    holes = table.holes(roles.label)
-    if holes.all():
-        raise DatasetError(f"{roles.label}: no row has a label")
+    holes = np.zeros(len(table), dtype=np.bool_)
+    if roles.label is not None and not roles.unlabelled:
+        holes = table.holes(roles.label)
+        if holes.all():
+            raise DatasetError(f"{roles.label}: no row has a label")
     records = record_ids(len(table))[~holes]  # by their place in the file
     table = table.take(~holes)
     labels: Labels | NDArray[np.float64]
     label_names: tuple[str, ...] = ()
-    if roles.numbers:
+    if roles.unlabelled or roles.label is None:
+        labels = np.zeros(len(table))
+    elif roles.numbers:
         labels = table.matrix((roles.label,))[:, 0].astype(np.float64)
     else:
         labels, label_names = table.classes(roles.label)
@@ -216,7 +238,7 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         is_test=_held_out(table, roles, clients, seed),
         unlabelled=int(holes.sum()),
         chosen_by=roles.chosen_by,
-        label=roles.label,
+        label=roles.label or "",
         one_client=roles.client is None,
     )
 

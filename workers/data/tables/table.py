@@ -276,6 +276,42 @@ class DataTable:
                 raise DatasetError(f"{name}: holds an infinity: repair the column")
         return found
 
+    def holds_lists(self, name: str) -> bool:
+        """Return whether a column's values are lists, such as embeddings."""
+        kind = self._raw(name).type
+        return bool(
+            pa.types.is_list(kind)
+            or pa.types.is_large_list(kind)
+            or pa.types.is_fixed_size_list(kind)
+        )
+
+    def lists(self, name: str) -> NDArray[np.float32]:
+        """Return a column of lists of equal length as float32 (n, p).
+
+        Raises:
+            DatasetError: A list is missing or has another length, or a value in one is missing,
+                no float, NaN, infinite or beyond float32.
+        """
+        values = self._raw(name)
+        if not pa.types.is_floating(values.type.value_type):
+            raise DatasetError(f"{name}: lists of {values.type.value_type}: vectors are floats")
+        if values.null_count:
+            raise DatasetError(f"{name}: {_missing(values.null_count, len(self))}")
+        lengths = sorted(pc.unique(pc.list_value_length(values)).to_pylist())
+        if len(lengths) != 1 or lengths[0] == 0:
+            some = ", ".join(map(str, lengths[:4]))
+            raise DatasetError(f"{name}: lists of different lengths or empty ones ({some})")
+        flat = pc.list_flatten(values)
+        with np.errstate(over="ignore"):
+            found = _floats(flat).astype(np.float32).reshape(-1, lengths[0])
+        wrong = int((~np.isfinite(found)).any(axis=1).sum())
+        if flat.null_count or wrong:
+            raise DatasetError(
+                f"{name}: {max(wrong, 1):,} of {len(self):,} vectors miss a number or hold a "
+                "NaN, an infinity or a number beyond float32: leave these rows out"
+            )
+        return found
+
     def _check_feature(
         self, name: str, allow_missing: bool, known: Mapping[str, Sequence[str]]
     ) -> None:

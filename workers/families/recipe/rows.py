@@ -31,13 +31,13 @@ ROW, WEIGHTED = b"lethe/recipe-row/1\0", b"lethe/weighted-row/1\0"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableBlock:
-    """One owner's rows: features (m, d) float64; labels (m,) int64 of classes, or float64.
+    """One owner's rows: features (m, d) float; labels (m,) int64 of classes, or float64.
 
     `records[i]` is the id of row i. weights (m,) float64, of models that are registered so.
     """
 
     records: list[str]
-    features: NDArray[np.float64]
+    features: NDArray[np.floating[Any]]
     labels: NDArray[Any]
     weights: NDArray[np.float64] | None = None
 
@@ -171,7 +171,10 @@ def table(blocks: Iterable[TableBlock], salts: Mapping[str, bytes], model: Model
         found = [one.weights for one in parts if one.weights is not None]
         weights = np.concatenate([np.empty(0), *found])[order]
     return FitRows(
-        np.ascontiguousarray(features[order]), np.ascontiguousarray(labels[order]), weights
+        np.ascontiguousarray(features[order]),
+        np.ascontiguousarray(labels[order]),
+        weights,
+        [records[place] for place in order],
     )
 
 

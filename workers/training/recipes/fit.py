@@ -1,5 +1,6 @@
 """Fit a recipe on rows, in this process: the part that child processes run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,13 @@ class FitRows:
     """features (n, d) float64, NaN where missing; labels (n,) int64 of classes, or float64.
 
     weights (n,) float64, of models that are registered with them. No recipe is.
+    records: their ids, which no recipe sees either.
     """
 
     features: NDArray[np.float64]
     labels: NDArray[Any]
     weights: NDArray[np.float64] | None = None
+    records: Sequence[str] = ()
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -1,0 +1,103 @@
+"""The verifier's input for vector indexes: its own build, and the probe of the new bytes."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from sqlmodel import Session, select
+
+from lethe.certificates import shape
+from lethe.certificates.retained import Removal
+from models import Job
+from workers.errors import ArtifactError
+from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
+from workers.families.vectors.update import Erased, built, claim_of, options_of
+from workers.jobs.case import ExecutedJob, Judges
+from workers.jobs.lease import JobContext
+from workers.judge.bytes_probe import ProbeClaim, Sought, probe
+from workers.judge.refitted import EXACT, VERIFIER
+from workers.training.recipes.fit import FitRows
+from workers.training.vectors import faiss_file, files
+from workers.training.vectors.build import build
+from workers.training.vectors.index import HNSW, VectorIndex
+
+TABLE = "ids"  # the file beside an export
+
+
+def prepare_vectors(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
+    """Load what executed jobs left of one version of an index; the result judges them."""
+    case, *_ = cases
+    verifiers = {one.id: one for one in (EXACT, VERIFIER)}
+    verifier = verifiers[claim_of(options_of(case.model))]
+    graph = options_of(case.model).index == HNSW
+    # Where nothing is linked, what machine builds makes no difference.
+    alike = not graph or same_machine(case, faiss_file.environment())
+
+    def own(left: ModelRows) -> OwnFit:
+        state = job.services.artifacts.get(session, case.after.state_id)
+        new = {"model": left.file, "state": state}
+        erased = _erased(job, session)
+        logged = None if erased is None else _is_logged(erased, cases)
+
+        @cache
+        def probed() -> ProbeClaim:  # once for all requests of the version
+            if erased is None:
+                return ProbeClaim(0, 0, 0, 0, None)
+            return _probed(case, left.table(), new, erased, logged)
+
+        found = OwnFit.of_all(left, verifier, alike, lambda rows: built(case.model, rows))
+        return replace(found, complete=lambda claim, *_: replace(claim, probe=probed()))
+
+    return prepare(job, session, cases, own, verifier)
+
+
+def exports(index: VectorIndex) -> dict[str, bytes]:
+    """Return every file that is made of a published one, by name."""
+    return {"faiss": faiss_file.to_bytes(index), TABLE: files.id_table(index)}
+
+
+def _probed(
+    case: ExecutedJob,
+    rows: FitRows,
+    new: Mapping[str, bytes],
+    erased: Erased,
+    logged: bool | None,
+) -> ProbeClaim:
+    options = options_of(case.model)
+    found = dict(new)
+    with suppress(ArtifactError):  # no export is made of what is no index, nor does it pass
+        found |= exports(files.decode(new["model"]))
+    empty = build(options, [], np.empty((0, options.columns), np.float32))
+    bare = [files.encode(empty), *exports(empty).values()]
+    sought = Sought(
+        vectors=erased.block.features.astype(np.float32),
+        ids=erased.block.records,
+        retained=rows.features.astype(np.float32),
+        retained_ids=set(rows.records),
+        public=options.centroids,
+        words=b"\xff".join(bare),
+    )
+    traces, unlike = probe(found, {TABLE}, sought)
+    return ProbeClaim(len(found), len(sought.ids), traces, unlike, logged)
+
+
+def _erased(job: JobContext, session: Session) -> Erased | None:
+    """Return the erased rows as execution sealed them, None where they were not kept."""
+    row = session.exec(select(Job).where(Job.id == job.lease.job_id)).one()
+    if row.before_id is None:
+        return None
+    return Erased.decode(job.services.artifacts.get(session, row.before_id))
+
+
+def _is_logged(erased: Erased, cases: Sequence[ExecutedJob]) -> bool:
+    """Return whether these are the rows that left, by the digests that check 7 sums up."""
+    removed = {
+        record.record
+        for case in cases
+        for record in shape.read(Removal, case.plan.removal).records
+    }
+    gone = [sorted(case.plan.rows_gone) for case in cases]
+    named = removed <= set(erased.block.records)
+    return named and all(erased.digests() == digests for digests in gone)

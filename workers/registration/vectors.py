@@ -1,0 +1,105 @@
+"""Pack vectors and the options of an index as a registration for POST /v1/models."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.data.federation import Federation
+from workers.data.tables.labelled import LabelledTable
+from workers.errors import DatasetError, RefusedError
+from workers.registration.recipe import (
+    RecipeRegistration,
+    RecipeRows,
+    pack,
+    rows_of_federation,
+    rows_of_table,
+)
+from workers.training.vectors.files import decode
+from workers.training.vectors.index import L2, Vectors
+
+NEIGHBOURS, QUERIES = 10, 100
+
+
+def vectors_of_table(table: LabelledTable) -> RecipeRows:
+    """Return a table's rows as vectors. Raises DatasetError as `LabelledTable.vectors`."""
+    return rows_of_table(table, table.vectors())
+
+
+def vectors_of_federation(data: Federation) -> RecipeRows:
+    """Return the rows of an .npz. Raises DatasetError for numbers beyond float32."""
+    with np.errstate(over="ignore"):
+        vectors = data.features.astype(np.float32)
+    if not np.isfinite(vectors).all():
+        raise DatasetError("features: hold a number beyond float32: scale the vectors")
+    return rows_of_federation(data, vectors)
+
+
+def prepare_vectors(
+    rows: RecipeRows, options: Mapping[str, Any], *, ref: str, folder: Path
+) -> RecipeRegistration:
+    """Pack the rows that are not held out, with the manifest for them.
+
+    options: of the file, see docs/vectors.md; a file of centroids lies in `folder`.
+
+    Raises:
+        RefusedError: The centroids are no file, no matrix, or of another width.
+    """
+    width = rows.features.shape[1]
+    known = dict(options)
+    if "centroids" in known:
+        centroids = _centroids(folder, known["centroids"])
+        if centroids.shape[1] != width:
+            raise RefusedError(
+                f"centroids: have {centroids.shape[1]} dimensions, the vectors have {width}"
+            )
+        known["centroids"] = base64.b64encode(centroids.astype("<f4").tobytes()).decode()
+    manifest = {"family": "vectors", "ref": ref, "columns": width, "vectors": known}
+    return pack(rows, manifest)
+
+
+def recall(file: bytes, queries: Vectors) -> float:
+    """Return which share of the 10 nearest rows a published index finds, beside all of them.
+
+    queries (q, columns). Every row is compared with numpy. Needs FAISS.
+    """
+    from workers.training.vectors.faiss_file import search
+
+    index = decode(file)
+    count = min(NEIGHBOURS, len(index.records))
+    _, found = search(index, queries, count)
+    right = 0
+    for query, names in zip(queries, found, strict=True):
+        scores = distances(index.options.metric, query, index.vectors)
+        nearest = np.argsort(scores, kind="stable")[:count]
+        right += len({index.records[place] for place in nearest.tolist()}.intersection(names))
+    return right / (count * len(queries))
+
+
+def distances(metric: str, query: NDArray[Any], vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """Return (n,) what orders rows by a query: squared distances, or inner products negated."""
+    rows, one = vectors.astype(np.float64), query.astype(np.float64)
+    found = np.square(rows - one).sum(axis=1) if metric == L2 else -(rows @ one)
+    return np.asarray(found)
+
+
+def _centroids(folder: Path, name: Any) -> Vectors:
+    if not isinstance(name, str):
+        raise RefusedError("centroids: must name a file, such as centroids.npy")
+    path = folder / name
+    if not path.is_file():
+        raise RefusedError(f"centroids: there is no file {path.name} beside the JSON file")
+    if path.suffix != ".npy":
+        from workers.training.vectors.faiss_file import centroids_of
+
+        return centroids_of(path)
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise RefusedError(f"{path.name}: not a readable .npy file") from None
+    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind != "f":
+        raise RefusedError(f"{path.name}: must be a matrix of floats, a centroid a row")
+    return found.astype(np.float32)
