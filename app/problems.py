@@ -18,6 +18,18 @@ class UnknownModelError(LetheError):
     slug, title, status = "model-unknown", "Unknown model", 404
 
 
+class ModelDeletedError(LetheError):
+    """The model was deleted: only its log entries and certificates are left."""
+
+    slug, title, status = "model-deleted", "The model was deleted", 410
+
+
+class ModelInUseError(LetheError):
+    """Something of the model is not finished; the message names it and what to do."""
+
+    slug, title, status = "model-in-use", "The model cannot be deleted now", 409
+
+
 class UnloggedVersionError(LetheError):
     """A table says otherwise of a version than the log: nothing is signed for it."""
 

@@ -748,6 +748,14 @@ _EVENTS = (
     _model("model.quarantined", "the model went out of service"),
     _model("model.released", "the model went back into service"),
     _model(
+        "model.deleted",
+        "the model was deleted with its rows, keys, files and identities",
+        "config",
+        "head",
+        "statistics",
+        "retained",
+    ),
+    _model(
         "case.opened", "an operator looked a person up and opened a case", "contact", "part"
     ),
     _model("case.contact", "an operator opened the contact address of a case", "part"),

@@ -27,12 +27,13 @@ from app.schemas.base import Page, refuse_duplicates
 from app.schemas.manifests import MANIFESTS, Manifest
 from app.schemas.models import (
     ContributionView,
+    DeletionView,
     ManifestView,
     ModelView,
     NewModel,
     VersionView,
 )
-from app.service import registration, registry
+from app.service import deletion, registration, registry
 from app.service.context import Services
 from app.service.methods import SKETCHED
 from app.service.paging import parse_number
@@ -158,6 +159,12 @@ def get_model(ref: str, services: ServicesDep) -> ModelView:
         return shown.model_copy(update={"progress": progress, "held_out": figure})
 
 
+@router.delete("/{ref}", operation_id="deleteModel", dependencies=[Operator])
+def delete_model(ref: str, services: ServicesDep) -> DeletionView:
+    """Delete a model with rows, keys, files and identities; log and certificates remain."""
+    return deletion.delete(services, ref)
+
+
 @router.get("/{ref}/versions", operation_id="listVersions", dependencies=[OperatorOrAuditor])
 def list_versions(
     ref: str, services: ServicesDep, after: After = None, limit: Limit = 100
@@ -174,7 +181,7 @@ def list_versions(
 def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
     """Show one version, and the certificates of the erasures that made it."""
     with services.reading() as session:
-        row = registry.version(session, ref, number)
+        row = registry.version(services, session, ref, number)
         certificates = registry.certificates_of(session, row)
         shown = registry.show_version(services, registry.find(session, ref), row)
         return shown.model_copy(update={"certificates": certificates})
@@ -188,7 +195,7 @@ def get_version(ref: str, number: Number, services: ServicesDep) -> VersionView:
 def get_artifact(ref: str, number: Number, request: Request, services: ServicesDep) -> Response:
     """Download a version's head as safetensors; 410 once it was withdrawn and shredded."""
     with services.reading() as session:
-        row = registry.version(session, ref, number)
+        row = registry.version(services, session, ref, number)
         head = services.artifacts.get(session, row.head_id)
     return revalidated(request, head, SAFETENSORS)
 

@@ -15,6 +15,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
+from app.reconcile.deleted import deleted_in
 from app.reconcile.journal import ENDS, committed, of_models, stored_erased
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
@@ -23,6 +24,7 @@ from app.service.queue import PARKED
 from app.vault.journal import ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
 from app.vault.model_key import open_tombstone_key, record_tag
+from app.vault.wipe import DELETED, is_wiped, wipe
 from lethe.log.entries import ERASURE_EVENT, HASHEDREKORD, Leaf
 from models import (
     Artifact,
@@ -51,7 +53,7 @@ class Reapplied:
 
     `people`: models whose identities were as logged before, and must be logged again.
     `requests`: public refs of the requests whose openings the database lacks. `certificates`:
-    how many of the log's are in no row.
+    how many of the log's are in no row. `deleted`: models that were deleted again.
     """
 
     records: int = 0
@@ -61,6 +63,7 @@ class Reapplied:
     people: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     certificates: int = 0
+    deleted: list[str] = field(default_factory=list)
 
 
 def reapply(
@@ -80,10 +83,11 @@ def reapply(
         JournalError: The journal is missing or damaged.
     """
     erased, done = committed(session, journal.read(), leaves, complete=complete), Reapplied()
+    erased.deleted |= deleted_in(session, leaves)
     done.people = [
         model.ref
         for model in session.exec(select(Model)).all()
-        if was_logged(session, master, model)
+        if model.ref not in erased.deleted and was_logged(session, master, model)
     ]
     for model, tags in of_models(session, erased):
         rows = [row for row, _ in stored_erased(session, master, model, tags)]
@@ -113,6 +117,7 @@ def reapply(
             done.keys += 1
             _quarantine(session.get_one(Model, subject.model_id), done)
     _end(session, erased.requests, done, ("execute", PARKED))
+    _delete(session, erased.deleted, done)
     session.flush()
     return done
 
@@ -143,9 +148,10 @@ def reapply_all(
         )
     done = reapply(session, master, journal, leaves)
     # The table is the backup's, and the log is ahead of it: nothing can be compared.
-    done.people = list(session.exec(select(Model.ref)).all())
+    models = session.exec(select(Model).where(Model.state != DELETED)).all()
+    done.people = [model.ref for model in models]
     if unknown:
-        for model in session.exec(select(Model)).all():
+        for model in models:
             _quarantine(model, done)
     ended = {leaf.ref for leaf in leaves if leaf.ref and leaf.event in (EXECUTED, *ENDS)}
     _end(session, ended, done, None)
@@ -261,6 +267,22 @@ def _quarantine(model: Model, done: Reapplied) -> None:
     model.state, model.failure = "quarantined", WHY
     if model.ref not in done.models:
         done.models.append(model.ref)
+
+
+def _delete(session: Session, refs: Collection[str], done: Reapplied) -> None:
+    """Delete again what is left of these models: before all else that was erased with them."""
+    for chunk in chunks(sorted(refs)):
+        for model in session.exec(select(Model).where(col(Model.ref).in_(chunk))).all():
+            if is_wiped(session, model):
+                continue
+            open_requests = select(ErasureRequest.ref).where(
+                ErasureRequest.model_id == model.id, col(ErasureRequest.state).not_in(CLOSED)
+            )
+            _end(session, set(session.exec(open_requests)), done, None)
+            wipe(session, model)
+            done.deleted.append(model.ref)
+            if model.ref in done.models:
+                done.models.remove(model.ref)
 
 
 def _withdraw(session: Session, artifact_id: str, done: Reapplied) -> None:

@@ -160,6 +160,8 @@ def print_reapplied(done: Reapplied) -> None:
         )
     for model in done.models:
         click.echo(f"      model {model} is quarantined: register it again without them")
+    for model in done.deleted:
+        click.echo(f"      model {model} was deleted after the backup, and is deleted again")
     if done.certificates:
         click.echo(f"      {done.certificates} certificates are in the log and not stored here")
     for ref in done.requests:

@@ -4,6 +4,7 @@ The columns are those of the models, so a new table is looked through without a 
 """
 
 import json
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -79,11 +80,16 @@ def search_tables(session: Session, needles: Needles, found: Findings) -> None:
             found.inspected[table.name] = 1
 
 
+def _kept(session: Session) -> Sequence[Model]:
+    """Return the models whose key was not destroyed with them."""
+    return session.exec(select(Model).where(Model.tombstone_key != b"")).all()
+
+
 def search_tombstones(
     session: Session, master: MasterKey, needles: Needles, found: Findings
 ) -> None:
     """Count the tombstones of records with these ids: they are kept, and say only that."""
-    for model in session.exec(select(Model)).all():
+    for model in _kept(session):
         key = open_tombstone_key(master, model)
         tags = [record_tag(key, text) for text in needles.texts]
         for start in range(0, len(tags), FETCH):
@@ -99,7 +105,7 @@ def search_people(
     session: Session, master: MasterKey, needles: Needles, found: Findings
 ) -> None:
     """Look for identifiers as identities of the usual kinds, by their keyed digests."""
-    for model in session.exec(select(Model)).all():
+    for model in _kept(session):
         key = people_key(master, model)
         for kind, text in product(KINDS, needles.texts):
             try:

@@ -6,6 +6,7 @@ It needs the master key, by which the journal is opened, and names models and nu
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
 from app.reconcile.journal import LEARNED, added_back, of_models, read_beside, unjournaled
@@ -21,6 +22,7 @@ BACK = (
     "the log has erased records added back, and the erasure journal lacks them: restore its "
     "newest copy"
 )
+AGAIN = "restore its newest copy"
 
 
 def fsck_journal(engine: Engine, journal: ErasureJournal, report: FsckReport) -> None:
@@ -50,6 +52,8 @@ def fsck_journal(engine: Engine, journal: ErasureJournal, report: FsckReport) ->
                     "as erased have no tombstone: run `lethe restore --journal-only`",
                 )
         _check_added_back(session, counted, report)
+        for ref in sorted(deleted_in(session) - counted.deleted):
+            report.add(CHECK, f"the erasure journal lacks the deletion of model {ref}: {AGAIN}")
 
 
 def _check_added_back(session: Session, counted: Erased, report: FsckReport) -> None:

@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 
 from app import retained_pages
 from app.ledger.pinned import measured_digest, stored_digest
+from app.reconcile.deleted import REGISTERED, VERSION, check_deletion
 from app.reconcile.findings import FsckReport
 from app.reconcile.held_out import check_held_out
 from app.reconcile.model_events import CLOSED
@@ -31,7 +32,6 @@ from models import (
 )
 
 FETCH = 1000  # rows in memory at once
-REGISTERED, VERSION = "model.registered", "model.version"
 
 
 def check_models(session: Session, report: FsckReport, first: int) -> None:
@@ -51,6 +51,8 @@ def check_models(session: Session, report: FsckReport, first: int) -> None:
     )
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
         _check_registration(session, model, report)
+        if check_deletion(session, model, report):
+            continue
         if first == 0 or _has_entry(session, model, first):
             _check_versions(session, model, report)
             _check_records(session, model, report)

@@ -7,6 +7,7 @@ which names them, and looks for each: neither record ids nor tags leave this mod
 from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
+from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.fsck import sealed_rows
 from app.reconcile.fsck_state import Verified
@@ -94,13 +95,16 @@ def _check_erased(
         .execution_options(yield_per=FETCH)
     )
     keys: dict[int, bytes] = {}
+    gone = deleted_in(session)
     for index, evidence_id, request in session.exec(query):
         if not request.event_key:  # at the end of its retention the evidence is destroyed
             continue
         model_id = request.model_id
         try:
+            model = session.get_one(Model, model_id)
+            if model.ref in gone:  # with its tombstones and their key
+                continue
             if model_id not in keys:
-                model = session.get_one(Model, model_id)
                 keys[model_id] = open_tombstone_key(master, model)
             evidence = parse_evidence(artifacts.get(session, evidence_id))
         except LetheError:

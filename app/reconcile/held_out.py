@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
+from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import model_events
 from lethe.log.entries import MODEL_EVENT, parse_leaf
@@ -45,7 +46,7 @@ def check_held_out(session: Session, report: FsckReport) -> None:
 
 def _logged(session: Session) -> Iterator[tuple[str, int]]:
     """Yield the digest that the last entry of each model names, and the entry's index."""
-    for ref in session.exec(select(Model.ref)).all():
+    for ref in set(session.exec(select(Model.ref))) - deleted_in(session):
         last = session.exec(
             select(LogEntry.index, LogEntry.leaf)
             .where(LogEntry.kind == MODEL_EVENT, LogEntry.ref == ref, LogEntry.event == EVENT)

@@ -14,11 +14,13 @@ from sqlalchemy.engine import Engine
 from sqlmodel import Session, col, select
 
 from app.ledger import storage
+from app.reconcile.deleted import deleted_by
 from app.reconcile.judgement import EXECUTED
 from app.reconcile.model_events import CLOSED
 from app.vault.journal import Erased, ErasureJournal, JournalError, Line
 from app.vault.master import MasterKey
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag
+from app.vault.wipe import is_wiped
 from lethe.log.entries import MODEL_EVENT, EntryError, Leaf, parse_leaf
 from models import LogEntry, Model, Record, Tombstone
 from models.session import chunks, reading
@@ -43,8 +45,10 @@ def committed(
 
     It did where the log, with `leaves`, has all requests of the line as executed: each is
     executed once, in one transaction with its line. What came back did where the log has, at
-    the line's index, a contribution that brought these tags back. A log that is not `complete`
-    may lack that entry. Then only a line is left out of which a request was closed and never
+    the line's index, a contribution that brought these tags back; a deletion, where it has that
+    of the model there. A log that is not `complete`
+    may lack that entry: a deletion then waits for it, because nothing is served before. Of the
+    others then only a line is left out of which a request was closed and never
     executed, or at whose index the log has something else.
     """
     logged = {(leaf.ref, leaf.event) for leaf in leaves}
@@ -53,10 +57,12 @@ def committed(
         logged.update(session.exec(query.where(col(LogEntry.event).in_([EXECUTED, *ENDS]))))
     executed = {ref for ref, event in logged if event == EXECUTED}
     never = {ref for ref, event in logged if event in ENDS} - executed
-    back = _added_back(session, erased)
+    back, gone = _added_back(session, erased), _deleted(session, erased)
     size = storage.read_size(session)
 
     def counts(line: Line) -> bool:
+        if line.entry is not None and line.deleted:
+            return gone.get(line.entry) == line.model
         if line.entry is not None:
             known = back.get(line.entry) == (line.model, line.digest)
             return known or (not complete and line.entry >= size)
@@ -79,6 +85,16 @@ def _added_back(session: Session, erased: Erased) -> dict[int, tuple[str | None,
     return found
 
 
+def _deleted(session: Session, erased: Erased) -> dict[int, str | None]:
+    """Return the models that the entries at which a line has a deletion say were deleted."""
+    named = {one.entry for one in erased.lines if one.deleted and one.entry is not None}
+    found: dict[int, str | None] = {}
+    for chunk in chunks(sorted(named)):
+        query = select(LogEntry.index, LogEntry.leaf).where(col(LogEntry.index).in_(chunk))
+        found |= {index: deleted_by(data) for index, data in session.exec(query)}
+    return found
+
+
 def added_back(data: bytes) -> Leaf | None:
     """Return an entry that says that erased records came back, None for any other."""
     try:
@@ -91,9 +107,12 @@ def added_back(data: bytes) -> Leaf | None:
 
 
 def of_models(session: Session, erased: Erased) -> Iterator[tuple[Model, dict[bytes, Line]]]:
-    """Yield each stored model of which the journal has erased records, with their tags."""
+    """Yield each stored model of which the journal has erased records, with their tags.
+
+    Nothing is left to look for of one that was deleted.
+    """
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
-        if tags := erased.records.get(model.ref):
+        if model.ref not in erased.deleted and (tags := erased.records.get(model.ref)):
             yield model, tags
 
 
@@ -122,7 +141,7 @@ def unjournaled(session: Session, counted: Erased) -> Iterator[tuple[Model, Ston
 
 
 def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) -> None:
-    """Return if no record is stored that the journal has as erased.
+    """Return if no record is stored that the journal has as erased, and no deleted model.
 
     Of tombstones that the journal lacks a warning is logged: it may have come from an older
     backup than the database, or who can write the database put them there. Nothing is added
@@ -130,7 +149,7 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
     did not commit.
 
     Raises:
-        JournalError: Such a record is stored, or the journal is missing or damaged.
+        JournalError: Such a record or model is stored, or the journal is missing or damaged.
     """
     if (journal.path.parent / RESTORED).exists():
         raise JournalError(
@@ -139,6 +158,12 @@ def require_applied(engine: Engine, master: MasterKey, journal: ErasureJournal) 
         )
     with Session(reading(engine)) as session:
         erased = read_beside(session, journal)
+        for model in session.exec(select(Model).where(col(Model.ref).in_(erased.deleted))):
+            if not is_wiped(session, model):
+                raise JournalError(
+                    f"the database holds the model {model.ref}, which was deleted: it was "
+                    "restored from a backup; run `lethe restore --journal-only`"
+                )
         for model, tags in of_models(session, erased):
             if any(stored_erased(session, master, model, tags)):
                 raise JournalError(

@@ -13,6 +13,7 @@ from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Ledger
+from app.reconcile.deleted import deleted_in
 from app.reconcile.findings import FsckReport
 from app.reconcile.model_events import model_events
 from app.vault.master import MasterKey
@@ -93,8 +94,9 @@ def require_logged(
 
 def check_people(session: Session, master: MasterKey, report: FsckReport) -> None:
     """Add to a report of `fsck` the models whose identities are not those of the log."""
+    gone = deleted_in(session)
     for model in session.exec(select(Model).order_by(col(Model.id))).all():
-        if not was_logged(session, master, model):
+        if model.ref not in gone and not was_logged(session, master, model):
             report.add("people", CHANGED, _last(session, model)[0])
 
 

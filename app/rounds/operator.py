@@ -34,7 +34,7 @@ from app.schemas.rounds import STEPS, NewRound, RoundView
 from app.service.context import Services
 from app.service.paging import page_of
 from app.service.queue import PARKED
-from app.service.registry import find
+from app.service.registry import present
 from app.service.requests import close
 from app.service.scope import forget_set
 from lethe import canonical
@@ -58,7 +58,7 @@ def open_round(services: Services, wanted: NewRound) -> RoundView:
     """
 
     def effect(tx: Transaction) -> RoundView:
-        model = find(tx.session, wanted.model)
+        model = present(tx.session, wanted.model)
         if model.config["data"] != "masked":
             raise NotMaskedError("this model is not masked: clients contribute to it directly")
         if model.state not in ("registered", "ready"):

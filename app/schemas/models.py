@@ -174,7 +174,7 @@ class ModelView(Wire):
     """
 
     ref: str
-    state: Literal["registered", "ready", "failed", "quarantined"]
+    state: Literal["registered", "ready", "failed", "quarantined", "deleted"]
     failure: str | None
     method: str
     classes: list[str]
@@ -184,6 +184,13 @@ class ModelView(Wire):
     created_at: Time
     held_out: HeldOutView | None = None
     progress: ProgressView | None = None
+
+
+class DeletionView(Wire):
+    """A model that was deleted, and the index of the log entry that says so."""
+
+    ref: str
+    log_index: int
 
 
 class ManifestView(Wire):

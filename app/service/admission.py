@@ -23,9 +23,11 @@ from app.ledger.sequencer import Transaction
 from app.problems import (
     IdempotencyMismatchError,
     MethodUnavailableError,
+    ModelDeletedError,
     ModelNotReadyError,
     UnknownModelError,
 )
+from app.reconcile.deleted import GONE
 from app.schemas.base import format_time
 from app.schemas.requests import NewRequest, Scope
 from app.service.context import Services
@@ -41,6 +43,7 @@ from app.service.signatures import (
     selection_of_keys,
     unknown_key,
 )
+from app.vault.wipe import DELETED
 from lethe.errors import LetheError
 from lethe.signing.http import SignedBy
 from models import ErasureRequest, Job, Model, Record, RequestEvent, bulk
@@ -168,6 +171,7 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
     Raises:
         UnknownModelError: There is no such model.
         MethodUnavailableError: The model does not offer the method.
+        ModelDeletedError: It was deleted.
         ModelNotReadyError: It has no fitted version.
     """
     if model is None:
@@ -179,6 +183,8 @@ def choose(model: Offer | None, wanted: NewRequest) -> str:
     if sketches and model.method != method:
         # Its clients may send sketches, from which no exact method can go on.
         raise MethodUnavailableError(f"this model offers: {model.method}")
+    if model.state == DELETED:
+        raise ModelDeletedError(GONE)
     if model.state != "ready":
         raise ModelNotReadyError("the model has no fitted version yet: try again later")
     return method

@@ -156,7 +156,7 @@ def find(services: Services, wanted: PersonQuery) -> FoundPage:
 
 def _find(services: Services, person: Identity, refs: Sequence[str] | None) -> list[Found]:
     with services.reading() as session:
-        models = people.models_of(session, refs)
+        models = people.models_of(services, session, refs)
     return [people.find(services, model, person) for model in models]
 
 

@@ -15,6 +15,7 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.sequencer import Ledger, Transaction
 from app.problems import UnknownRecordError
+from app.reconcile.deleted import is_deleted, require_present
 from app.reconcile.people import (
     EVENT,
     PeopleChangedError,
@@ -202,15 +203,19 @@ def _is_of(stored: Sequence[bytes | None], wanted: Sequence[bytes | None]) -> bo
     return bool(both) and both[0][0] == both[0][1]
 
 
-def models_of(session: Session, refs: Sequence[str] | None) -> list[Model]:
-    """Return the models of these references, all of them for None.
+def models_of(services: Services, session: Session, refs: Sequence[str] | None) -> list[Model]:
+    """Return the models of these references; for None all, but for those that were deleted.
 
     Raises:
         NotFoundError: There is none of a reference.
+        ModelDeletedError: The log has one of the references as deleted.
     """
-    if refs is not None:
-        return [registry.find(session, ref) for ref in dict.fromkeys(refs)]
-    return list(session.exec(select(Model).order_by(col(Model.ref))).all())
+    if refs is None:
+        every = session.exec(select(Model).order_by(col(Model.ref))).all()
+        return [model for model in every if not is_deleted(services.ledger, model.ref)]
+    for ref in refs:
+        require_present(services.ledger, ref)
+    return [registry.find(session, ref) for ref in dict.fromkeys(refs)]
 
 
 def import_identities(
@@ -220,9 +225,11 @@ def import_identities(
 
     Raises:
         NotFoundError: There is no such model.
+        ModelDeletedError: It was deleted.
         UnknownRecordError: Some of the records are none of its training set. The problem
             counts them and has the places of the first in the list.
     """
+    require_present(services.ledger, ref)
     with services.reading() as session:
         model = registry.find(session, ref)
         model_id = model.id

@@ -9,7 +9,8 @@ from sqlmodel import Session, col, select
 from app.ledger.journal import record_model_event
 from app.ledger.pinned import digest_of, pinned_of
 from app.ledger.sequencer import Transaction
-from app.problems import ConflictError, NotOverSilosError
+from app.problems import ConflictError, ModelDeletedError, NotOverSilosError
+from app.reconcile.deleted import GONE, require_present
 from app.schemas.manifests import Manifest
 from app.schemas.models import ModelView
 from app.schemas.networks import NewNetwork
@@ -20,6 +21,7 @@ from app.service import (
 from app.service.context import Services
 from app.uploads.checked import CheckedUpload
 from app.vault.model_key import noise_commitment
+from app.vault.wipe import DELETED
 from lethe import canonical
 from models import Contribution, Model
 
@@ -33,10 +35,12 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
     same registration again, as after a lost answer, gets the model that it made.
 
     Raises:
+        ModelDeletedError: It was of a model that was deleted.
         ConflictError: The reference is taken by another registration.
         NotOverSilosError: The policy needs models that a judge trains, and silos have the rows.
     """
     with registry.discarding(services, upload):
+        require_present(services.ledger, wanted.ref)
         _check_trainable(services, wanted)
     pinned = wanted.pinned()
     digest = digest_of(pinned)
@@ -53,6 +57,8 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
 
     def effect(tx: Transaction) -> tuple[ModelView, str | None]:
         taken = tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first()
+        if taken is not None and taken.state == DELETED:
+            raise ModelDeletedError(GONE)
         if taken is not None and _same(tx.session, taken, pinned, upload):
             return registry.show(taken), None
         if taken is None:

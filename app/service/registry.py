@@ -16,10 +16,12 @@ from app.ledger.startup import load_issuer
 from app.problems import (
     ConflictError,
     IdempotencyMismatchError,
+    ModelDeletedError,
     ModelNotReadyError,
     NotFoundError,
     UnknownModelError,
 )
+from app.reconcile.deleted import GONE, require_present
 from app.reconcile.logged_versions import logged_leaf
 from app.schemas.base import Page
 from app.schemas.models import (
@@ -38,6 +40,7 @@ from app.service.signatures import current_key
 from app.uploads.checked import CheckedUpload
 from app.vault.errors import ShreddedError
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
+from app.vault.wipe import DELETED
 from lethe.certificates.model_signature import sign_model
 from lethe.errors import LetheError
 from lethe.signing.errors import KeyNotEntitledError
@@ -87,11 +90,13 @@ def contribute(
         KeyNotEntitledError: The key is no client's, or another client's or subject's.
         IdempotencyMismatchError: The Idempotency-Key came with other rows before.
         UnknownModelError: No such model.
+        ModelDeletedError: It was deleted.
         ModelNotReadyError: The model has no version to add to.
         ConflictError: A record id is in the training set, or was erased from it.
     """
     # Permanent refusals are made here, outside the group commit, so that no other call waits.
     with discarding(services, upload), services.reading() as session:
+        require_present(services.ledger, ref)
         key = current_key(session, signed, "client")
         _admit(services, session, key, ref, upload, idempotency_key, add_back)
 
@@ -145,7 +150,7 @@ def _admit(
     add_back: bool,
 ) -> tuple[Model, Contribution | None]:
     """Return the model, and the contribution that this one repeats. Raises as `contribute`."""
-    model = find(session, ref)
+    model = present(session, ref)
     earlier = _first_answer(session, key.keyid, idempotency_key, upload)
     if earlier is not None and is_add_back(session, earlier) != add_back:
         raise IdempotencyMismatchError(
@@ -246,6 +251,21 @@ def find(session: Session, ref: str) -> Model:
     return model
 
 
+def present(session: Session, ref: str) -> Model:
+    """Return a model that its table does not have as deleted.
+
+    Where it matters what the log has, `app.reconcile.deleted.require_present` asks it.
+
+    Raises:
+        UnknownModelError: There is none.
+        ModelDeletedError: It was deleted.
+    """
+    model = find(session, ref)
+    if model.state == DELETED:
+        raise ModelDeletedError(GONE)
+    return model
+
+
 def page(session: Session, after: str | None, limit: int) -> Page[ModelView]:
     """Return models in the order of their references."""
     return page_of(session, select(Model), Model.ref, after, limit, show)
@@ -264,14 +284,18 @@ def versions(
     return page_of(session, query, ModelVersion.number, after, limit, shown)
 
 
-def version(session: Session, ref: str, number: int | Literal["current"]) -> ModelVersion:
+def version(
+    services: Services, session: Session, ref: str, number: int | Literal["current"]
+) -> ModelVersion:
     """Return the row of a version, by its number or the one that the model is at.
 
     Raises:
         UnknownModelError: No such model.
+        ModelDeletedError: The table or the log has the model as deleted.
         NotFoundError: No such version.
     """
-    model = find(session, ref)
+    model = present(session, ref)
+    require_present(services.ledger, ref)
     if number == "current" and model.current_version is None:
         raise NotFoundError("the model has no version yet: it is still being fitted, or failed")
     row = session.exec(
@@ -311,12 +335,12 @@ def sign_version(services: Services, ref: str, number: int | Literal["current"])
     What is signed is what the log has: whoever writes the tables gets nothing signed.
 
     Raises:
-        UnknownModelError, NotFoundError: As `version`.
+        UnknownModelError, ModelDeletedError, NotFoundError: As `version`.
         ShreddedError: The version was withdrawn.
         UnloggedVersionError: The table's row is not the version that the log has.
     """
     with services.reading() as session:
-        row = version(session, ref, number)
+        row = version(services, session, ref, number)
         logged_leaf(services.ledger, find(session, ref), row)
         if row.withdrawn_at is not None:
             raise ShreddedError(
@@ -351,7 +375,7 @@ def manifest(services: Services, signed: SignedBy, ref: str) -> ManifestView:
     """
     with services.reading() as session:
         current_key(session, signed, "client")
-        model = find(session, ref)
+        model = present(session, ref)
         if "exponents" not in model.config:
             raise ConflictError("clients of this model send rows: they need no manifest")
         return ManifestView(

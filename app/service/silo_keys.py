@@ -19,6 +19,7 @@ from app.reconcile.model_events import model_events
 from app.service.context import Services
 from app.service.methods import is_network
 from app.settings import Settings
+from app.vault.wipe import DELETED
 from lethe.signing.errors import KeyFormatError
 from lethe.signing.keys import load_public_key
 from models import Model
@@ -87,7 +88,7 @@ def pinned(services: Services, ref: str) -> dict[int, str]:
 def renew(services: Services, silos: Collection[int]) -> None:
     """Log the keys that some silos start with, for each network whose last is another."""
     with services.reading() as session:
-        models = session.exec(select(Model)).all()
+        models = session.exec(select(Model).where(Model.state != DELETED)).all()
         refs = [model.ref for model in models if is_network(model.config)]
     own = {k: d for k, d in stored(services.settings).items() if k in silos}
     for ref in refs:

@@ -61,7 +61,8 @@ class Line:
     `requests`: erased tags name the one request that erases them; keys of an update name all
     of its requests, because these are executed together or not at all. `entry`: log index of
     the `contribution.learned` with which returned tags come back; `digest`: what that entry
-    says of them, the hex SHA-256 of all tags of that contribution.
+    says of them, the hex SHA-256 of all tags of that contribution. `deleted`: the model was
+    deleted, by the `model.deleted` at `entry`.
     """
 
     model: str | None = None
@@ -71,6 +72,7 @@ class Line:
     requests: tuple[str, ...] = ()  # public refs
     entry: int | None = None
     digest: str | None = None
+    deleted: bool = False
 
 
 @dataclass(slots=True)
@@ -81,13 +83,16 @@ class Erased:
     records: dict[str, dict[bytes, Line]] = field(default_factory=dict)
     keys: set[bytes] = field(default_factory=set)
     requests: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)  # models
 
     def add(self, line: Line) -> None:
         """Add the next line: records that came back by a later request are no longer erased."""
         self.lines.append(line)
         self.keys.update(line.keys)
         self.requests.update(line.requests)
-        if line.model is not None:
+        if line.deleted and line.model is not None:
+            self.deleted.add(line.model)
+        elif line.model is not None:
             tags = self.records.setdefault(line.model, {})
             tags.update(dict.fromkeys(line.erased, line))
             for tag in line.returned:
@@ -205,6 +210,10 @@ class ErasureJournal:
             line = Line(model, returned=chunk, entry=entry, digest=digest)
             self._noted(session).lines.append(line)
 
+    def deleted(self, session: Session, model: str, entry: int) -> None:
+        """Note that the transaction deletes a model, with the log entry of this index."""
+        self._noted(session).lines.append(Line(model, entry=entry, deleted=True))
+
     def shredded(self, session: Session, artifact: Artifact) -> None:
         """Note that the transaction destroys an artifact's key; call it before that."""
         assert artifact.wrapped_key is not None
@@ -310,7 +319,11 @@ def _format(line: Line, number: int, before: str) -> bytes:
     if line.requests:
         value["requests"] = list(line.requests)
     if line.entry is not None:
-        value["entry"], value["digest"] = line.entry, line.digest
+        value["entry"] = line.entry
+    if line.digest is not None:
+        value["digest"] = line.digest
+    if line.deleted:
+        value["deleted"] = True
     return canonical.encode(value) + b"\n"
 
 
@@ -321,6 +334,5 @@ def _read(encoded: bytes) -> Line:
         for name in ("erased", "returned", "keys")
     )
     requests, entry = tuple(value.get("requests", ())), value.get("entry")
-    return Line(
-        value.get("model"), erased, returned, keys, requests, entry, value.get("digest")
-    )
+    digest, deleted = value.get("digest"), value.get("deleted", False)
+    return Line(value.get("model"), erased, returned, keys, requests, entry, digest, deleted)

@@ -19,6 +19,7 @@ from models.session import WAIT_S
 TABLES = (
     "artifacts",
     "feature_blocks",
+    "models",
     "subjects",
     "cases",
     "erasure_requests",

@@ -208,6 +208,11 @@ def register_key(
     return chosen, _post("/v1/keys", canonical.encode(document), JSON, "token", None)
 
 
+def delete_model(ref: str) -> Call:
+    """DELETE a model."""
+    return Call("DELETE", _path("v1", "models", ref), "token", headers={"Accept": JSON})
+
+
 def revoke_key(keyid: str) -> Call:
     """DELETE a key."""
     return Call("DELETE", _path("v1", "keys", keyid), "token")

@@ -308,6 +308,10 @@ class Operations(Core):
         """Return one model."""
         return self.document(calls.operator_get("models", ref))
 
+    def delete_model(self, ref: str) -> Conversation[Document]:
+        """Delete a model with its rows, keys and files; its log and certificates remain."""
+        return self.document(calls.delete_model(ref))
+
     def releases(self) -> Listing[Document]:
         """Iterate over what clients are asked and have not sent; needs an operator's token."""
         return Listing(calls.operator_get("releases"), as_it_is)

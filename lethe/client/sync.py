@@ -104,6 +104,7 @@ class Client:
     close_case = _call(Operations.close_case)
     models = _list(Operations.models)
     model = _call(Operations.model)
+    delete_model = _call(Operations.delete_model)
     releases = _list(Operations.releases)
     versions = _list(Operations.versions)
     version = _call(Operations.version)

@@ -11,6 +11,7 @@ from lethe.cli.options import service_url
 from workers.cli import service
 from workers.cli.data_options import DATA, table_options
 from workers.cli.features import extractor_options
+from workers.cli.model_delete import delete
 from workers.cli.model_download import download
 from workers.cli.model_network import register_network
 from workers.cli.model_push import push
@@ -26,9 +27,10 @@ ROWS = ("rows", "statistics", "masked")
 
 @click.group()
 def model() -> None:
-    """Register, list and download models (needs an operator's token in LETHE_TOKEN)."""
+    """Register, list, download and delete models (needs an operator's token in LETHE_TOKEN)."""
 
 
+model.add_command(delete)
 model.add_command(download)
 model.add_command(push)
 model.add_command(register_network)

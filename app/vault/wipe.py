@@ -1,0 +1,153 @@
+"""Destroys what a database keeps of a model that is deleted: keys, rows, identities.
+
+Which tables these are is read from their foreign keys, so that a new table is no exception:
+every row of a model is deleted unless its table is in KEPT, and every file that a row of it
+names is shredded unless it is the evidence of a certificate.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Table, delete, update
+from sqlalchemy import select as columns
+from sqlmodel import Session, col, select
+
+from models import (
+    Artifact,
+    Audit,
+    AuditPair,
+    Contribution,
+    Job,
+    Model,
+    ModelVersion,
+    RoundMember,
+)
+from models.clock import clock
+from models.session import chunks
+from models.types import METADATA
+
+DELETED = "deleted"  # the state of such a model
+HELD_OUT, HELD_OUT_KIND = "model.held-out", "held-out"  # as app.reconcile.held_out has them
+# They say that there was a model and what was done. Requests stay with their certificates and
+# evidence until their retention ends, audits with their reports.
+KEPT = frozenset(
+    {"audits", "contributions", "erasure_requests", "jobs", "model_versions", "models"}
+)
+_MEMBERS: Table = RoundMember.__table__  # type: ignore[attr-defined]
+
+
+def wipe(session: Session, model: Model) -> None:
+    """Destroy keys, rows and identities of a model with the caller's transaction.
+
+    Doing it twice is doing it once. Call `ArtifactStore.unlink_shredded` and `app.vault.scrub`
+    after the commit.
+    """
+    now, connection = clock(session), session.connection()
+    session.flush()
+    artifacts = sorted(_artifacts(session, model))
+    connection.execute(delete(_MEMBERS).where(_of_rounds(model)))
+    for table in _emptied():
+        connection.execute(delete(table).where(table.c.model_id == model.id))
+    for chunk in chunks(artifacts):
+        live = col(Artifact.id).in_(chunk) & col(Artifact.wrapped_key).is_not(None)
+        shredded = update(Artifact).where(live).values(wrapped_key=None, shredded_at=now)
+        connection.execute(shredded)
+    public = col(ModelVersion.withdrawn_at).is_(None) & (ModelVersion.model_id == model.id)
+    connection.execute(update(ModelVersion).where(public).values(withdrawn_at=now))
+    sent = update(Contribution).where(col(Contribution.model_id) == model.id)
+    connection.execute(sent.values(body_digest="", idempotency_key=None))
+    # Of a restored database: a model that is in use is not deleted.
+    unlearned = sent.where(col(Contribution.state) == "received")
+    connection.execute(unlearned.values(state="failed", failure="the model was deleted"))
+    audits = select(Audit.id).where(col(Audit.model_id) == model.id)
+    # Log-odds of single records, which an erasure destroys too (workers.method_audits).
+    numbers = update(AuditPair).where(col(AuditPair.audit_id).in_(audits))
+    connection.execute(numbers.values(before=None, after=None, retrained=None, mac=None))
+    waiting = update(Job).where(col(Job.model_id) == model.id, col(Job.done_at).is_(None))
+    connection.execute(waiting.values(stage="done", done_at=now, lease_until=None))
+    model.state, model.failure, model.tombstone_key = DELETED, None, b""
+    session.add(model)
+    session.flush()
+    session.expire_all()
+
+
+def is_wiped(session: Session, model: Model) -> bool:
+    """Return whether nothing is left of a model that `wipe` destroys."""
+    if (model.state, bytes(model.tombstone_key)) != (DELETED, b""):
+        return False
+    connection = session.connection()
+    for table in _emptied():
+        one = columns(table.c.model_id).where(table.c.model_id == model.id).limit(1)
+        if connection.execute(one).first() is not None:
+            return False
+    for chunk in chunks(sorted(_artifacts(session, model))):
+        live = col(Artifact.id).in_(chunk) & col(Artifact.wrapped_key).is_not(None)
+        if session.exec(select(Artifact.id).where(live).limit(1)).first() is not None:
+            return False
+    return True
+
+
+def shared(session: Session, model: Model) -> bool:
+    """Return whether a row of something else names a file of a model.
+
+    The service writes no such row: whoever did would have the file destroyed with the model.
+    """
+    own = _artifacts(session, model)
+    for column in _naming():
+        table = column.table
+        if "model_id" in table.c:
+            others = columns(column).where(table.c.model_id != model.id)
+        elif table is _MEMBERS:
+            others = columns(column).where(~_of_rounds(model))
+        else:
+            others = columns(column)
+        if own.intersection(session.connection().scalars(others)):
+            return True
+    return False
+
+
+def _artifacts(session: Session, model: Model) -> set[str]:
+    """Return the files that rows of a model name, but for evidence, and its held-out rows."""
+    found = set(_held_out(session, model))
+    for column in _naming():
+        table, query = column.table, columns(column)
+        if "model_id" in table.c:
+            query = query.where(table.c.model_id == model.id)
+        elif table is _MEMBERS:
+            query = query.where(_of_rounds(model))
+        else:
+            continue
+        found.update(one for one in session.connection().scalars(query) if one is not None)
+    return found
+
+
+def _held_out(session: Session, model: Model) -> Iterator[str]:
+    """Yield the files of a model's held-out rows, which the log alone names."""
+    logged = select(LogEntry.leaf).where(LogEntry.ref == model.ref, LogEntry.event == HELD_OUT)
+    digests = {parse_leaf(data).digests.get("rows") for data in session.exec(logged)}
+    for chunk in chunks(sorted(one for one in digests if one is not None)):
+        of_kind = select(Artifact.id).where(Artifact.kind == HELD_OUT_KIND)
+        yield from session.exec(of_kind.where(col(Artifact.digest).in_(chunk)))
+
+
+def _naming() -> Iterator["Column[Any]"]:
+    """Yield the columns that name a file."""
+    for table in METADATA.sorted_tables:
+        for key in table.foreign_keys:
+            if key.column.table.name == "artifacts":
+                yield key.parent
+
+
+def _emptied() -> Iterator[Table]:
+    """Yield the tables that lose a model's rows, those that refer to others first."""
+    for table in reversed(METADATA.sorted_tables):
+        if "model_id" in table.c and table.name not in KEPT:
+            yield table
+
+
+def _of_rounds(model: Model) -> ColumnElement[bool]:
+    rounds = METADATA.tables["rounds"].c
+    found: ColumnElement[bool] = _MEMBERS.c.round_id.in_(
+        columns(rounds.id).where(rounds.model_id == model.id)
+    )
+    return found
