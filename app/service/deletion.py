@@ -9,7 +9,6 @@ from app.ledger.sequencer import Transaction
 from app.problems import ModelInUseError
 from app.reconcile.deleted import EVENT
 from app.reconcile.model_events import CLOSED, model_events, requests_events
-from app.rounds.operator import OPEN
 from app.schemas.models import DeletionView
 from app.service import registry
 from app.service.context import Services
@@ -90,7 +89,7 @@ def _require_unused(services: Services, session: Session, model: Model) -> None:
     for table, unfinished, message in (
         (
             Round,
-            col(Round.state).in_(OPEN),
+            col(Round.state).not_in(("done", "failed")),
             "a masked round of the model is open: wait for its end, or abort it",
         ),
         (

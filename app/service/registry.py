@@ -294,8 +294,11 @@ def version(
         ModelDeletedError: The table or the log has the model as deleted.
         NotFoundError: No such version.
     """
-    model = present(session, ref)
     require_present(services.ledger, ref)
+    return _version(session, present(session, ref), number)
+
+
+def _version(session: Session, model: Model, number: int | Literal["current"]) -> ModelVersion:
     if number == "current" and model.current_version is None:
         raise NotFoundError("the model has no version yet: it is still being fitted, or failed")
     row = session.exec(
@@ -405,7 +408,7 @@ def current_figure(services: Services, session: Session, model: Model) -> HeldOu
     """Return what the current version does on held-out rows. Raises as `show_version`."""
     if model.current_version is None:
         return None
-    return _figure(services, model, version(session, model.ref, "current"))
+    return _figure(services, model, _version(session, model, "current"))
 
 
 def _figure(services: Services, model: Model, row: ModelVersion) -> HeldOutView | None:

@@ -12,12 +12,14 @@ from sqlalchemy import Column, ColumnElement, Table, delete, update
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
+from lethe.log.entries import parse_leaf
 from models import (
     Artifact,
     Audit,
     AuditPair,
     Contribution,
     Job,
+    LogEntry,
     Model,
     ModelVersion,
     RoundMember,

@@ -118,3 +118,13 @@ def statement(installation: Installation, request: str) -> Any:
     file = installation.caller.http.get(f"/v1/requests/{request}/certificate")
     assert file.status_code == 200, file.text
     return json.loads(parse_bundle(file.content).dsse_envelope.payload)["predicate"]
+
+
+def test_they_are_deleted_with_their_model(installation: Installation) -> None:
+    ready(installation)
+    assert len(stored(installation)) == 1
+    answer = installation.caller.operator("DELETE", "/v1/models/small")
+    assert answer.status_code == 200, answer.text
+    assert stored(installation) == []
+    assert len(versions(installation)) == 1
+    installation.check()
