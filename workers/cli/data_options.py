@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 DATA = click.Path(exists=True, path_type=Path)
 FORMATS = "a .parquet, .csv, .tsv, .feather or .arrow file, a folder of them, or an .npz"
 NAMES = (
-    "label", "record_id", "client", "subject", "person", "features", "holdout", "sql", "query",
+    "label", "record_id", "client", "subject", "person", "features", "holdout", "sample_weight",
+    "sql", "query",
 )  # fmt: skip
 
 _LABEL = click.option("--label", metavar="COLUMN", help="Classes: texts, integers or booleans.")
@@ -123,6 +124,7 @@ def roles_of(options: Mapping[str, Any]) -> "Roles | None":
         persons=named["person"] or {},
         features=named["features"] or (),
         holdout=None if named["holdout"] is None else _share(named["holdout"]),
+        weight=named["sample_weight"],
     )
 
 

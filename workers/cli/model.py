@@ -16,6 +16,7 @@ from workers.cli.model_download import download
 from workers.cli.model_network import register_network
 from workers.cli.model_push import push
 from workers.cli.model_show import schema, show
+from workers.cli.model_sums import sums_options
 
 if TYPE_CHECKING:
     from workers.data.extractors.base import Extractor
@@ -84,6 +85,7 @@ model.add_command(show)
     type=click.Path(exists=True, path_type=Path),
     help="With --forest: rows that are never erased; their quantiles become the bin edges.",
 )
+@sums_options
 @click.option(
     "--vectors",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -173,7 +175,9 @@ def register(
     digest: str | None,
     **columns: Any,
 ) -> None:
-    """Register a ridge head, or what --recipe, --forest, --script or --vectors says, and wait.
+    """Register a ridge head or another model, send the rows in DATA, and wait.
+
+    --recipe, --forest, --estimator, --script and --vectors name the other ones.
 
     DATA is a .parquet, .csv, .tsv, .feather or .arrow file, a folder of files of one format,
     or an .npz with features, labels and clients, optionally records, subjects, is_test,
@@ -187,6 +191,7 @@ def register(
     from workers.cli.model_recipe import register_recipe
     from workers.cli.model_script import register_script
     from workers.cli.model_shards import register_shards
+    from workers.cli.model_sums import options_of, register_sums
     from workers.cli.model_vectors import register_vectors
     from workers.data.extractors import registry
     from workers.registration.ridge import prepare
@@ -194,8 +199,11 @@ def register(
     if send_holdout and rows != "rows":
         raise click.UsageError("--send-holdout needs --rows rows: else no row is sent")
     columns = {**columns, "send_holdout": send_holdout}
-    if sum(one is not None for one in (recipe, forest, script, vectors)) > 1:
-        raise click.UsageError("give one of --recipe, --forest, --script and --vectors")
+    sums = options_of(click.get_current_context())
+    if sum(bool(one) for one in (recipe, forest, script, vectors, sums)) > 1:
+        raise click.UsageError(
+            "give one of --recipe, --forest, --estimator, --script and --vectors"
+        )
     if public is not None and forest is None:
         raise click.UsageError("--public needs --forest")
     if weights is not None and script is None:
@@ -208,6 +216,9 @@ def register(
     if recipe is not None and shards is not None:
         options = {"count": shards, "aggregate": aggregate or "mean"}
         register_shards(url, ref, data, recipe, options, columns)
+        return
+    if sums:
+        register_sums(url, ref, data, sums, columns)
         return
     if recipe is not None:
         register_recipe(url, ref, data, recipe, columns)

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.model_recipe import read_rows, refuse_others, send
+from workers.cli.model_recipe import (
+    IN_THE_FILE,
+    check_manifest,
+    read_rows,
+    refuse_others,
+    send,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from workers.registration.recipe import RecipeRegistration
 
 
 def register_forest(
@@ -28,14 +32,14 @@ def register_forest(
     from workers.registration import forest
     from workers.registration.recipe import read_recipe
 
-    refuse_others(click.get_current_context())
+    refuse_others(click.get_current_context(), IN_THE_FILE)
     with shown():
         options = read_recipe(file)
         numbers = bool(options.get("numbers", False))
         rows = read_rows(data, columns, numbers=numbers)
         known = None if public is None else _public(public, columns, numbers=numbers)
         prepared = forest.prepare_forest(rows, options, ref=ref, public=known)
-        _check(prepared)
+        check_manifest(prepared)
     if public is None and "edges" not in options:
         click.echo(
             "bins: the default edges, dense near 0 and ending at ±1,000; for features on other "
@@ -49,16 +53,3 @@ def _public(
 ) -> "NDArray[np.float64]":
     click.echo(f"{public.name}: public rows, whose quantiles become the bin edges")
     return read_rows(public, columns, numbers=numbers).features
-
-
-def _check(prepared: "RecipeRegistration") -> None:
-    """Raise click.ClickException where the service would refuse the manifest."""
-    from pydantic import ValidationError
-
-    from app.schemas.forests import NewForest
-    from workers.cli.network_training import first_problem
-
-    try:
-        NewForest.model_validate(prepared.manifest)
-    except ValidationError as error:
-        raise click.ClickException(first_problem(error)) from None

@@ -21,6 +21,8 @@ OF_RIDGE = (
     "sketch_rank", "random_features", "seed", "extractor", "path", "parameters", "digest",
 )  # fmt: skip
 
+IN_THE_FILE = "set the parameters in the JSON file"
+
 
 def register_recipe(
     url: str, ref: str, data: Path | None, file: Path, columns: Mapping[str, Any]
@@ -29,7 +31,7 @@ def register_recipe(
     from workers.cli.errors import shown
     from workers.registration.recipe import prepare_recipe, read_recipe
 
-    refuse_others(click.get_current_context())
+    refuse_others(click.get_current_context(), IN_THE_FILE)
     with shown():
         document = read_recipe(file)
         numbers = not checked(document).classifies
@@ -69,8 +71,8 @@ def send(
             click.echo(measured(found, prepared.labels, numbers=numbers))
 
 
-def refuse_others(context: click.Context) -> None:
-    """Raise click.UsageError for options of ridge heads."""
+def refuse_others(context: click.Context, instead: str) -> None:
+    """Raise click.UsageError for options of ridge heads. instead: what else to do."""
     given = [
         param.opts[-1]
         for param in context.command.params
@@ -78,9 +80,20 @@ def refuse_others(context: click.Context) -> None:
         and context.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        raise click.UsageError(
-            f"{', '.join(given)}: only for ridge heads; set the parameters in the JSON file"
-        )
+        raise click.UsageError(f"{', '.join(given)}: only for ridge heads; {instead}")
+
+
+def check_manifest(prepared: "RecipeRegistration") -> None:
+    """Raise click.ClickException where the service would refuse the manifest."""
+    from pydantic import ValidationError
+
+    from app.schemas.manifests import MANIFESTS
+    from workers.cli.network_training import first_problem
+
+    try:
+        MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
+    except ValidationError as error:
+        raise click.ClickException(first_problem(error)) from None
 
 
 def checked(document: Mapping[str, Any]) -> "Recipe":
@@ -119,9 +132,9 @@ def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -
 
     sent = bool(columns.get("send_holdout"))
     if data is None or not is_table(data):
-        if numbers:
+        if numbers or columns.get("sample_weight"):
             raise RefusedError(
-                "a model that predicts numbers needs a table, such as Parquet or CSV"
+                "numbers to predict and weights of rows need a table, such as Parquet or CSV"
             )
         opened = open_rows(data, columns)
         for line in opened.taken.lines():

@@ -22,6 +22,7 @@ class RecipeRows:
 
     clients, records and subjects (n,) str; is_test (n,) bool: never fitted on, and sent only
     if `send_held_out` says so.
+    names: of the features, if they have some. weights (n,): of rows, if a column holds them.
     """
 
     features: NDArray[Any]
@@ -33,6 +34,8 @@ class RecipeRows:
     is_test: NDArray[np.bool_]
     identities: Mapping[str, Column]
     send_held_out: bool = False
+    names: tuple[str, ...] = ()
+    weights: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +96,8 @@ def rows_of_table(
         table.clients if table.subjects is None else table.subjects,
         table.is_test,
         table.identities,
+        table.features,
+        table.weights,
     )
 
 
@@ -141,6 +146,7 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
     evaluation = {}
     if rows.send_held_out:
         evaluation = rows_to_send(rows.features, rows.labels, everyone, rows.is_test)
+    weights = {} if rows.weights is None else {"weights": rows.weights[train]}
     packed = io.BytesIO()
     np.savez(
         packed,
@@ -148,6 +154,7 @@ def pack(rows: RecipeRows, manifest: dict[str, Any]) -> RecipeRegistration:
         features=rows.features[train],
         labels=rows.labels[train],
         **owners,
+        **weights,
         **{**to_send(rows.identities, rows.records, rows.is_test), **evaluation},
     )
     return RecipeRegistration(

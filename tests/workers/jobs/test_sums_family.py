@@ -4,16 +4,16 @@ The oracles are scikit-learn's estimators on the retained rows, within the round
 and the estimators that unlearn without a server, byte for byte.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from lethe.estimators import (
     ExactGaussianNB,
@@ -24,11 +24,13 @@ from lethe.estimators import (
 from lethe.estimators.sums.published import PublishedSums, read_published
 from lethe.estimators.sums.ridge import RidgeSums
 from lethe.estimators.sums.sealed import of_nothing, open_sums, seal
-from models import Model, ModelVersion
+from models import Artifact, Model, ModelVersion, Subject
 from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
+from tests.workers.jobs.test_recipe_family import refuted
 from tests.workers.jobs.test_stalled import shown
+from workers.families.recipe.rows import decode_block
 from workers.families.sums.family import config_of
 from workers.jobs import execute
 
@@ -278,8 +280,87 @@ def test_a_state_of_others_is_not_believed(installation: Installation, other: st
         assert open_sums(state, config, data, 40).weight == 40 * 16
         if other == "rows":
             return seal(of_nothing(config), "ab" * 32, 40)
-        return seal(of_nothing(replace(config, exponent=-10)), data, 40)
+        return seal(of_nothing(dataclasses.replace(config, exponent=-10)), data, 40)
 
     replaced(installation, change)
     contribute(installation, {name: one[40:] for name, one in arrays.items()})
     assert published(installation) == refitted(ExactGaussianNB(classes=CLASSES), arrays)
+
+
+def test_a_weight_that_is_changed_in_the_database_is_refuted(
+    installation: Installation,
+) -> None:
+    """A row's digest covers its weight, and the version before has the digests of its rows."""
+    register(installation, rows(weighted=True), weighted=True)
+    with Session(installation.services.engine) as session:
+        features = installation.services.features
+        subject = session.exec(select(Subject).order_by(col(Subject.id).desc())).first()
+        assert subject is not None
+        block = decode_block(features.load(session, subject.id or 0))
+        assert block.weights is not None
+        assert "r0" not in block.records
+        changed = block.weights + np.eye(1, len(block.weights))[0]
+        heavier = dataclasses.replace(block, weights=changed)
+        features.store(session, subject, heavier.encode(), len(block.records))
+        session.commit()
+    request = submit(installation, "r0")
+    installation.drain()
+    assert shown(installation, request)["state"] == "needs-decision"
+    assert "rows-before" in refuted(installation, request)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sums": {"estimator": "ridge-regressor"}}, "predicts numbers"),
+        ({"classes": ["one"]}, "at least two"),
+        ({"sums": {"estimator": "gaussian-nb", "alpha": 1}}, "no such option"),
+        ({"sums": {"estimator": "multinomial-nb", "alpha": 0}}, "alpha"),
+        ({"sums": {"estimator": "gaussian-nb", "exponent": -31}}, "column 2"),
+        ({"columns": 5}, "4 columns"),
+        ({"columns": 3000, "sums": {"estimator": "ridge-classifier"}}, "2,000"),
+        ({"weighted": True}, "lacks: weights"),
+    ],
+)
+def test_an_unusable_registration_is_a_named_problem(
+    installation: Installation, changes: dict[str, Any], words: str
+) -> None:
+    answer = send(installation, rows(), **changes)
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text
+    with Session(installation.services.engine) as session:
+        assert not session.exec(select(Artifact)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "changes", "words"),
+    [
+        ("features", -1.0, {"sums": {"estimator": "multinomial-nb"}}, "column 2"),
+        ("features", np.nan, {}, "NaN"),
+        ("weights", -1.0, {"weighted": True}, "weights must be multiples"),
+        ("weights", 0.3, {"weighted": True}, "weights must be multiples"),
+        ("weights", np.nan, {"weighted": True}, "weights must be multiples"),
+        ("weights", 1.0, {}, "without"),
+    ],
+)
+def test_an_unusable_row_is_a_named_problem(
+    installation: Installation, name: str, value: float, changes: dict[str, Any], words: str
+) -> None:
+    arrays = rows(weighted=name == "weights")
+    arrays[name][(7, 2) if name == "features" else 7] = value
+    answer = send(installation, arrays, **changes)
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text
+    with Session(installation.services.engine) as session:
+        assert not session.exec(select(Artifact)).all()
+
+
+def test_a_penalty_that_some_erasure_could_not_solve_fails_the_registration(
+    installation: Installation,
+) -> None:
+    options = {"estimator": "ridge-regressor", "alpha": 1e-18}
+    assert send(installation, rows(numbers=True), classes=[], sums=options).status_code == 201
+    installation.drain()
+    model = networks.model(installation)
+    assert model.state == "failed"
+    assert "alpha: too small" in str(model.failure)

@@ -30,6 +30,7 @@ class Roles:
     email, by the columns that hold them. holdout: a share, a column of booleans, or
     none; by default a tenth. numbers: the label is a number to predict, and no class.
     unlabelled: rows need no label; a column that is named as one is no feature, and not read.
+    weight: of a row in the sums that a model is made from.
     """
 
     label: str | None = None
@@ -41,6 +42,7 @@ class Roles:
     holdout: float | Literal["none"] | str | None = None
     numbers: bool = False
     unlabelled: bool = False
+    weight: str | None = None
 
     def check_label(self, names: Sequence[str]) -> None:
         """Raise DatasetError unless a label is named; `names` are those it could be."""
@@ -57,6 +59,7 @@ class Roles:
             "--person": self.persons,
             "--features": self.features,
             "--holdout COLUMN": self.held_out_column,
+            "--sample-weight": self.weight,
         }
         return [option for option, column in named.items() if column]
 
@@ -99,6 +102,7 @@ class Roles:
             "client": self.client,
             "subject": self.subject,
             "held-out column": self.held_out_column,
+            "weight": self.weight,
         }
         yield from ((role, column) for role, column in named.items() if column is not None)
         yield from ((f"person's {kind}", column) for kind, column in self.persons.items())
@@ -127,6 +131,7 @@ class LabelledTable:
     without names, zeros where rows need none; label is their column. unlabelled: how
     many rows were left out. chosen_by: how the held-out rows were chosen, for a person.
     one_client: no column names clients.
+    weights: finite, at least 0; None: no column holds them.
     """
 
     table: DataTable
@@ -142,6 +147,7 @@ class LabelledTable:
     chosen_by: str
     label: str
     one_client: bool
+    weights: NDArray[np.float64] | None = None
 
     def federation(self) -> Federation:
         """Return the rows with their features as numbers.
@@ -151,6 +157,8 @@ class LabelledTable:
         """
         if self.labels.dtype != np.int64:
             raise DatasetError("label: this kind of model predicts classes, and no numbers")
+        if self.weights is not None:
+            raise DatasetError("weight: this kind of model has none: leave --sample-weight out")
         return Federation(
             features=self.matrix(),
             labels=self.labels.astype(np.int64, copy=False),
@@ -240,7 +248,15 @@ def labelled(table: DataTable, roles: Roles, seed: int = 0) -> LabelledTable:
         chosen_by=roles.chosen_by,
         label=roles.label or "",
         one_client=roles.client is None,
+        weights=None if roles.weight is None else _weights(table, roles.weight),
     )
+
+
+def _weights(table: DataTable, name: str) -> NDArray[np.float64]:
+    found = table.matrix((name,))[:, 0].astype(np.float64)
+    if (found < 0).any():
+        raise DatasetError(f"{name}: is negative in a row: weights are at least 0")
+    return found
 
 
 def _held_out(

@@ -1,0 +1,163 @@
+"""`lethe model register --estimator`: weights, numbers, and what is measured on held-out rows."""
+
+import io
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.linear_model import Ridge
+
+from app.schemas.sums import LARGEST_CODE, NewSums, bounds
+from app.uploads.rows import Within, parse_table
+from lethe.estimators.sums.fixed_point import MAX_CODE, WEIGHT_BITS
+from lethe.estimators.sums.published import PublishedRidge, read_published
+from models import Model
+from tests.uploads import parsed
+from workers.cli import model
+from workers.families.sums.family import FAMILY
+from workers.registration.sums import STEPS
+from workers.training.recipes.fit import FitRows
+
+
+class Service:
+    """Takes a registration as the API does, and fits it here."""
+
+    def __init__(self) -> None:
+        self.manifest: dict[str, Any] = {}
+        self.rows: dict[str, Any] = {}
+        self.file = b""
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+        wanted = NewSums.model_validate(manifest)
+        pinned = wanted.pinned()
+        parse = partial(
+            parse_table,
+            columns=wanted.columns,
+            classes=len(wanted.classes),
+            within=Within(*bounds(pinned["config"]), wanted.weighted),
+            max_bytes=1 << 24,
+        )
+        parsed(data, parse)
+        with np.load(io.BytesIO(data)) as arrays:
+            self.rows = {name: arrays[name] for name in arrays.files}
+        row = Model(ref="m", tombstone_key=b"", **pinned)
+        self.manifest = manifest
+        rows = FitRows(self.rows["features"], self.rows["labels"], self.rows.get("weights"))
+        self.file = FAMILY.fitted_file(row, rows)  # type: ignore[attr-defined]
+
+    def model(self, ref: str) -> dict[str, Any]:
+        return {"state": "ready", "current_version": 1}
+
+    def artifact(self, ref: str, number: int) -> bytes:
+        return self.file
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    found = Service()
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
+    return found
+
+
+def register(*words: object) -> Result:
+    arguments = ["register", "--url", "http://x", "--ref", "m", *words]
+    return CliRunner().invoke(model.model, [str(word) for word in arguments])
+
+
+def table(folder: Path, *, numbers: bool = False, **more: Any) -> Path:
+    features, labels = (load_diabetes if numbers else load_iris)(return_X_y=True)
+    columns = {f"f{number}": features[:, number] for number in range(4)}
+    names = labels if numbers else np.array(["setosa", "versicolor", "virginica"])[labels]
+    path = folder / "rows.parquet"
+    pq.write_table(pa.table({**columns, "kind": names, **more}), path)
+    return path
+
+
+COLUMNS = ("--label", "kind", "--features", "f*")
+
+
+def share(found: Result) -> float:
+    return float(found.output.rpartition(": ")[2])
+
+
+def test_classes_with_rounded_weights(tmp_path: Path, service: Service) -> None:
+    weights = np.random.default_rng(0).random(150) + 0.1
+    path = table(tmp_path, w=weights)
+    found = register(path, *COLUMNS, "--estimator", "gaussian-nb", "--sample-weight", "w")
+    assert found.exit_code == 0, found.output
+    assert "weights: w, rounded to multiples of 1/16" in found.output
+    assert share(found) > 0.8
+    places = [int(one.rpartition("-")[2]) for one in service.rows["records"].tolist()]
+    assert np.abs(service.rows["weights"] - weights[places]).max() <= 1 / 32
+    assert service.manifest["columns"] == 4
+    assert service.manifest["sums"] == {"estimator": "gaussian-nb"}
+
+
+def test_numbers_with_the_intercept_of_scikit_learn(tmp_path: Path, service: Service) -> None:
+    path = table(tmp_path, numbers=True)
+    words = ("--estimator", "ridge-regressor", "--alpha", "0.01")
+    found = register(path, *COLUMNS, *words)
+    assert found.exit_code == 0, found.output
+    assert "R² on" in found.output
+    read = read_published(service.file)
+    assert isinstance(read, PublishedRidge)
+    other = Ridge(0.01).fit(service.rows["features"], service.rows["labels"])
+    assert np.allclose(read.coef[0], other.coef_, rtol=1e-2)
+    assert np.allclose(read.intercept, other.intercept_, rtol=1e-3)
+    found = register(path, *COLUMNS, *words, "--no-intercept")
+    assert found.exit_code == 0, found.output
+    assert service.manifest["sums"]["intercept"] is False
+
+
+REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
+    "negative weight": ({"w": [-1.0] * 150}, ("--sample-weight", "w"), "w: is negative"),
+    "missing weight": ({"w": [None] + [1.0] * 149}, ("--sample-weight", "w"), "w: "),
+    "large weight": ({"w": [300.0] * 150}, ("--sample-weight", "w"), "w: is above 256"),
+    "small weight": ({"w": [0.001] * 150}, ("--sample-weight", "w"), "w: would be 0"),
+    "weight is a feature": (
+        {},
+        ("--sample-weight", "f0", "--features", "f0"),
+        "f0: is the weight and cannot be a feature too",
+    ),
+    "missing feature": ({"f5": [None] + [1.0] * 149}, (), "f5: has no value"),
+    "large feature": ({"f5": [1e5] * 150}, (), "f5: is beyond 32768"),
+    "option of another": ({}, ("--alpha", "1"), "no such option"),
+    "option of a head": ({}, ("--penalty", "1"), "--penalty: only for ridge heads"),
+    "negative count": ({"f5": [-1] * 150}, ("--estimator", "multinomial-nb"), "f5: is neg"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_names_column_or_option(
+    name: str, tmp_path: Path, service: Service
+) -> None:
+    more, words, cause = REFUSED[name]
+    path = table(tmp_path, **more)
+    found = register(path, *COLUMNS, "--estimator", "gaussian-nb", *words)
+    assert found.exit_code != 0
+    assert cause in found.output + str(found.exception)
+    assert not service.manifest
+
+
+@pytest.mark.parametrize("words", [("--alpha", "1"), ("--sample-weight", "f0")])
+def test_options_of_an_estimator_need_one(words: tuple[str, ...], tmp_path: Path) -> None:
+    found = register(table(tmp_path), *COLUMNS, *words)
+    assert found.exit_code == 2
+    assert f"{words[0]} needs --estimator" in found.output
+
+
+def test_the_limits_are_those_of_the_sums() -> None:
+    assert LARGEST_CODE == MAX_CODE
+    assert STEPS == 1 << WEIGHT_BITS

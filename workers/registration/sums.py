@@ -1,0 +1,98 @@
+"""Pack labelled rows and an estimator's options as a registration for POST /v1/models."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.errors import DatasetError, RefusedError
+from workers.registration.recipe import RecipeRegistration, RecipeRows, pack
+
+STEPS, MOST = 16, 256.0  # weights are multiples of 1/16 up to 256
+
+
+def prepare_sums(
+    rows: RecipeRows, options: Mapping[str, Any], *, ref: str, weight: str | None = None
+) -> RecipeRegistration:
+    """Pack the rows that are not held out, with the manifest for them.
+
+    options: `estimator` and what else is not the default. weight: the column of weights, which
+    are rounded to multiples of 1/16.
+
+    Raises:
+        DatasetError: A feature or a label is missing, negative or too large for the estimator,
+            or a weight is too large or too small. The message names the column.
+    """
+    _check_features(rows, options)
+    if weight is not None and rows.weights is not None:
+        rows = replace(rows, weights=_rounded(weight, rows.weights))
+    manifest = {
+        "family": "sums",
+        "ref": ref,
+        "classes": list(rows.classes),
+        "columns": rows.features.shape[1],
+        "weighted": rows.weights is not None,
+        "sums": dict(options),
+    }
+    return pack(rows, manifest)
+
+
+def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:
+    """Return what a file predicts of the held-out rows, as `predicted`."""
+    return predicted(file, registration.features)
+
+
+def predicted(file: bytes, features: NDArray[np.float64]) -> NDArray[Any]:
+    """Return what a file predicts of rows (n, d): places of classes, or numbers.
+
+    Raises:
+        RefusedError: The file is none of these estimators.
+    """
+    from lethe.estimators.errors import EstimatorInputError
+    from lethe.estimators.sums.published import read_published
+
+    try:
+        return read_published(file).predict(features)
+    except EstimatorInputError as error:
+        raise RefusedError(str(error)) from None
+
+
+def _check_features(rows: RecipeRows, options: Mapping[str, Any]) -> None:
+    from lethe.estimators.sums.fixed_point import MAX_CODE
+
+    most = float(np.ldexp(float(MAX_CODE), int(options.get("exponent", -16))))
+    for place in range(rows.features.shape[1]):
+        name = rows.names[place] if rows.names else f"feature {place}"
+        column = rows.features[:, place]
+        if np.isnan(column).any():
+            raise DatasetError(
+                f"{name}: has no value in a row: fill it in by a rule that no row decided, or "
+                "leave the column out"
+            )
+        if options["estimator"] == "multinomial-nb" and (column < 0).any():
+            raise DatasetError(f"{name}: is negative in a row: counts are at least 0")
+        if (np.abs(column) > most).any():
+            raise DatasetError(
+                f"{name}: is beyond {most:g} in a row: rescale it by a factor that no row "
+                "decided, or give a larger --exponent"
+            )
+    limit = float(np.ldexp(float(MAX_CODE), int(options.get("target_exponent", -16))))
+    if not rows.classes and (np.abs(rows.labels) > limit).any():
+        raise DatasetError(
+            f"label: is beyond {limit:g} in a row: rescale it by a factor that no row decided, "
+            "or give a larger --target-exponent"
+        )
+
+
+def _rounded(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.rint(weights * STEPS) / STEPS
+    if (found > MOST).any():
+        raise DatasetError(f"{name}: is above {MOST:g} in a row: divide all weights")
+    if ((found == 0) & (weights > 0)).any():
+        raise DatasetError(
+            f"{name}: would be 0 in a row when rounded to multiples of 1/{STEPS}: multiply all "
+            "weights"
+        )
+    return found
