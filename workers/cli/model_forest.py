@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.model_recipe import (
-    IN_THE_FILE,
     check_manifest,
     read_rows,
     refuse_others,
@@ -32,7 +31,7 @@ def register_forest(
     from workers.registration import forest
     from workers.registration.recipe import read_recipe
 
-    refuse_others(click.get_current_context(), IN_THE_FILE)
+    refuse_others(click.get_current_context())
     with shown():
         options = read_recipe(file)
         numbers = bool(options.get("numbers", False))

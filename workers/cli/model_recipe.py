@@ -31,7 +31,7 @@ def register_recipe(
     from workers.cli.errors import shown
     from workers.registration.recipe import prepare_recipe, read_recipe
 
-    refuse_others(click.get_current_context(), IN_THE_FILE)
+    refuse_others(click.get_current_context())
     with shown():
         document = read_recipe(file)
         numbers = not checked(document).classifies
@@ -71,7 +71,7 @@ def send(
             click.echo(measured(found, prepared.labels, numbers=numbers))
 
 
-def refuse_others(context: click.Context, instead: str) -> None:
+def refuse_others(context: click.Context, instead: str = IN_THE_FILE) -> None:
     """Raise click.UsageError for options of ridge heads. instead: what else to do."""
     given = [
         param.opts[-1]

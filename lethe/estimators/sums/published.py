@@ -28,6 +28,11 @@ class PublishedSums:
     def arrays(self) -> list[Floats]:
         """The arrays of the file."""
 
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """How many features a row has."""
+
     @abstractmethod
     def outputs(self, features: Floats) -> Floats:
         """Return, for rows (n, d), the output of each class (n, classes) or the number (n, 1).
@@ -59,6 +64,11 @@ class PublishedRidge(PublishedSums):
         """The arrays of the file."""
         return [self.coef, self.intercept]
 
+    @property
+    def columns(self) -> int:
+        """How many features a row has."""
+        return int(self.coef.shape[1])
+
     def outputs(self, features: Floats) -> Floats:
         """Return features times weights, and the intercept."""
         found: Floats = features @ self.coef.T + self.intercept
@@ -79,6 +89,11 @@ class PublishedBayes(PublishedSums):
     def arrays(self) -> list[Floats]:
         """The arrays of the file."""
         return [self.prior, *self.parts]
+
+    @property
+    def columns(self) -> int:
+        """How many features a row has."""
+        return int(self.parts[0].shape[1])
 
     @property
     def log_prior(self) -> Floats:

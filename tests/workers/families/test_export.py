@@ -8,6 +8,12 @@ import onnxruntime
 import pytest
 import torch
 
+from lethe.estimators import (
+    ExactGaussianNB,
+    ExactMultinomialNB,
+    ExactRidgeClassifier,
+    ExactRidgeRegressor,
+)
 from tests import small, small_network
 from workers.artifacts import encode_head
 from workers.errors import ArtifactError
@@ -100,3 +106,40 @@ def test_a_file_of_another_kind_is_refused() -> None:
         base.configured({"family": "network"}).export(data, "onnx", [])
     with pytest.raises(ArtifactError):
         base.configured({"data": "rows"}).export(data[:-1], "onnx", ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    "maker", [ExactRidgeRegressor, ExactRidgeClassifier, ExactGaussianNB, ExactMultinomialNB]
+)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_models_of_sums_predict_the_same_everywhere(maker: Any, classes: int) -> None:
+    rng = np.random.default_rng(3)
+    features, rows = np.abs(rng.normal(size=(60, 5))), np.abs(rng.normal(size=(300, 5)))
+    numbers = maker is ExactRidgeRegressor
+    names = np.array(["b", "a", "é"])[:classes]  # not in order
+    labels: Any = rng.normal(size=60) if numbers else names[rng.integers(0, classes, 60)]
+    fitted = maker().fit(features, labels)
+    family = base.configured({"family": "sums"})
+    assert family.formats == ("onnx", "skops")
+    session = onnxruntime.InferenceSession(family.export(fitted.model_bytes(), "onnx", []))
+    found = session.run(None, {"features": rows})
+    import skops.io
+
+    skops_file = family.export(fitted.model_bytes(), "skops", [])
+    assert not skops.io.get_untrusted_types(data=skops_file)
+    other = skops.io.loads(skops_file).predict(rows)
+    if numbers:
+        np.testing.assert_allclose(found[0], fitted.predict(rows), rtol=1e-12)
+        np.testing.assert_allclose(other, fitted.predict(rows), rtol=1e-12)
+    else:
+        assert found[0].tolist() == fitted.predict(rows).tolist() == other.tolist()
+
+
+def test_a_class_without_rows_is_exported_and_never_predicted() -> None:
+    fitted = ExactGaussianNB(classes=["a", "b", "c"]).fit([[1.0], [2.0]], ["a", "b"])
+    family = base.configured({"family": "sums"})
+    session = onnxruntime.InferenceSession(family.export(fitted.model_bytes(), "onnx", []))
+    label, _ = session.run(None, {"features": np.array([[0.5], [2.5]])})
+    assert label.tolist() == ["a", "b"]
+    with pytest.raises(ArtifactError):
+        family.export(fitted.model_bytes()[:-1], "onnx", [])

@@ -10,6 +10,7 @@ from models import Model
 from workers.families.base import Family
 from workers.families.recipe.rows import TableBlock
 from workers.families.recipe.updated import UpdatedFamily, refusing
+from workers.families.sums.export import FORMATS, export
 from workers.jobs.draft import sha256_hex
 
 if TYPE_CHECKING:  # numba takes a second to import
@@ -32,6 +33,7 @@ class SumsFamily(UpdatedFamily["Sums"]):
     judge_rooms: tuple[str, ...] = ("judge", *rooms)
     method = "sums-exact"
     meaning = GUARANTEE
+    formats: tuple[str, ...] = tuple(FORMATS)
 
     def fitted(self, model: Model, blocks: Sequence[TableBlock]) -> "Sums":
         """Return the sums over some rows. Raises RefusedError for rows that have none."""
@@ -85,6 +87,10 @@ class SumsFamily(UpdatedFamily["Sums"]):
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of the options."""
         return {"sums": sha256_hex(canonical.encode(model.config))}
+
+    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+        """Return a version's file in one of `formats`. Raises ArtifactError."""
+        return export(artifact, form)
 
 
 def config_of(model: Model) -> "SumsConfig":
