@@ -96,8 +96,8 @@ def rows_of_table(
         table.clients if table.subjects is None else table.subjects,
         table.is_test,
         table.identities,
-        table.features,
-        table.weights,
+        names=table.features,
+        weights=table.weights,
     )
 
 

@@ -1,10 +1,12 @@
 """Ridge and naive Bayes from integer sums: an erasure subtracts rows and solves again."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from app.service.context import Services
 from lethe import canonical
 from models import Model
 from workers.families.base import Family
@@ -87,6 +89,19 @@ class SumsFamily(UpdatedFamily["Sums"]):
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of the options."""
         return {"sums": sha256_hex(canonical.encode(model.config))}
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: NDArray[np.float64],
+    ) -> NDArray[Any] | None:
+        """Return places of classes, or numbers. Raises RefusedError."""
+        from workers.registration.sums import predicted
+
+        self.check_here()
+        return predicted(file, features)
 
     def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
         """Return a version's file in one of `formats`. Raises ArtifactError."""
