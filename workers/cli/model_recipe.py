@@ -134,7 +134,7 @@ def read_rows(data: Path | None, columns: Mapping[str, Any], *, numbers: bool) -
     if data is None or not is_table(data):
         if numbers or columns.get("sample_weight"):
             raise RefusedError(
-                "numbers to predict and weights of rows need a table, such as Parquet or CSV"
+                "a model of numbers or of weighted rows needs a table, such as Parquet or CSV"
             )
         opened = open_rows(data, columns)
         for line in opened.taken.lines():

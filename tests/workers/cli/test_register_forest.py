@@ -130,7 +130,7 @@ def test_numbers_are_predicted(tmp_path: Path, service: Service) -> None:
     [
         ({"tress": 3}, (), "tress"),
         ({"edges": [[1.0]]}, (), "4"),
-        ({}, ("--recipe", "forest.json"), "--recipe or --forest"),
+        ({}, ("--recipe", "forest.json"), "one of --recipe, --forest"),
         ({}, ("--penalty", "2"), "only for ridge heads"),
     ],
 )

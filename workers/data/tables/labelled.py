@@ -130,8 +130,8 @@ class LabelledTable:
     array is (n,), of identities digests (n, WIDTH). labels are int64 of label_names, or float64
     without names, zeros where rows need none; label is their column. unlabelled: how
     many rows were left out. chosen_by: how the held-out rows were chosen, for a person.
-    one_client: no column names clients.
-    weights: finite, at least 0; None: no column holds them.
+    one_client: no column names clients. weights: finite, at least 0; None: no column holds
+    them.
     """
 
     table: DataTable
