@@ -276,7 +276,7 @@ def _remove_held_out(
     if not seen.held_out:
         return 0, None
     gone, index = held_out.remove(services, tx, model, seen.held_out)
-    people.bury(services, tx, model, dict.fromkeys(gone), held_out=True)
+    people.bury(services, tx, model, {}, dict.fromkeys(gone))
     return len(gone), index
 
 

@@ -43,7 +43,8 @@ class HeldOutChangedError(LetheError):
 class HeldOutRows:
     """features (m, d) float64; labels (m,) places of classes or numbers; ids of each row.
 
-    file: as it is stored, an .npz of these and a salt. Its digest is in the log.
+    file: as it is stored, an .npz of these and a salt. digest: its hex SHA-256, which is in the
+    log. Where its key was destroyed there are no rows and no file.
     """
 
     features: "NDArray[np.float64]"
@@ -52,11 +53,7 @@ class HeldOutRows:
     clients: list[str]
     subjects: list[str]
     file: bytes
-
-    @property
-    def digest(self) -> str:
-        """Hex SHA-256 of the file."""
-        return sha256(self.file).hexdigest()
+    digest: str
 
     @classmethod
     def of(
@@ -79,8 +76,7 @@ class HeldOutRows:
             ids=np.frombuffer(spelled, dtype=np.uint8),
             salt=np.frombuffer(secrets.token_bytes(SALT_BYTES), dtype=np.uint8),
         )
-        own = {name: ids[name] for name in _IDS}
-        return cls(features, labels, **own, file=packed.getvalue())
+        return cls.read(packed.getvalue())
 
     @classmethod
     def read(cls, file: bytes) -> Self:
@@ -90,7 +86,14 @@ class HeldOutRows:
         with np.load(io.BytesIO(file), allow_pickle=False) as found:
             features, labels = found["features"], found["labels"]
             ids: dict[str, list[str]] = json.loads(found["ids"].tobytes())
-        return cls(features, labels, **ids, file=file)
+        return cls(features, labels, **ids, file=file, digest=sha256(file).hexdigest())
+
+    @classmethod
+    def destroyed(cls, digest: str) -> Self:
+        """Return what is left of a file whose key was destroyed."""
+        import numpy as np
+
+        return cls(np.zeros((0, 0)), np.zeros(0), [], [], [], b"", digest)
 
     def without(
         self, leaving: Callable[[str, str, str], bool]
@@ -126,6 +129,8 @@ def uploaded(file: BinaryIO) -> HeldOutRows | None:
 def stored(services: Services, session: Session, model: Model) -> HeldOutRows | None:
     """Return a model's held-out rows as the log commits to them, None where it has none.
 
+    They are `destroyed` where their key is: a restore destroys again what went since then.
+
     Raises:
         HeldOutChangedError: They are not stored as they were logged.
         LetheError: The log or the file cannot be read.
@@ -135,6 +140,9 @@ def stored(services: Services, session: Session, model: Model) -> HeldOutRows | 
         return None
     for artifact_id in _live(session, digest):
         return HeldOutRows.read(services.artifacts.get(session, artifact_id))
+    query = select(Artifact.id).where(Artifact.kind == KIND, Artifact.digest == digest)
+    if session.exec(query).first() is not None:
+        return HeldOutRows.destroyed(digest)
     raise HeldOutChangedError(
         "the held-out rows that the log has of the model are not stored: run `lethe log fsck`, "
         "and restore the table artifacts and the data directory from a backup"

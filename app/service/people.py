@@ -7,6 +7,7 @@ to all identities of the model (`app.reconcile.people`).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sqlalchemy import bindparam, func, or_, update
@@ -105,18 +106,31 @@ def bury(
     services: Services,
     tx: Transaction,
     model: Model,
-    requests: Mapping[str, str | None],
-    *,
-    held_out: bool = False,
+    requests: Mapping[str, str],
+    held_out: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
     """Forget which records identities were of; the tags stay and say that they were erased.
 
-    requests: erased records, each with the id of the request that erases it, if one does.
-    held_out: of rows that were held out and stored. Those that were not are left alone: a
-    client may send any id for them, and must not get an answer about it.
+    Once in a transaction: what the log commits to is read from what was committed before.
+
+    requests: erased records, each with the id of the request that erases it. held_out: held-out
+    rows that were stored, with the request if one removes them. Those that were not stored are
+    left alone: a client may send any id for them, and must not get an answer about it.
     """
-    state = HELD_OUT if held_out else LEARNED
-    key, session = people_key(services.master, model), tx.session
+    key = people_key(services.master, model)
+    change = _bury(tx.session, model, key, LEARNED, requests)
+    change += _bury(tx.session, model, key, HELD_OUT, held_out)
+    _log(services.ledger, tx, model, key, change)
+
+
+def _bury(
+    session: Session,
+    model: Model,
+    key: PeopleKey,
+    state: str,
+    requests: Mapping[str, str | None] | Mapping[str, str],
+) -> int:
+    """Bury the identities that records have in a state; return by how much the sum changes."""
     dialect, change = session.connection().dialect, 0
     for chunk in chunks(list(requests)):
         by_seal = dict(zip(_NAME.bind_all(chunk, dialect), chunk, strict=True))
@@ -134,7 +148,7 @@ def bury(
             statement.values(state=ERASED, record=None, request_id=bindparam("by")),
             [{"row": row.id, "by": row.request_id} for row in erased],
         )
-    _log(services.ledger, tx, model, key, change)
+    return change
 
 
 def _log(ledger: Ledger, tx: Transaction, model: Model, key: PeopleKey, change: int) -> None:

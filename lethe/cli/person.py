@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,13 +81,33 @@ def _print_found(one: Mapping[str, Any]) -> None:
 @service_url
 @click.argument("file", type=_FILE)
 @click.option("--kind", required=True, help="The kind of identity, such as email.")
+@click.option(
+    "--record-id",
+    "record",
+    default="record",
+    show_default=True,
+    metavar="COLUMN",
+    help="Column of the record ids.",
+)
+@click.option(
+    "--column", metavar="COLUMN", help="Column of the values. Default: that named as the kind."
+)
 @click.option("--model", required=True, help="Reference of the model.")
 @click.option("--hashed", help="The values are hex digests of this algorithm, such as sha256.")
-def import_file(url: str, file: Path, kind: str, model: str, hashed: str | None) -> None:
+def import_file(
+    url: str,
+    file: Path,
+    kind: str,
+    record: str,
+    column: str | None,
+    model: str,
+    hashed: str | None,
+) -> None:
     """Import identities of a model's records from a CSV file.
 
-    FILE has two columns, record and value, and a header whose first word is record. Rows
-    without a value are skipped. Importing a file twice changes nothing.
+    FILE has a header. Of its columns one has the record ids and one the values; all others are
+    ignored. Of two columns the other one has the values, whatever its name. Rows without a
+    value are skipped. Importing a file twice changes nothing.
     """
     from lethe.client import ProblemError
 
@@ -95,8 +115,8 @@ def import_file(url: str, file: Path, kind: str, model: str, hashed: str | None)
     with _client(url) as operator:
         block: list[tuple[str, Identity]] = []
         lines: list[int] = []
-        for line, record, identity in _rows(file, kind, hashed):
-            block.append((record, identity))
+        for line, name, identity in _rows(file, kind, hashed, record, column):
+            block.append((name, identity))
             lines.append(line)
             count += 1
             if len(block) == AT_ONCE:
@@ -131,19 +151,23 @@ def _send(
         ) from None
 
 
-def _rows(file: Path, kind: str, hashed: str | None) -> Iterator[tuple[int, str, Identity]]:
+def _rows(
+    file: Path, kind: str, hashed: str | None, record_column: str, column: str | None
+) -> Iterator[tuple[int, str, Identity]]:
     """Yield the line, record and identity of each row that has a value."""
     with file.open(newline="", encoding="utf-8-sig") as text:
         reader = csv.reader(text)
-        header = next(reader, [])
-        if len(header) != 2 or header[0].strip() != "record":
-            raise click.ClickException("the file needs a header of two columns: record,VALUE")
+        header = [name.strip() for name in next(reader, [])]
+        places = _places(header, kind, record_column, column)
         for row in reader:
             if not row:
                 continue
-            if len(row) != 2 or not row[0]:
-                raise click.ClickException(f"line {reader.line_num}: write record,VALUE")
-            record, value = row
+            if len(row) != len(header) or not row[places[0]]:
+                raise click.ClickException(
+                    f"line {reader.line_num}: give each of the header's columns a cell, and "
+                    f"{header[places[0]]} an id"
+                )
+            record, value = (row[place] for place in places)
             if not value.strip():
                 continue
             try:
@@ -155,6 +179,23 @@ def _rows(file: Path, kind: str, hashed: str | None) -> Iterator[tuple[int, str,
             except IdentityError as error:
                 raise click.ClickException(f"line {reader.line_num}: {error.detail}") from None
             yield reader.line_num, record, Identity(kind, found)
+
+
+def _places(
+    header: Sequence[str], kind: str, record: str, column: str | None
+) -> tuple[int, int]:
+    """Return where the record ids and the values are. Raises click.ClickException."""
+    others = [name for name in header if name != record]
+    if column is None:
+        column = others[0] if len(header) == 2 and len(others) == 1 else kind
+    for option, name in (("--record-id", record), ("--column", column)):
+        if header.count(name) != 1:
+            raise click.ClickException(
+                f"the file needs one column {name}; name another with {option}"
+            )
+    if record == column:
+        raise click.ClickException("record ids and values are two columns")
+    return header.index(record), header.index(column)
 
 
 @click.group()

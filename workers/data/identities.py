@@ -124,7 +124,7 @@ def sent_of_held_out(named: bool, *, rows: bool = False) -> str:
     named: they have identities, see `to_send`. rows: they are sent themselves.
     """
     if rows:
-        return "held-out rows are sent too, never learned: every version is measured on them"
+        return "they are sent too, sealed: every version is measured on them"
     return "only their ids and hashed identities are sent" if named else "they are not sent"
 
 

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from app.ledger.sequencer import Transaction
 from app.schemas.requests import Scope
-from app.service import held_out, people
+from app.service import held_out
 from app.service.context import Services
 from app.service.held_out import HeldOutRows
 from lethe.errors import LetheError
@@ -78,7 +78,7 @@ def measure(job: JobContext, file: bytes, members: Sequence[BatchMember] = ()) -
         return False
 
     after, gone = before.without(leaves)
-    if not gone:
+    if before.records and not gone:
         after = before
     return VersionFigure(_figure(services, job.model, file, after), before, after, by)
 
@@ -94,8 +94,6 @@ def settle(job: JobContext, tx: Transaction, model: Model, measured: VersionFigu
         held_out.require(job.services, model, None if before is None else before.digest)
         return
     held_out.replace(job.services, tx, model, before, after)
-    if measured.gone:
-        people.bury(job.services, tx, model, measured.gone, held_out=True)
 
 
 def judged(services: Services, model: Model, version: ModelVersion) -> Figure:

@@ -14,6 +14,7 @@ from app.service.scope import has_tombstone, is_add_back, may_return
 from app.steps import reached
 from app.vault.model_key import ADD_BACK, open_tombstone_key, record_tag, tags_digest
 from models import Contribution, Model, Record, Tombstone
+from models.person import HELD_OUT
 from models.session import chunks
 from workers.errors import RefusedError
 from workers.families import base as family
@@ -24,6 +25,7 @@ from workers.jobs import (
     versions,
 )
 from workers.jobs.chain import Chain
+from workers.jobs.held_out import VersionFigure
 from workers.jobs.lease import JobContext, advance
 from workers.jobs.people import identities
 from workers.jobs.retained_set import grown
@@ -89,6 +91,7 @@ def _learn(job: JobContext, file: BinaryIO) -> None:
         if before is None
         else held_out.measure(job, head)
     )
+    _refuse_claims(file, measured)
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -142,6 +145,18 @@ def _seal(
     else:
         services.features.rewrite(session, subject, payload, len(whole.records))
     return subject.id
+
+
+def _refuse_claims(file: BinaryIO, measured: VersionFigure) -> None:
+    """Refuse identities of stored held-out rows from whoever does not have these rows.
+
+    A case for that person would remove them, and they are somebody else's.
+    """
+    if measured.before is None:
+        return
+    claimed = {one.record for one in identities(file) if one.state == HELD_OUT}
+    if not claimed.isdisjoint(measured.before.records):
+        raise RefusedError("a held-out record id is that of a row registered: use new ids")
 
 
 def _refuse_known(

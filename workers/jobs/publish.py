@@ -95,7 +95,7 @@ def publish(
     }
     session.flush()
     if members:
-        _bury(job, tx, model, members, update.dropped)
+        _bury(job, tx, model, members, update.dropped, measured)
     contributed = None if members else chain.added_root
     held_out.settle(job, tx, model, measured)
     version = versions.publish(
@@ -239,6 +239,7 @@ def _bury(
     model: Model,
     members: Sequence[BatchMember],
     dropped: frozenset[str],
+    measured: VersionFigure,
 ) -> None:
     """Take the records out of the training set; their tombstones say by whose request."""
     session, lease = tx.session, job.lease
@@ -251,7 +252,7 @@ def _bury(
         tags.setdefault(request_id, []).append(record_tag(key, record))
     for member in members:
         job.services.journal.erased(session, model.ref, tags[member.request_id], member.ref)
-    people.bury(job.services, tx, model, owners)
+    people.bury(job.services, tx, model, owners, measured.gone)
     leaving = sorted(owners)
     if versions.remove_records(session, lease.model_id, leaving) != len(leaving):
         raise LeaseLostError(lease.job_id)

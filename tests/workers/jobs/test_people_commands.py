@@ -81,6 +81,16 @@ def test_a_list_is_imported_and_its_unknown_record_named(
     assert "not-there (line 3)" in refused.output
     assert "b@example.org" not in refused.output
     assert operator.run(person, "find", "email=a@example.org").exit_code == 1
+    wide = "name,id,mail,age\nEve,r2,eve@example.org,40\nX,r3,,1\nY,r4,eve@example.org,2\n"
+    file.write_text(wide)
+    by_name = (*arguments, "--record-id", "id", "--column", "mail")
+    assert operator.run(person, *by_name).stdout == "2 identities read, 0 new in one\n"
+    named = file.write_text(wide.replace("id,mail", "record,email")) and arguments
+    assert operator.run(person, *named).stdout == "2 identities read, 0 new in one\n"
+    lacking = operator.run(person, *arguments, "--column", "mail")
+    assert "the file needs one column mail; name another with --column" in lacking.output
+    file.write_text("record,email,email\nr2,a@example.org,b@example.org\n")
+    assert "needs one column email" in operator.run(person, *arguments).output
     file.write_text("record,sha256\nr2,zz\n")
     bad = operator.run(person, *arguments, "--hashed", "sha256")
     assert bad.exit_code == 1
