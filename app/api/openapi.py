@@ -19,6 +19,7 @@ from app.metrics import MEDIA_TYPE as METRICS_TYPE
 from app.reconcile.people import PeopleChangedError
 from app.schemas.manifests import MANIFESTS
 from app.schemas.requests import NewRequest
+from app.service.held_out import HeldOutChangedError
 from app.vault.errors import MasterKeyError, NotStoredError, SealError, ShreddedError
 from lethe.catalogue import EVENTS
 from lethe.certificates.evidence import SCORES_TYPE
@@ -140,10 +141,15 @@ RAISED: dict[str, tuple[Problem, ...]] = {
     "revokeKey": _UNKNOWN,
     "registerModel": (p.ModelDeletedError, p.ConflictError, p.NotOverSilosError, p.UploadError),
     "listModels": (),
-    "getModel": (p.UnknownModelError,),
+    "getModel": (p.UnknownModelError, p.UnloggedVersionError),
     "deleteModel": (p.UnknownModelError, p.ModelInUseError),
-    "listVersions": (p.UnknownModelError,),
-    "getVersion": (p.ModelDeletedError, p.UnknownModelError, p.NotFoundError),
+    "listVersions": (p.UnknownModelError, p.UnloggedVersionError),
+    "getVersion": (
+        p.ModelDeletedError,
+        p.UnknownModelError,
+        p.NotFoundError,
+        p.UnloggedVersionError,
+    ),
     "getArtifact": (
         p.ModelDeletedError,
         p.UnknownModelError,
@@ -201,6 +207,7 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.ModelNotReadyError,
         p.ScopeChangedError,
         p.ScopeTooLargeError,
+        HeldOutChangedError,
         PeopleChangedError,
     ),
     "getCase": (p.NotFoundError, PeopleChangedError),

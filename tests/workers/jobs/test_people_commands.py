@@ -85,8 +85,8 @@ def test_a_list_is_imported_and_its_unknown_record_named(
     file.write_text(wide)
     by_name = (*arguments, "--record-id", "id", "--column", "mail")
     assert operator.run(person, *by_name).stdout == "2 identities read, 0 new in one\n"
-    named = file.write_text(wide.replace("id,mail", "record,email")) and arguments
-    assert operator.run(person, *named).stdout == "2 identities read, 0 new in one\n"
+    file.write_text(wide.replace("id,mail", "record,email"))
+    assert operator.run(person, *arguments).stdout == "2 identities read, 0 new in one\n"
     lacking = operator.run(person, *arguments, "--column", "mail")
     assert "the file needs one column mail; name another with --column" in lacking.output
     file.write_text("record,email,email\nr2,a@example.org,b@example.org\n")
