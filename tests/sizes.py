@@ -16,6 +16,7 @@ FULL = {
     "tests/app/api/test_rounds.py::test_masked_inputs_that_are_not_taken": "tests/workers/secure_sum has each refusal",
     "tests/app/cli/test_serve.py::test_a_service_that_is_terminated_ends_its_workers": "processes; tests/e2e",
     "tests/benchmarks": "benchmarks are not the product",
+    "tests/docs/test_estimators_page.py::test_the_example_prints_what_the_page_says": "tests/lethe/estimators has each call of the example",
     "tests/e2e": "processes over HTTP and SIGKILL; tests/faults stops at the same steps",
     "tests/faults/test_networks.py": "test_in_process.py stops at every step of a ridge head",
     "tests/interop": "certificates read by other tools; vectors of others are in tests/vectors",

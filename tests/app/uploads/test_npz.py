@@ -200,7 +200,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("strange", STRANGE)
 def test_ids_are_looked_at_one_by_one_where_all_at_once_are_not_plain(strange: str) -> None:
-    array = np.array(["good"] * 70_000 + [strange])
+    array = np.array(["good"] * 1_000 + [strange])
     with pytest.raises(UploadError, match=STRANGE[strange]):
         npz.ids(array, "records", len(array))
     good = np.array(["\u00e9", "\U0001f600", "a b", "x" * 200])

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.certificates import retained_tree
@@ -21,6 +21,7 @@ from lethe.certificates.retained_tree import (
     follow,
     retained_root,
 )
+from tests.fuzz import fuzz
 from tests.lethe.certificates.tree_oracle import oracle_root, step_by_step
 from tests.lethe.log.vectors import ROOT, read_cases
 
@@ -38,7 +39,7 @@ FLAG = st.booleans()
 SETS = st.dictionaries(COMMITMENT, WORD, max_size=30)
 
 
-@settings(deadline=None)
+@fuzz(100)
 @given(SETS, st.randoms(use_true_random=False))
 def test_the_root_is_the_definitions_in_every_order(
     leaves: dict[bytes, bytes], order: random.Random
@@ -55,7 +56,7 @@ def test_the_root_is_the_definitions_in_every_order(
     assert folded_root(sorted(leaves.items())) == (expected, len(leaves))
 
 
-@settings(deadline=None)
+@fuzz(100)
 @given(SETS, st.data())
 def test_a_history_of_adds_and_removes_leaves_the_tree_of_the_set(
     leaves: dict[bytes, bytes], data: st.DataObject

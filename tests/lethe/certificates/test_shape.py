@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe import canonical
 from lethe.certificates import shape
 from lethe.certificates.errors import ShapeError
 from lethe.certificates.shape import Blob, Moment, Name, Sha256, Uuid
+from tests.fuzz import fuzz
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
+@fuzz(100)
 @given(st.sampled_from(sorted(GOOD)), json_values)
 def test_any_json_is_read_back_exactly_or_refused(name: str, value: Any) -> None:
     document = GOOD | {name: value}

@@ -6,7 +6,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.certificates.errors import RemovalError
@@ -18,6 +18,7 @@ from lethe.certificates.retained_tree import (
     follow,
     joined,
 )
+from tests.fuzz import fuzz
 from tests.lethe.certificates.tree_oracle import oracle_root
 
 CAP = 3
@@ -56,7 +57,7 @@ class Store:
         self.leaves, self.whole = dict(leaves), Part(b"", tree.count, tree.root)
 
 
-@settings(deadline=None)
+@fuzz(100)
 @given(SETS)
 def test_a_set_is_divided_where_it_is_large(leaves: dict[bytes, bytes]) -> None:
     whole, pages = divided(sorted(leaves.items()), CAP)
@@ -72,7 +73,7 @@ def test_a_set_is_divided_where_it_is_large(leaves: dict[bytes, bytes]) -> None:
     assert {prefix: pages[prefix] for prefix in pages if len(prefix) < 4} == expected
 
 
-@settings(deadline=None)
+@fuzz(100)
 @given(SETS, st.data())
 def test_every_history_leaves_what_is_stored_of_the_set(
     leaves: dict[bytes, bytes], data: st.DataObject

@@ -50,21 +50,11 @@ EVERY = pytest.mark.parametrize(
 )
 
 
-def without_payload(data: bytes) -> list[int]:
-    """Return all bits of the file, but one of each byte of the statement in base64.
-
-    They are told from others by no step: either base64 or the leaf's digest notices them.
-    """
-    payload = json.loads(data)["dsseEnvelope"]["payload"].encode()
-    start = data.index(payload)
-    inside = range(start, start + len(payload))
-    return [bit for bit in range(8 * len(data)) if bit // 8 not in inside or bit % 9 == 0]
-
-
 @EVERY
 def test_every_single_bit_of_the_file_is_noticed(every: bool) -> None:
     assert CERTIFIED.verify().result == "PASS"
-    bits = None if every else without_payload(CERTIFIED.bundle)
+    # Sampled: one bit of each byte, another than of the byte before.
+    bits = None if every else range(0, 8 * len(CERTIFIED.bundle), 9)
     unnoticed, steps = survivors(CERTIFIED.bundle, bits)
     assert unnoticed == []
     assert steps.keys() == {1, 2, 4, 5}
@@ -85,11 +75,11 @@ def witnessed() -> tuple[bytes, range]:
 
 
 def flipped(data: bytes, line: range) -> list[int]:
-    """Return all bits of the witness's line, and one of each other byte.
+    """Return all bits of the witness's line, and one of every fifth other byte.
 
     What both files share the test above flips.
     """
-    return [*line, *(bit for bit in range(0, 8 * len(data), 9) if bit not in line)]
+    return [*line, *(bit for bit in range(0, 8 * len(data), 41) if bit not in line)]
 
 
 @EVERY

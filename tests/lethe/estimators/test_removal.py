@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -25,6 +25,7 @@ from lethe.estimators import (
     verify_removal,
 )
 from lethe.estimators.errors import EstimatorInputError
+from tests.fuzz import fuzz
 
 N = 60
 RNG = np.random.default_rng(5)
@@ -62,7 +63,7 @@ def fitted(name: str, **fit: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(deadline=None, max_examples=8)
+@fuzz(15)
 @given(batches=st.lists(st.sets(st.integers(0, N - 1), min_size=1, max_size=20), max_size=4))
 def test_unlearning_gives_the_bytes_of_a_refit(name: str, batches: list[set[int]]) -> None:
     model, kept = fitted(name), np.ones(N, bool)

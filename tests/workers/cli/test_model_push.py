@@ -1,6 +1,9 @@
 """`lethe model push` keeps MLflow at the current version and leaves no withdrawn file there."""
 
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,11 +29,27 @@ def tracking() -> str:
     return f"sqlite:///{Path.cwd()}/mlflow.db"
 
 
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's database without a row: its migrations take longer than a test."""
+    import mlflow  # takes seconds: only where these tests run
+
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM experiments")  # its files would lie beside this one
+    return path
+
+
 @pytest.fixture
 def here(
-    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    settings: Settings,
+    ledger: Ledger,
+    tables: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Iterator[Installation]:
-    """A fitted model, and an empty directory for MLflow."""
+    """A fitted model, and a directory with nothing but an empty database for MLflow."""
     with install(settings) as made:
         made.ready()
         caller = made.caller
@@ -41,6 +60,7 @@ def here(
 
         monkeypatch.setattr("workers.cli.service.connect", connect)
         (tmp_path / "here").mkdir()
+        shutil.copyfile(tables, tmp_path / "here" / "mlflow.db")
         monkeypatch.chdir(tmp_path / "here")
         yield made
 

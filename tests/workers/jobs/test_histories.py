@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sqlalchemy import update
 from sqlmodel import Session, select
@@ -21,6 +21,7 @@ from models.session import make_engine
 from models.types import utcnow
 from tests.conftest import ORIGIN
 from tests.doubles.dispatcher import STAGES
+from tests.fuzz import fuzz
 from tests.installation import Installation, install
 from tests.small import MODEL, Caller, pack, rows
 from tests.workers.jobs.oracle import current_head, current_statistics, refit
@@ -237,11 +238,7 @@ def on_file(
 
 @pytest.mark.parametrize("on_file", [1, 3], indirect=True)
 @given(method=st.sampled_from(METHODS), history=HISTORIES)
-@settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@fuzz(20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_history_ends_as_a_fit_of_what_remains(
     on_file: Installation, method: str, history: list[tuple[str, Any]]
 ) -> None:

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from tests.workers.judge.claims import (
     ERASED,
     C,
@@ -115,7 +116,7 @@ def changed(
     st.sampled_from(["gram", "moment"]),
     st.sampled_from([-1, 1]),
 )
-@settings(deadline=None)
+@fuzz(100)
 def test_any_entry_of_any_message_off_by_one(
     which: int, i: int, j: int, part: str, by: int
 ) -> None:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import fuzz
 from tests.workers.secure_sum.rounds import Play, plain_sum, plan_of, random_inputs
 from workers.secure_sum.errors import TooFewSurvivorsError
 from workers.secure_sum.messages import MaskedInput, open_message
@@ -23,7 +24,7 @@ def casts(draw: st.DrawFn) -> tuple[int, int, dict[str, str], int]:
     return members, threshold, gone, draw(st.integers(0, 2**32))
 
 
-@settings(deadline=None, max_examples=40)
+@fuzz(50)
 @given(casts())
 def test_the_sum_is_bit_equal_down_to_the_threshold_and_refused_below(
     cast: tuple[int, int, dict[str, str], int],

@@ -57,7 +57,7 @@ def test_fractions_are_compared_exactly(a: int, b: int, c: int, d: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [2, 10, MAX_ROWS])
-@settings(deadline=None)
+@fuzz(100)
 @given(data=st.data())
 def test_the_best_candidate_at_every_size(rows: int, data: st.DataObject) -> None:
     """At the largest size too, where a product that overflowed would show."""
@@ -85,7 +85,7 @@ def test_the_best_candidate_at_every_size(rows: int, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("rows", [3, 11, MAX_ROWS])
-@settings(deadline=None)
+@fuzz(100)
 @given(data=st.data())
 def test_the_best_of_several_classes_at_every_size(rows: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, rows))
