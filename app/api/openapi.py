@@ -198,6 +198,12 @@ RAISED: dict[str, tuple[Problem, ...]] = {
         p.UnknownRecordError,
         PeopleChangedError,
     ),
+    "removeHeldOut": (
+        p.ModelDeletedError,
+        p.UnknownModelError,
+        p.UnknownRecordError,
+        HeldOutChangedError,
+    ),
     "openCase": (
         p.ModelDeletedError,
         p.UnknownModelError,

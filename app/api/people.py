@@ -11,6 +11,8 @@ from app.schemas.people import (
     CaseView,
     ContactView,
     FoundPage,
+    HeldOutRemoval,
+    HeldOutRemoved,
     Imported,
     NewCase,
     PersonImport,
@@ -37,6 +39,12 @@ def import_people(wanted: PersonImport, services: ServicesDep) -> Imported:
     """Say whose records of a model are. The same identities again change nothing."""
     found = [(one.record, one.person.identity()) for one in wanted.identities]
     return Imported(added=people.import_identities(services, wanted.model, found))
+
+
+@router.post("/people/remove-held-out", operation_id="removeHeldOut")
+def remove_held_out(wanted: HeldOutRemoval, services: ServicesDep) -> HeldOutRemoved:
+    """Remove stored held-out rows by their ids: of people whom no identity finds."""
+    return cases.remove_held_out(services, wanted)
 
 
 @router.post("/cases", status_code=201, operation_id="openCase")

@@ -88,6 +88,20 @@ class Imported(Wire):
     added: int
 
 
+class HeldOutRemoval(Wire):
+    """The body of POST /v1/people/remove-held-out: ids of a model's stored held-out rows."""
+
+    model: ModelRef
+    records: list[OpaqueId] = Field(min_length=1, max_length=10_000)
+
+
+class HeldOutRemoved(Wire):
+    """How many held-out rows were removed, and the log entry `model.held-out` that says so."""
+
+    removed: int
+    log_index: int
+
+
 class NewCase(Wire):
     """The body of POST /v1/cases: an operator asks for a person's erasure.
 

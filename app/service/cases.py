@@ -24,6 +24,7 @@ from app.problems import (
     ContributionPendingError,
     NotFoundError,
     ScopeChangedError,
+    UnknownRecordError,
 )
 from app.reconcile.held_out import EVENT as HELD_OUT_ROWS
 from app.reconcile.judgement import opened
@@ -35,6 +36,8 @@ from app.schemas.people import (
     ContactView,
     FoundPage,
     FoundView,
+    HeldOutRemoval,
+    HeldOutRemoved,
     NewCase,
     Outcome,
     PartView,
@@ -42,13 +45,13 @@ from app.schemas.people import (
     TimelineItem,
 )
 from app.schemas.requests import NewRequest, Scope
-from app.service import certificates, held_out, people
+from app.service import certificates, held_out, people, registry
 from app.service.admission import RECEIVED, choose
 from app.service.context import Services
 from app.service.deadlines import due_at
 from app.service.people import Found
 from app.service.requests import CLOSED, certificate_path
-from app.service.scope import changed, check_size, claim, covers
+from app.service.scope import changed, check_size, claim, covers, named_places
 from lethe import canonical
 from lethe.certificates.case_summary import CasePart, CasePredicate, build_summary
 from lethe.certificates.dsse import sign_envelope
@@ -278,6 +281,33 @@ def _remove_held_out(
     gone, index = held_out.remove(services, tx, model, seen.held_out)
     people.bury(services, tx, model, {}, dict.fromkeys(gone))
     return len(gone), index
+
+
+def remove_held_out(services: Services, wanted: HeldOutRemoval) -> HeldOutRemoved:
+    """Remove stored held-out rows by their ids, all of them or none.
+
+    Raises:
+        UnknownModelError: There is no such model.
+        UnknownRecordError: Some are of no stored held-out row; the problem has their places.
+        HeldOutChangedError: The rows are not stored as they were logged.
+    """
+
+    def effect(tx: Transaction) -> HeldOutRemoved:
+        model = registry.find(tx.session, wanted.model)
+        records = wanted.records
+        gone, index = held_out.remove(services, tx, model, records)
+        known = set(gone)
+        unknown = [place for place, one in enumerate(records, 1) if one not in known]
+        if unknown or index is None:
+            raise UnknownRecordError(
+                f"{len(unknown)} of {len(records)} records are no stored held-out rows of the "
+                f"model; by their places in the list: {named_places(unknown)}",
+                places=named_places(unknown),
+            )
+        people.bury(services, tx, model, {}, dict.fromkeys(gone))
+        return HeldOutRemoved(removed=len(gone), log_index=index)
+
+    return services.ledger.transact(effect)
 
 
 def _contact_digest(key: bytes, contact: str | None) -> str:

@@ -127,6 +127,23 @@ def import_file(
     click.echo(f"{count} identities read, {added} new in {model}")
 
 
+@person.command()
+@service_url
+@click.option("--model", required=True, help="Reference of the model.")
+@click.option(
+    "--record", "records", multiple=True, required=True, help="Id of a row; repeatable."
+)
+def remove_held_out(url: str, model: str, records: tuple[str, ...]) -> None:
+    """Remove held-out rows that were sent to measure a model, by their record ids.
+
+    Fails if one of them is not stored; then none is removed. A case removes those of its
+    person by itself.
+    """
+    with _client(url) as operator:
+        done = operator.remove_held_out(model, records)
+    click.echo(_removed(done["removed"], done["log_index"]))
+
+
 def _send(
     operator: "Client",
     model: str,

@@ -260,6 +260,11 @@ class Operations(Core):
         added = yield from self.document(calls.post_as_operator(wanted, "people", "import"))
         return int(added["added"])
 
+    def remove_held_out(self, model: str, records: Sequence[str]) -> Conversation[Document]:
+        """Remove a model's stored held-out rows by their ids, all of them or none."""
+        wanted = {"model": model, "records": list(records)}
+        return self.document(calls.post_as_operator(wanted, "people", "remove-held-out"))
+
     def open_case(
         self,
         person: Identity,

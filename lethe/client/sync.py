@@ -97,6 +97,7 @@ class Client:
     audit_file = _call(Operations.audit_file)
     find_person = _call(Operations.find_person)
     import_people = _call(Operations.import_people)
+    remove_held_out = _call(Operations.remove_held_out)
     open_case = _call(Operations.open_case)
     case = _call(Operations.case)
     case_summary = _call(Operations.case_summary)

@@ -198,6 +198,8 @@ def register(
 
     if send_holdout and rows != "rows":
         raise click.UsageError("--send-holdout needs --rows rows: else no row is sent")
+    if send_holdout and vectors is not None:
+        raise click.UsageError("an index predicts nothing: leave --send-holdout out")
     columns = {**columns, "send_holdout": send_holdout}
     sums = options_of(click.get_current_context())
     if sum(bool(one) for one in (recipe, forest, script, vectors, sums)) > 1:
@@ -263,6 +265,11 @@ def register(
         if rows != "rows":
             operator.register_model(manifest)
             click.echo(f"registered {ref}: waiting for the statistics of its clients")
+            if rows == "masked" and federation.identities:
+                click.echo(
+                    "identities are not sent here, nor in masked rounds: import them with "
+                    "`lethe person import` after each round"
+                )
             return
         operator.register_model(manifest, prepared.npz)
         click.echo(f"registered {prepared.summary()}; fitting …")

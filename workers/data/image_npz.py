@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.identity import COLUMN
 from workers.data.images import LabelledImages, numbered
 from workers.errors import DatasetError
 
@@ -37,12 +38,18 @@ def load_image_npz(path: Path) -> LabelledImages:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise DatasetError("the file is one array: save it with numpy.savez")
+            people = [name for name in archive.files if COLUMN in name or "subjects" in name]
             arrays = {name: archive[name] for name in archive.files if name in _KNOWN}
     except _UNREADABLE:
         raise DatasetError("the file is not a readable .npz: save it again") from None
     names = next((names for names in _NAMES if names[0] in arrays), None)
     if names is None:
         raise DatasetError("train_images: missing")
+    if people:
+        raise DatasetError(
+            f"{people[0]}: files of images have clients alone; save inputs, labels, clients, "
+            "records, subjects and identity_KIND instead"
+        )
     parts = [_pair(arrays, *names[:2])]
     if names[2] in arrays or names[3] in arrays:
         parts.append(_pair(arrays, *names[2:]))

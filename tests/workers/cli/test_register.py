@@ -20,6 +20,7 @@ class Service:
     """Takes a registration, checked as the API does, and has fitted it by the next question."""
 
     upload: Parsed
+    sent: bytes
 
     def __enter__(self) -> "Service":
         return self
@@ -35,14 +36,14 @@ class Service:
             bits=manifest["bits"],
             max_bytes=1 << 24,
         )
-        self.upload = parsed(data, parse)
+        self.upload, self.sent = parsed(data, parse), data
 
     def model(self, ref: str) -> dict[str, Any]:
         return {"state": "ready", "current_version": 1}
 
 
 def register(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **arrays: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str, **arrays: Any
 ) -> tuple[Service, str]:
     """Register a file of these arrays beside the usual ones; return what came and was said."""
     rng = np.random.default_rng(0)
@@ -58,7 +59,7 @@ def register(
         **arrays,
     )
     path.write_bytes(stream.getvalue())
-    arguments = ["register", str(path), "--url", "http://x", "--ref", "m"]
+    arguments = ["register", str(path), "--url", "http://x", "--ref", "m", *words]
     answer = CliRunner().invoke(model.model, arguments)
     assert answer.exit_code == 0, answer.output
     return service, answer.output
@@ -93,3 +94,20 @@ def test_rows_that_are_held_out_are_told(
     _, said = register(tmp_path, monkeypatch, is_test=np.arange(ROWS) < 7)
     assert "registered 33 records" in said
     assert "held out: 7 rows (by is_test)" in said
+
+
+def test_held_out_rows_are_sent_where_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = np.arange(ROWS) < 7
+    service, _ = register(tmp_path, monkeypatch, is_test=held)
+    assert not [name for name in np.load(io.BytesIO(service.sent)) if "held_out" in name]
+    service, said = register(tmp_path, monkeypatch, "--send-holdout", is_test=held)
+    assert "they are sent too, sealed: every version is measured on them" in said
+    sent = np.load(io.BytesIO(service.sent))
+    assert sent["held_out_records"].tolist() == [f"r{row}" for row in range(7)]
+    assert sent["held_out_clients"].tolist() == [f"c{row % 4}" for row in range(7)]
+    assert np.array_equal(sent["held_out_labels"], np.arange(7) % 2)
+    expected = np.random.default_rng(0).normal(size=(ROWS, 3))[:7]
+    assert np.array_equal(sent["held_out_features"], expected)
+    assert service.upload.rows == ROWS - 7

@@ -123,6 +123,7 @@ def test_an_npz_keeps_its_clients_or_is_dealt(tmp_path: Path, service: Service) 
     [
         ({"inputs": None, "records": None}, "train_images: missing"),
         ({"labels": None}, "labels: missing"),
+        ({"inputs": None, "train_images": PIXELS}, "subjects: files of images have clients"),
         ({"labels": LABELS[:5]}, "labels: must hold exactly one"),
         ({"labels": LABELS[:6].astype(float)}, "labels integers"),
         ({"labels": np.full(6, 2**40)}, "count from 0"),

@@ -31,6 +31,7 @@ from workers.jobs import held_out
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import fit as fit_here
+from workers.training.shards.predict import ShardedModel
 
 HELD = 24
 
@@ -327,7 +328,7 @@ def test_a_client_cannot_claim_a_held_out_row(installation: Installation) -> Non
 TABLE = {"family": "recipe", "ref": "small", "columns": DIMENSION}
 
 
-@pytest.mark.parametrize("family", ["recipe", "forest"])
+@pytest.mark.parametrize("family", ["recipe", "forest", "shards"])
 def test_models_that_predict_numbers_have_r2(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
@@ -337,7 +338,11 @@ def test_models_that_predict_numbers_have_r2(
         fitted.append(len(table))
         return fit_here(recipe, table, threads)
 
+    def fit_all(recipe: Any, tables: Any, threads: int, limits: Any) -> list[bytes]:
+        return [fit(recipe, table, threads, limits) for table in tables]
+
     monkeypatch.setattr(process, "fit", fit)
+    monkeypatch.setattr(process, "fit_all", fit_all)
     monkeypatch.setattr(
         process, "predict", lambda file, features, limits: decode(file).predict(features)
     )
@@ -354,6 +359,8 @@ def test_models_that_predict_numbers_have_r2(
     if family == "forest":
         edges = [[-1.0, -0.5, 0.0, 0.5, 1.0]] * DIMENSION
         wanted = {"family": "forest", "ref": "small", "edges": edges, "forest": {"trees": 3}}
+    elif family == "shards":
+        wanted |= {"family": "shards", "shards": {"count": 2}}
     answer = installation.caller.operator(
         "POST",
         "/v1/models",
@@ -367,6 +374,8 @@ def test_models_that_predict_numbers_have_r2(
     if family == "recipe":
         found = decode(file).predict(arrays["held_out_features"])
         assert set(fitted) == {40}
+    elif family == "shards":
+        found = ShardedModel.from_bytes(file).predict(arrays["held_out_features"])
     else:
         forest = PublishedForest.from_bytes(file)
         found = forest.means(arrays["held_out_features"]) * 2.0**-10
@@ -414,3 +423,29 @@ def test_a_contribution_brings_no_held_out_rows(installation: Installation) -> N
     sent = client.signed("POST", path, pack(arrays), content_type=kind)
     assert sent.status_code == 422
     assert "only with the registration" in sent.json()["detail"]
+
+
+def test_rows_without_an_identity_are_removed_by_their_ids(installation: Installation) -> None:
+    arrays = ready(installation)
+    path = "/v1/people/remove-held-out"
+
+    def remove(*records: str) -> Any:
+        body = {"model": "small", "records": list(records)}
+        return installation.caller.operator("POST", path, json=body)
+
+    before = stored(installation)[0].digest
+    refused = remove("held1", "r1", "nobody")
+    assert (refused.status_code, refused.json()["places"]) == (404, "2, 3")
+    assert [one.digest for one in stored(installation)] == [before]
+    done = remove("held1", "held0")
+    assert (done.status_code, done.json()["removed"]) == (200, 2)
+    (left,) = stored(installation)
+    found = HeldOutRows.read(installation_file(installation, left.id))
+    assert found.records == [f"held{i}" for i in range(2, HELD)]
+    assert np.array_equal(found.features, arrays["held_out_features"][2:])
+    assert outcomes(opened(installation, EVE).json()) == {"small": "erased before"}
+    everybody = remove(*found.records)
+    assert everybody.status_code == 200
+    assert stored(installation) == []
+    assert remove("held2").status_code == 404
+    installation.check()

@@ -1,10 +1,11 @@
 """Shards: a recipe over shares of the rows, of which an erasure refits those that held any."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlmodel import Session
 
+from app.service.context import Services
 from lethe import canonical
 from lethe.certificates.statement import Guarantee
 from models import Model, ModelVersion
@@ -64,6 +65,23 @@ class ShardsFamily(RecipeFamily):
         """Fit every shard once more on its retained rows. Raises NotFittedError."""
         self.check_here()
         return update.refit(job)
+
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[np.float64]",
+    ) -> "NDArray[Any] | None":
+        """Return places of classes, or numbers; None of shards that answer apart.
+
+        Raises RefusedError, ArtifactError.
+        """
+        from workers.training.shards.predict import ShardedModel
+
+        self.check_here()
+        sharded = ShardedModel.from_bytes(file)
+        return None if sharded.aggregate == "apart" else sharded.predict(features)
 
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report

@@ -11,6 +11,7 @@ import pytest
 
 from workers.errors import RefusedError
 from workers.training.recipes import process
+from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows
 from workers.training.recipes.fit import fit as fit_here
 from workers.training.recipes.process import FitError, Limits, fit, try_twice
@@ -44,6 +45,15 @@ def children() -> list[str]:
 def test_the_bytes_are_those_of_a_fit_here() -> None:
     recipe = one(FOREST, n_estimators=5)
     assert try_twice(recipe, ROWS, LIMITS) == fit_here(recipe, ROWS, 1)
+    assert children() == []
+
+
+def test_another_process_predicts_by_the_file() -> None:
+    file = fit_here(one(FOREST, n_estimators=5), ROWS, 1)
+    found = process.predict(file, FEATURES, LIMITS)
+    assert np.array_equal(found, decode(file).predict(FEATURES))
+    with pytest.raises(RefusedError):
+        process.predict(file[:-1], FEATURES, LIMITS)
     assert children() == []
 
 
