@@ -25,7 +25,7 @@ class ScriptDocument(Wire):
     version is compared with.
     """
 
-    files: dict[FileName, Source] = Field(min_length=2, max_length=64)
+    files: dict[FileName, Source] = Field(min_length=1, max_length=64)
     entry: FileName
     lock: FileName
     output: Literal["safetensors", "onnx"] = "safetensors"

@@ -1,4 +1,4 @@
-"""`lethe demo --family recipe|forest|shards`: certificates that verify, and models that predict."""
+"""`lethe demo --family`: certificates that verify, and models that predict."""
 
 import re
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from lethe.certificates.keys import read_issuer
 from lethe.certificates.verify import verify_certificate
 from lethe.estimators.forest.published import PublishedForest
 from tests.e2e.test_demo import keys, run_demo
+from workers.demo import program
 from workers.training.recipes.files import decode
 from workers.training.shards.predict import ShardedModel
 
@@ -24,8 +25,9 @@ PREDICT: dict[str, Callable[[bytes, Numbers], Numbers]] = {
     "recipe": lambda file, rows: decode(file).predict(rows),
     "forest": lambda file, rows: PublishedForest.from_bytes(file).probabilities(rows).argmax(1),
     "shards": lambda file, rows: ShardedModel.from_bytes(file).predict(rows),
+    "script": program.predict,
 }
-GUARANTEE = {"recipe": "exact-retrained", "forest": "exact", "shards": "exact-retrained"}
+GUARANTEE = {name: "exact" if name == "forest" else "exact-retrained" for name in PREDICT}
 
 
 @pytest.mark.parametrize("family", PREDICT)

@@ -50,7 +50,7 @@ class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
     type=click.Choice(tuple(FORMATS)),
     default=NATIVE,
     show_default=True,
-    help="native: the certified safetensors file. The others are converted from it, here.",
+    help="native: the certified file. The others are converted from it, here.",
 )
 @click.option(
     "--out",
@@ -81,7 +81,7 @@ def download(
                 known = ", ".join((NATIVE, *family.formats))
                 raise UnusableError(f"{ref} has no format {form}: choose one of {known}")
             data = family.export(file, form, registered["classes"])
-    out = out or Path(f"{ref}-{number}.{FORMATS[form]}")
+    out = out or Path(f"{ref}-{number}.{_suffix(registered['config'], form)}")
     write_durably(out, data, mode=0o644)
     click.echo(f"{out}  version {number} of {ref}, {len(data):,} bytes")
     if registered["state"] != "ready":
@@ -91,12 +91,19 @@ def download(
             other = out.with_name(f"{out.name}.{suffix}")
             write_durably(other, table, mode=0o644)
             click.echo(f"{other}  the record id of each label, a line each, from 0")
-        click.echo(f"Converted from the certified file, sha256 {version['head']}.")
+        from_file = "It is" if data == file else "Converted from"
+        click.echo(f"{from_file} the certified file, sha256 {version['head']}.")
         return
     beside = out.with_name(f"{out.name}.sig")
     write_durably(beside, signature, mode=0o644)
     click.echo(f"{beside}  signature; verify it with the issuer's key, issuer.pem:")
     click.echo(f"  model_signing verify key --public_key issuer.pem --signature {beside} {out}")
+
+
+def _suffix(config: Mapping[str, Any], form: str) -> str:
+    """Return a format's suffix: of a program's own file, that of the form that it writes."""
+    own = config.get("script", {}).get("output")
+    return str(own) if own and form == NATIVE else FORMATS[form]
 
 
 def fetch(

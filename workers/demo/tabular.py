@@ -1,4 +1,4 @@
-"""`lethe demo --family recipe|forest|shards`: models of tables forget by signed request."""
+"""`lethe demo --family`: models of tables forget by signed request."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,12 +14,13 @@ from sklearn.datasets import load_breast_cancer
 from lethe.identity import Identity, parse
 from workers.data.federation import Federation, hold_out, record_ids
 from workers.data.npz import load_npz
+from workers.demo import program
 from workers.demo.directory import check_directory
 from workers.demo.plan import Wish
 from workers.demo.run import MODEL, Demonstrated, demonstrate
 from workers.demo.service import DemoError
 from workers.demo.table import TableRow
-from workers.registration import forest, shards
+from workers.registration import forest, script, shards
 from workers.registration.recipe import (
     RecipeRegistration,
     RecipeRows,
@@ -89,6 +90,13 @@ KINDS = {
         "exact-retrained",
         f"{RECIPE['estimator']} in {SHARDS['count']} shards",
         "Each certificate names the shards that were fitted again, and the others' digest",
+    ),
+    "script": Kind(
+        lambda rows: script.prepare_script(rows, program.document(), ref=MODEL),
+        accuracy(lambda file, prepared: program.predict(file, prepared.features)),
+        "exact-retrained",
+        "a training program in numpy, isolated from network and files",
+        "Each certificate says that the judge's own run of the program wrote the same bytes",
     ),
 }
 

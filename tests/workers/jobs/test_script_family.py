@@ -1,21 +1,38 @@
 """Programs from a signed request to a certificate; the oracle is numpy's least squares."""
 
 import json
+from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load
+from safetensors.numpy import load, save
+from sqlalchemy import text
 from sqlmodel import Session, select
 
+from app import steps
 from models import Model
 from tests.installation import Installation
 from tests.small import pack
 from tests.workers.jobs import networks
-from tests.workers.jobs.test_recipe_family import published, retained, rows, submit
-from tests.workers.training.programs_of_tests import NOISE, script
+from tests.workers.jobs.test_recipe_family import published, refuted, retained, rows, submit
+from tests.workers.jobs.test_stalled import shown
+from tests.workers.training.programs.small import NOISE, script
+from workers.judge.checks import guarded, result_of
+from workers.judge.refitted import DIFFERENCE, RerunClaim, check_difference
+from workers.training.programs import run
+from workers.training.programs.program import OtherEnvironmentError
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
 
 MODEL, COLUMNS = "churn", 4
+MANIFEST = {
+    "family": "script",
+    "ref": MODEL,
+    "classes": ["no", "maybe", "yes"],
+    "columns": COLUMNS,
+}
 CHECKS = ["model-file", "data", "retained-set", "purge", "registration"]
 
 
@@ -27,13 +44,7 @@ def database_url(sqlite_url: str) -> str:
 
 def register(installation: Installation, document: dict[str, Any]) -> None:
     """Register a program and run it."""
-    manifest = {
-        "family": "script",
-        "ref": MODEL,
-        "classes": ["no", "maybe", "yes"],
-        "columns": COLUMNS,
-        "script": document,
-    }
+    manifest = {**MANIFEST, "script": document}
     assert installation.caller.register_key().status_code in (200, 201)
     answer = installation.caller.operator(
         "POST",
@@ -91,10 +102,31 @@ def test_unequal_runs_are_the_weaker_class(installation: Installation) -> None:
     installation.check()
 
 
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Run the program's arithmetic in this process, and return the numbers of rows."""
+    counted: list[int] = []
+
+    def execute(config: dict[str, Any], table: FitRows, limits: Limits) -> bytes:
+        counted.append(len(table))
+        weights = np.linalg.lstsq(table.features, table.labels.astype(float), rcond=None)[0]
+        return save({"weights": weights})
+
+    monkeypatch.setattr(run, "execute", execute)
+    return counted
+
+
 def test_unequal_runs_without_a_tolerance_are_no_registration(
-    installation: Installation,
+    installation: Installation, runs: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(installation, script(noise=NOISE))
+    honest = run.execute
+
+    def execute(config: dict[str, Any], table: FitRows, limits: Limits) -> bytes:
+        found = load(honest(config, table, limits))
+        return save({"weights": found["weights"] * (1 + len(runs) * 1e-7)})
+
+    monkeypatch.setattr(run, "execute", execute)
+    register(installation, script())
     found = networks.model(installation)
     assert found.state == "failed"
     assert "two runs on the same rows differ by" in (found.failure or "")
@@ -102,3 +134,147 @@ def test_unequal_runs_without_a_tolerance_are_no_registration(
     with Session(installation.services.engine) as session:
         assert session.exec(select(Model)).one().current_version is None
     installation.check()
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "check"), [(None, "re-execution"), (1e-6, "rerun-difference")]
+)
+def test_a_run_that_kept_a_record_is_refuted(
+    installation: Installation,
+    runs: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    tolerance: float | None,
+    check: str,
+) -> None:
+    register(installation, script(tolerance=tolerance))
+    honest = run.execute
+    dishonest: list[int] = []
+
+    def execute(config: dict[str, Any], table: FitRows, limits: Limits) -> bytes:
+        if not dishonest:
+            dishonest.append(1)
+            first = rows()
+            features = np.concatenate([table.features, first["features"][:1]])
+            table = FitRows(features, np.concatenate([table.labels, first["labels"][:1]]))
+        return honest(config, table, limits)
+
+    monkeypatch.setattr(run, "execute", execute)
+    request = submit(installation, "r0")
+    installation.drain()
+    assert check in refuted(installation, request)
+    assert networks.request(installation, request).state == "certified"  # by the second run
+    mine = load(published(installation))["weights"]
+    assert np.array_equal(mine, weights_without(installation, "r0"))
+
+
+def test_another_program_than_registered_publishes_nothing(
+    installation: Installation, runs: list[int]
+) -> None:
+    register(installation, script())
+    request = submit(installation, "r0")
+    config = dict(networks.model(installation).config)
+    files = {**config["script"]["files"], "train.py": "another's"}
+    config["script"] = {**config["script"], "files": files}
+    with installation.services.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE models SET config = :config"), {"config": json.dumps(config)}
+        )
+    installation.drain()
+    assert shown(installation, request)["state"] == "needs-decision"
+    assert len(networks.versions(installation)) == 1
+
+
+def test_a_judge_with_other_versions_decides_nothing(
+    installation: Installation, runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(installation, script())
+    request = submit(installation, "r0")
+
+    def other(*_: Any) -> bytes:
+        raise OtherEnvironmentError("lock.txt names numpy 1, which is 2 on this worker")
+
+    def elsewhere(step: str) -> None:
+        if step == "verify.leased":
+            monkeypatch.setattr(run, "execute", other)
+
+    steps.install(elsewhere)
+    try:
+        installation.drain()
+    finally:
+        steps.install(None)
+    found = networks.request(installation, request).state
+    assert found not in ("certified", "refused"), found
+    assert "verified" not in networks.events(installation, request)
+
+
+def test_the_certificate_names_each_file(installation: Installation, runs: list[int]) -> None:
+    register(installation, script())
+    request = submit(installation, "r0")
+    installation.drain()
+    found = networks.statement(installation, request).predicate
+    text_of = networks.model(installation).config["script"]["files"]
+    for name in ("train.py", "lock.txt"):
+        digest = sha256(text_of[name].encode()).hexdigest()
+        assert found.method.parameters[f"script.{name}"] == digest
+
+
+WEIGHTS = {"a": np.array([1.0, -2.0]), "n": np.array([3])}
+
+
+@pytest.mark.parametrize(
+    ("changes", "result"),
+    [
+        ({}, "PASS"),
+        ({"own": {**WEIGHTS, "a": np.array([1.0, -2.0019])}}, "PASS"),
+        ({"own": {**WEIGHTS, "a": np.array([1.0, -2.0021])}}, "FAIL"),
+        ({"own": {**WEIGHTS, "n": np.array([4])}}, "FAIL"),
+        ({"own": {**WEIGHTS, "a": np.array([1.0, np.nan])}}, "FAIL"),
+        ({"own": {**WEIGHTS, "a": np.array([[1.0, -2.0]])}}, "FAIL"),
+        ({"own": {**WEIGHTS, "a": np.array([1.0, -2.0], np.float32)}}, "FAIL"),
+        ({"own": {"a": WEIGHTS["a"]}}, "FAIL"),
+        ({"published": {**WEIGHTS, "more": np.zeros(1)}}, "FAIL"),
+        ({"published": None}, "FAIL"),
+        ({"published": None, "elsewhere": True}, "FAIL"),
+        ({"own": None}, "FAIL"),
+        ({"tolerance": float("nan")}, "FAIL"),
+        ({"tolerance": 0.0}, "FAIL"),
+        ({"tolerance": 5.0}, "FAIL"),
+        ({"tolerance": "x"}, "FAIL"),
+        ({"own": {**WEIGHTS, "a": np.zeros(2)}, "elsewhere": True}, "INCONCLUSIVE"),
+    ],
+)
+def test_the_difference_is_held_to_the_tolerance(changes: dict[str, Any], result: str) -> None:
+    more = dict(changes)
+    here = not more.pop("elsewhere", False)
+    refit: Any = SimpleNamespace(environment_equal=here)
+    whole = {"published": WEIGHTS, "own": WEIGHTS, "tolerance": 1e-3, **more}
+    found = guarded(DIFFERENCE, lambda: check_difference(RerunClaim(refit, **whole)))
+    assert result_of([found]) == result
+
+
+def test_what_is_no_registration(installation: Installation) -> None:
+    files = script()["files"]
+    for changes, field in (
+        ({"entry": "other.py"}, "script"),
+        ({"entry": "lock.txt"}, "script"),
+        ({"files": {**files, "../x": ""}}, "files"),
+        ({"files": {**files, "/etc/x": ""}}, "files"),
+        ({"files": {**files, "train.py/x": ""}}, "script"),
+        ({"files": {**files, "big.py": "x" * (1 << 17)}}, "script"),
+        ({"output": "pickle"}, "output"),
+        ({"tolerance": 0}, "tolerance"),
+        ({"tolerance": 1}, "tolerance"),
+        ({"more": 1}, "unknown field"),
+    ):
+        document = {**script(), **changes}
+        manifest = {**MANIFEST, "script": document}
+        answer = installation.caller.operator(
+            "POST",
+            "/v1/models",
+            files={"data": ("rows.npz", pack(rows()))},
+            data={"manifest": json.dumps(manifest)},
+        )
+        assert answer.status_code in (400, 422), (changes, answer.text)
+        assert field in answer.text, answer.text
+    with Session(installation.services.engine) as session:
+        assert session.exec(select(Model)).first() is None

@@ -1,0 +1,160 @@
+"""`lethe model register --script`, and what is downloaded of it."""
+
+import io
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner, Result
+from safetensors.numpy import save, save_file
+
+from app.schemas.scripts import NewScript
+from tests.workers.training.programs.small import script
+from workers.cli import model
+from workers.families.script.family import FAMILY
+from workers.training.programs import run
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
+
+
+class Service:
+    """Takes a registration as the API does, and answers with a fit made here."""
+
+    def __init__(self) -> None:
+        self.file = b""
+        self.config: dict[str, Any] = {}
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+        self.config = NewScript.model_validate(manifest).pinned()["config"]
+        with np.load(io.BytesIO(data)) as arrays:
+            features, labels = arrays["features"], arrays["labels"].astype(float)
+        weights = np.linalg.lstsq(features, labels, rcond=None)[0]
+        self.file = save({"weights": weights, "seed": np.array([7])})
+
+    def model(self, ref: str) -> dict[str, Any]:
+        return {"state": "ready", "current_version": 1, "config": self.config, "classes": []}
+
+    def artifact(self, ref: str, number: int) -> bytes:
+        return self.file
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    found = Service()
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: found)
+    return found
+
+
+def register(folder: Path, description: Any = None, *words: object) -> Result:
+    document = script()
+    for name, text in document.pop("files").items():
+        (folder / name).write_text(text)
+    (folder / "script.json").write_text(json.dumps(description or document))
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 3))
+    labels = (features[:, 0] > 0).astype(np.int64)
+    np.savez(folder / "rows.npz", features=features, labels=labels, clients=np.arange(60) % 6)
+    arguments = ["--url", "http://x", "--ref", "m", "--script", folder, folder / "rows.npz"]
+    return CliRunner().invoke(model.model, ["register", *map(str, [*arguments, *words])])
+
+
+def test_the_program_travels_and_given_weights_are_compared(
+    tmp_path: Path, service: Service
+) -> None:
+    found = register(tmp_path)
+    assert found.exit_code == 0, found.output
+    assert "erasures will claim exact-retrained" in found.output
+    assert service.config["script"]["files"] == script()["files"]
+    theirs = tmp_path / "theirs.safetensors"
+    theirs.write_bytes(service.file)
+    same = register(tmp_path, None, "--weights", theirs)
+    assert "byte for byte, those of the program's run" in same.output
+    assert len(service.config["script"]["weights"]) == 64
+    save_file({"weights": np.ones(3), "seed": np.array([7])}, theirs)
+    other = register(tmp_path, None, "--weights", theirs)
+    assert "differ from the program's run by" in other.output
+    save_file({"weights": np.ones(4)}, theirs)
+    assert (
+        "it is not the program that made them"
+        in register(tmp_path, None, "--weights", theirs).output
+    )
+    theirs.write_bytes(b"no model")
+    refused = register(tmp_path, None, "--weights", theirs)
+    assert "--weights: the program's file is not a safetensors file" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("description", "said"),
+    [
+        ({"entry": "train.py"}, '"entry" and "lock", names of files'),
+        ({"entry": "none.py", "lock": "lock.txt"}, "none.py: cannot be read"),
+        ({"entry": "../rows.py", "lock": "lock.txt"}, "in the folder of the description only"),
+        ({"entry": "train.py", "lock": "train.py"}, "train.py, line 1: must be NAME==VERSION"),
+        ({"entry": "train.py", "lock": "lock.txt", "output": "pickle"}, "output"),
+        ({"entry": "train.py", "lock": "lock.txt", "speed": 1}, "speed"),
+        ({"entry": "train.py", "lock": "lock.txt", "files": ["rows.npz"]}, "must be a text"),
+    ],
+)
+def test_what_is_wrong_is_named_before_anything_is_sent(
+    tmp_path: Path, service: Service, description: Any, said: str
+) -> None:
+    found = register(tmp_path, description)
+    assert found.exit_code != 0
+    text = f"{found.output} {found.exception}"
+    assert said in text, text
+    assert service.config == {}
+
+
+NEEDED = ("ml_dtypes", "onnx", "protobuf", "typing_extensions")
+VERSIONS = {name: metadata.version(name) for name in NEEDED}
+ONNX = """\
+import sys
+
+import numpy as np
+import onnx
+import pyarrow.ipc
+from onnx import TensorProto, helper, numpy_helper
+
+rows, model, seed = sys.argv[1:]
+table = pyarrow.ipc.open_file(rows).read_all()
+x = np.stack([table[f"f{i}"].to_numpy() for i in range(3)], axis=1)
+w = np.linalg.lstsq(x, table["label"].to_numpy().astype(float), rcond=None)[0][:, None]
+graph = helper.make_graph(
+    [helper.make_node("MatMul", ["x", "w"], ["y"])],
+    "line",
+    [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [None, 3])],
+    [helper.make_tensor_value_info("y", TensorProto.DOUBLE, [None, 1])],
+    [numpy_helper.from_array(w, "w")],
+)
+onnx.save(
+    helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)]), model
+)
+"""
+
+
+def test_a_program_that_writes_onnx_predicts_after_download() -> None:
+    document = script(ONNX, output="onnx", threads=1, tolerance=None)
+    lock = document["files"]["lock.txt"] + "".join(
+        f"{name}=={version}\n" for name, version in VERSIONS.items()
+    )
+    document["files"] = {**document["files"], "lock.txt": lock}
+    rng = np.random.default_rng(2)
+    features = rng.normal(size=(30, 3))
+    rows = FitRows(features, (features[:, 0] > 0).astype(np.int64))
+    config = {"columns": 3, "classes": 2, "script": document}
+    file = run.execute(config, rows, Limits(60, 4 << 30, 1 << 20))
+    exported = FAMILY.export(file, "onnx", [])
+    assert exported == file
+    (found,) = onnxruntime.InferenceSession(exported).run(None, {"x": features})
+    oracle = features @ np.linalg.lstsq(features, rows.labels.astype(float), rcond=None)[0]
+    assert np.allclose(found[:, 0], oracle)

@@ -1,0 +1,219 @@
+"""Programs that do what they should not: an end, a clear reason, and nothing left behind."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from tests.workers.training.programs.small import NOISE, script
+from workers.errors import RefusedError
+from workers.training.programs import isolation, run
+from workers.training.programs.isolation import IsolationError
+from workers.training.programs.outputs import OutputError
+from workers.training.programs.program import OtherEnvironmentError
+from workers.training.programs.run import ProgramError
+from workers.training.recipes.fit import FitRows
+from workers.training.recipes.process import Limits
+
+rng = np.random.default_rng(1)
+FEATURES = rng.normal(size=(40, 3))
+ROWS = FitRows(FEATURES, (FEATURES[:, 0] > 0).astype(np.int64))
+LIMITS = Limits(seconds=60, memory=2 << 30, output=1 << 20)
+ENTRY = f"train_{os.getpid()}.py"  # seen in the list of processes
+WRITES = "import sys; from pathlib import Path; Path(sys.argv[2])"
+
+
+def config(document: dict[str, Any]) -> dict[str, Any]:
+    plain = {"output": "safetensors", "threads": 1, "tolerance": None, **document}
+    if plain["tolerance"] is not None:
+        plain["tolerance"] = float(plain["tolerance"]).hex()
+    return {"columns": 3, "classes": 2, "script": plain}
+
+
+def program(text: str, **changes: Any) -> dict[str, Any]:
+    """Return a program without distributions, whose entry no other test has."""
+    files = {ENTRY: text, "lock.txt": ""}
+    return config(script(text, **{"files": files, "entry": ENTRY, **changes}))
+
+
+def left() -> list[str]:
+    """Return the command lines of this test's processes that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
+            command = (path / "cmdline").read_bytes().decode()
+        except OSError:
+            continue
+        if ENTRY in command or ("programs.child" in command and parent == str(os.getpid())):
+            found.append(command)
+    return found
+
+
+def test_a_program_sees_rows_and_seed_in_their_order_and_repeats_its_bytes() -> None:
+    file = run.execute_twice(config(script()), ROWS, LIMITS)
+    found = load(file)
+    oracle = np.linalg.lstsq(ROWS.features, ROWS.labels.astype(float), rcond=None)[0]
+    assert np.array_equal(found["weights"], oracle)
+    assert found["seed"].tolist() == [7]
+    other = FitRows(ROWS.features[1:], ROWS.labels[1:])
+    assert run.execute(config(script()), other, LIMITS) != file
+
+
+BAD = (
+    ("while True: pass", "took more than 1 s.*LETHE_FIT_SECONDS"),
+    ("import os\nwhile True: os.fork()", "status 1, PermissionError"),
+    ("import socket; socket.socket()", "status 1, PermissionError"),
+    ("x = bytearray(4 << 30)", "MemoryError.*LETHE_FIT_MEMORY_BYTES"),
+    ("open('OUTSIDE/file', 'w')", "PermissionError.*Permission denied: 'OUTSIDE/file'"),
+    ("pass", "it wrote no file"),
+    (f"{WRITES}.symlink_to('/etc/hostname')", "no plain file, such as a link"),
+    (f"{WRITES}.write_bytes(bytes(2 << 20))", "File too large.*LETHE_FIT_OUTPUT_BYTES"),
+    (f"{WRITES}.write_bytes(bytes(2 << 10))", "not a safetensors file"),
+)
+FURTHER = (  # the same means of isolation, in other ways
+    ("while True: print('x' * 999)", "took more than 1 s"),
+    ("import time, signal\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)", "than 1 s"),
+    ("import os; os.posix_spawn('/bin/true', ['true'], {})", "PermissionError"),
+    ("import socket; socket.socket(socket.AF_UNIX)", "status 1, PermissionError"),
+    ("print(open('OUTSIDE/secret').read())", "PermissionError"),
+    ("import os; os.truncate('OUTSIDE/secret', 0)", "PermissionError"),
+    ("import os; os.unlink('OUTSIDE/secret')", "PermissionError"),
+    ("print(open('/proc/self/environ').read())", "PermissionError"),
+    ("import sys; open(sys.argv[1], 'w')", "PermissionError"),
+    ("import os; os.kill(1, 9)", "PermissionError"),
+    ("import numpy", "No module named 'numpy'.*lock file does not name"),
+    ("raise SystemExit(3)", "the program ended with status 3"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
+    (f"{WRITES}.mkdir()", "no plain file, such as a directory"),
+    ("import os, sys; os.mkfifo(sys.argv[2])", "no plain file"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [*BAD, *(pytest.param(*one, marks=pytest.mark.full) for one in FURTHER)],
+)
+def test_bad_programs_end_with_a_reason(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    limits = LIMITS if "than 1 s" not in said else Limits(1, 2 << 30, 1 << 20)
+    begun = time.monotonic()
+    with pytest.raises(RefusedError, match=f"(?s){said.replace('OUTSIDE', str(tmp_path))}"):
+        run.execute(program(text.replace("OUTSIDE", str(tmp_path))), ROWS, limits)
+    assert time.monotonic() - begun < 30
+    assert left() == []
+    assert [one.name for one in tmp_path.iterdir()] == ["secret"]
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+def test_threads_may_be_started_and_scratch_files_written() -> None:
+    text = (
+        "import sys, threading\n"
+        "threads = [threading.Thread(target=print) for _ in range(20)]\n"
+        "[one.start() for one in threads]; [one.join() for one in threads]\n"
+        "open('note', 'w').write('x')\n"
+        "import json, struct\n"
+        "head = json.dumps({'a': {'dtype': 'I8', 'shape': [1], 'data_offsets': [0, 1]}})\n"
+        "data = struct.pack('<Q', len(head)) + head.encode() + bytes([len(open('note').read())])\n"
+        "open(sys.argv[2], 'wb').write(data)\n"
+    )
+    assert load(run.execute(program(text), ROWS, LIMITS))["a"].tolist() == [1]
+
+
+def test_no_message_quotes_a_row() -> None:
+    needle = FEATURES[0, 0].tobytes()
+    text = f"import sys\nraise ValueError(open(sys.argv[1], 'rb').read().find({needle!r}) > 0)"
+    with pytest.raises(ProgramError, match="ValueError: False"):  # of rows that are nobody's
+        run.execute(program(text), ROWS, LIMITS)
+    only = f"import sys\nif {needle!r} in open(sys.argv[1], 'rb').read(): raise ValueError('x')"
+    with pytest.raises(ProgramError, match="status 1, ValueError, but not on made-up rows;"):
+        run.execute(program(only), ROWS, LIMITS)
+    named = "raise type('Row42', (Exception,), {})('x')"  # a program may make up a name
+    with pytest.raises(ProgramError, match="ended with status 1: Row42: x;"):
+        run.execute(program(named), ROWS, LIMITS)
+
+
+MISSING = {
+    "unshare": ("user namespaces", "isolation._libc.unshare = lambda *_: -1"),
+    "mount": ("mounts", "isolation._libc.mount = lambda *_: -1"),
+    "landlock": (
+        "Landlock",
+        "real = isolation._libc.syscall\n"
+        "isolation._libc.syscall = lambda n, *a: -1 if n == 446 else real(n, *a)",
+    ),
+    "old landlock": ("Landlock", "isolation.landlock_abi = lambda: 2"),
+    "seccomp": (
+        "seccomp",
+        "real = isolation._libc.prctl\n"
+        "isolation._libc.prctl = lambda n, *a: -1 if n == 22 else real(n, *a)",
+    ),
+    "no_new_privs": (
+        "no_new_privs",
+        "real = isolation._libc.prctl\n"
+        "isolation._libc.prctl = lambda n, *a: -1 if n == 38 else real(n, *a)",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("unshare", "landlock") else pytest.mark.full)
+        for name in MISSING
+    ],
+)
+def test_without_a_piece_of_the_isolation_nothing_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what, planted = MISSING[name]
+    source = f"from workers.training.programs import child, isolation\n{planted}\nchild.main()"
+    monkeypatch.setattr(run, "CHILD", (sys.executable, "-B", "-c", source))
+    with pytest.raises(IsolationError, match=f"{what} is missing.*docs/scripts.md"):
+        run.execute(program("raise SystemExit('it ran')"), ROWS, LIMITS)
+    assert left() == []
+
+
+def test_what_the_worker_can_see_at_once_starts_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "CHILD", ("/does/not/exist",))
+    for name, planted, what in (
+        ("landlock_abi", lambda: 2, "Landlock is missing"),
+        ("PLACES", (), "a place to mount is missing"),
+        ("PROCESSORS", {}, "a known processor is missing"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(isolation, name, planted)
+            with pytest.raises(IsolationError, match=what):
+                run.execute(program("pass"), ROWS, LIMITS)
+
+
+def test_another_environment_than_the_lock_file_runs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "CHILD", ("/does/not/exist",))
+    for lock, said in (
+        ("numpy==1.0.0\n", r"lock.txt names numpy 1.0.0, which is \d.* on this worker"),
+        ("no-such-thing==1\n", "names no-such-thing 1, which is not installed"),
+    ):
+        files = {ENTRY: "pass", "lock.txt": lock}
+        with pytest.raises(OtherEnvironmentError, match=said):
+            run.execute(program("", files=files), ROWS, LIMITS)
+
+
+def test_two_runs_that_differ_need_a_tolerance_of_twice_their_difference() -> None:
+    with pytest.raises(ProgramError, match=r"differ by .*weaker class retrained"):
+        run.execute_twice(config(script(noise=NOISE)), ROWS, LIMITS)
+    assert run.execute_twice(config(script(noise=NOISE, tolerance=1e-3)), ROWS, LIMITS)
+    with pytest.raises(ProgramError, match="more than half of the tolerance"):
+        run.execute_twice(config(script(noise=NOISE, tolerance=1e-15)), ROWS, LIMITS)
+
+
+def test_a_form_that_was_not_registered_is_refused() -> None:
+    with pytest.raises(OutputError, match="not a valid ONNX model"):
+        run.execute(config(script(output="onnx")), ROWS, LIMITS)

@@ -1,0 +1,46 @@
+"""The training program of `lethe demo --family script`: logistic regression in numpy."""
+
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+NEEDED = ("numpy", "pyarrow", "safetensors")
+TRAIN = """\
+import sys
+
+import numpy as np
+import pyarrow.ipc
+from safetensors.numpy import save_file
+
+rows, model, seed = sys.argv[1:]
+table = pyarrow.ipc.open_file(rows).read_all()
+labels = table["label"].to_numpy().astype(float)
+features = np.stack([table[f"f{i}"].to_numpy() for i in range(table.num_columns - 1)], axis=1)
+mean, scale = features.mean(axis=0), features.std(axis=0) + 1e-9
+scaled = (features - mean) / scale
+weights = np.random.default_rng(int(seed)).normal(scale=0.01, size=features.shape[1])
+bias = 0.0
+for _ in range(300):  # gradient descent
+    error = 1 / (1 + np.exp(-(scaled @ weights + bias))) - labels
+    weights -= 0.5 * (scaled.T @ error / len(labels) + 0.001 * weights)
+    bias -= 0.5 * error.mean()
+save_file({"mean": mean, "scale": scale, "weights": weights, "bias": np.array([bias])}, model)
+"""
+
+
+def document() -> dict[str, Any]:
+    """Return the program as it is registered, locked to what is installed here."""
+    lock = "".join(f"{name}=={metadata.version(name)}\n" for name in NEEDED)
+    files = {"train.py": TRAIN, "requirements.lock": lock}
+    return {"files": files, "entry": "train.py", "lock": "requirements.lock", "seed": 7}
+
+
+def predict(file: bytes, features: NDArray[np.float64]) -> NDArray[Any]:
+    """Return the places of classes that the program's file predicts."""
+    read = load(file)
+    scores = (features - read["mean"]) / read["scale"] @ read["weights"] + read["bias"]
+    found: NDArray[Any] = (scores > 0).astype(np.int64)
+    return found
