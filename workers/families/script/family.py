@@ -66,8 +66,8 @@ class NoArrowError(LetheError):
 class ScriptFamily(RecipeFamily):
     """A program learns and forgets by a run on all rows that there are then."""
 
-    rooms: tuple[str, ...] = ("families/script", "training/programs")
-    judge_rooms: tuple[str, ...] = ("judge", "training/programs")
+    rooms: tuple[str, ...] = ("families/script", "training/programs", "training/isolation")
+    judge_rooms: tuple[str, ...] = ("judge", "training/programs", "training/isolation")
     formats = ("onnx",)
 
     def __init__(self) -> None:

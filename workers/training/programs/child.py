@@ -15,8 +15,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from workers.training.programs import isolation
-from workers.training.programs.isolation import Confinement, IsolationError
+from workers.training.isolation import confinement
+from workers.training.isolation.confinement import Confinement, IsolationError
 
 ROWS, PROGRAM, PACKAGES = "rows.arrow", "program", "packages"
 WORK, MODEL = "work", "model"
@@ -30,14 +30,14 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
         os.dup2(nowhere, number)
-    isolation.die_with_parent()
+    confinement.die_with_parent()
     source = open(0, "rb", buffering=0)  # noqa: SIM115  (nothing is read ahead)
     order = json.loads(_exactly(source, int.from_bytes(_exactly(source, 8), "big")))
     if os.getppid() != order["parent"]:
         os._exit(1)  # it died before this process could be told
     try:
-        isolation.check()
-        isolation.leave(processes=True)
+        confinement.check()
+        confinement.leave(processes=True)
     except IsolationError as error:
         _finish(answer, _refusal("isolation", str(error)))
     first = os.fork()
@@ -52,11 +52,11 @@ def main() -> None:
 def _be_first(order: Mapping[str, Any], source: FileIO, answer: BinaryIO) -> NoReturn:
     """Be process 1: prepare the scratch, run the program, send its file."""
     try:
-        isolation.die_with_parent()
+        confinement.die_with_parent()
         # Beside the worker's own limit: nothing outlives both.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
         signal.alarm(order["seconds"] + 5)
-        root = Path(isolation.mount_scratch(order["scratch"]))
+        root = Path(confinement.mount_scratch(order["scratch"]))
         _prepare(root, order, source)
         found = _run(root, order)
     except IsolationError as error:
@@ -121,7 +121,7 @@ def _become(root: Path, order: Mapping[str, Any], errors: int, failed: int) -> N
         os.dup2(failed, 3, inheritable=False)
         os.closerange(4, 1 << 16)
         os.chdir(root / WORK)
-        isolation.confine(
+        confinement.confine(
             Confinement(
                 (*order["reads"], *(str(root / one) for one in (PROGRAM, PACKAGES, ROWS))),
                 tuple(order["lists"]),

@@ -19,8 +19,9 @@ from typing import Any
 
 from workers.errors import RefusedError
 from workers.libraries import require
-from workers.training.programs import isolation, outputs
-from workers.training.programs.isolation import IsolationError
+from workers.training.isolation import confinement
+from workers.training.isolation.confinement import IsolationError
+from workers.training.programs import outputs
 from workers.training.programs.program import Program, check_environment, versions
 from workers.training.recipes.fit import FitRows, stand_in
 from workers.training.recipes.process import THREADS, Limits, processor
@@ -29,13 +30,6 @@ ROOT = Path(__file__).parents[3]
 CHILD = (sys.executable, "-B", "-m", "workers.training.programs.child")
 LEAST_SCRATCH = 16 << 20
 END_SECONDS = 10  # that the processes have to end once they are told to
-# Of the machine: what numeric libraries look at, and the time.
-MACHINE = (
-    "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache",
-    "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
-    "/usr/share/zoneinfo",
-)  # fmt: skip
-SHARED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 
 
 class ProgramError(RefusedError):
@@ -63,7 +57,7 @@ def execute(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> bytes:
         ProgramError: It failed, or exceeded a limit.
     """
     program = Program.parse(config)
-    isolation.check()
+    confinement.check()
     check_environment(program)
     refusal = _run(program, rows, limits, tell=False)
     if isinstance(refusal, bytes):
@@ -220,8 +214,8 @@ def _libraries() -> tuple[list[str], list[str], list[str]]:
     paths = sysconfig.get_paths()
     standard = sorted({paths["stdlib"], paths["platstdlib"]})
     folder = sysconfig.get_config_var("LIBDIR")
-    shared = [*SHARED, folder] if folder else list(SHARED)
-    reads = list(MACHINE)
+    shared = [*confinement.LIBRARIES, folder] if folder else list(confinement.LIBRARIES)
+    reads = list(confinement.MACHINE)
     for one in standard:
         reads += _within(one, ("site-packages", "dist-packages"))
     for one in shared:

@@ -12,8 +12,9 @@ from safetensors.numpy import load
 
 from tests.workers.training.programs.small import NOISE, script
 from workers.errors import RefusedError
-from workers.training.programs import isolation, run
-from workers.training.programs.isolation import IsolationError
+from workers.training.isolation import confinement
+from workers.training.isolation.confinement import IsolationError
+from workers.training.programs import run
 from workers.training.programs.outputs import OutputError
 from workers.training.programs.program import OtherEnvironmentError
 from workers.training.programs.run import ProgramError
@@ -139,23 +140,23 @@ def test_no_message_quotes_a_row() -> None:
 
 
 MISSING = {
-    "unshare": ("user namespaces", "isolation._libc.unshare = lambda *_: -1"),
-    "mount": ("mounts", "isolation._libc.mount = lambda *_: -1"),
+    "unshare": ("user namespaces", "confinement._libc.unshare = lambda *_: -1"),
+    "mount": ("mounts", "confinement._libc.mount = lambda *_: -1"),
     "landlock": (
         "Landlock",
-        "real = isolation._libc.syscall\n"
-        "isolation._libc.syscall = lambda n, *a: -1 if n == 446 else real(n, *a)",
+        "real = confinement._libc.syscall\n"
+        "confinement._libc.syscall = lambda n, *a: -1 if n == 446 else real(n, *a)",
     ),
-    "old landlock": ("Landlock", "isolation.landlock_abi = lambda: 2"),
+    "old landlock": ("Landlock", "confinement.landlock_abi = lambda: 2"),
     "seccomp": (
         "seccomp",
-        "real = isolation._libc.prctl\n"
-        "isolation._libc.prctl = lambda n, *a: -1 if n == 22 else real(n, *a)",
+        "real = confinement._libc.prctl\n"
+        "confinement._libc.prctl = lambda n, *a: -1 if n == 22 else real(n, *a)",
     ),
     "no_new_privs": (
         "no_new_privs",
-        "real = isolation._libc.prctl\n"
-        "isolation._libc.prctl = lambda n, *a: -1 if n == 38 else real(n, *a)",
+        "real = confinement._libc.prctl\n"
+        "confinement._libc.prctl = lambda n, *a: -1 if n == 38 else real(n, *a)",
     ),
 }
 
@@ -171,7 +172,7 @@ def test_without_a_piece_of_the_isolation_nothing_runs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     what, planted = MISSING[name]
-    source = f"from workers.training.programs import child, isolation\n{planted}\nchild.main()"
+    source = f"from workers.training.isolation import confinement\nfrom workers.training.programs import child\n{planted}\nchild.main()"
     monkeypatch.setattr(run, "CHILD", (sys.executable, "-B", "-c", source))
     with pytest.raises(IsolationError, match=f"{what} is missing.*docs/scripts.md"):
         run.execute(program("raise SystemExit('it ran')"), ROWS, LIMITS)
@@ -188,7 +189,7 @@ def test_what_the_worker_can_see_at_once_starts_no_process(
         ("PROCESSORS", {}, "a known processor is missing"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(isolation, name, planted)
+            patch.setattr(confinement, name, planted)
             with pytest.raises(IsolationError, match=what):
                 run.execute(program("pass"), ROWS, LIMITS)
 

@@ -163,3 +163,45 @@ def _command(pid: str) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize(
+    ("planted", "outcome"),
+    [
+        ("", "PermissionError PermissionError PermissionError"),
+        ("confinement._libc.unshare = lambda *_: -1", "socket read OSError"),
+    ],
+)
+def test_a_fit_gives_up_network_and_files_where_the_machine_allows_it(
+    planted: str, outcome: str, tmp_path: Path
+) -> None:
+    """Elsewhere it runs all the same, and still writes no file."""
+    (tmp_path / "secret").write_text("x")
+    code = f"""
+import resource, socket
+from workers.training.isolation import confinement
+from workers.training.recipes import child
+{planted}
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+child._confine(4 << 30)
+import numpy
+def tried(what):
+    try:
+        what()
+    except OSError as error:
+        return type(error).__name__
+    return None
+print(
+    tried(socket.socket) or "socket",
+    tried(lambda: open({str(tmp_path / "secret")!r}).read()) or "read",
+    tried(lambda: open({str(tmp_path / "file")!r}, "w", buffering=1).write("x\\n")) or "written",
+)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=process.ROOT,
+    )
+    assert found.stdout.strip() == outcome

@@ -72,6 +72,14 @@ PROCESSORS: Mapping[str, Processor] = {
         0xC00000B7, 220, 435, (198, 117, 40, 97, 268, 217, 218, 219, 280, 241, 282, 425)
     ),
 }
+# Of the machine: what numeric libraries look at, and the time.
+MACHINE = (
+    "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache",
+    "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
+    "/usr/share/zoneinfo",
+)  # fmt: skip
+LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+SYSTEM = (*MACHINE, *LIBRARIES)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
