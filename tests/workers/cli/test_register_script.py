@@ -142,6 +142,7 @@ onnx.save(
 """
 
 
+@pytest.mark.full
 def test_a_program_that_writes_onnx_predicts_after_download() -> None:
     document = script(ONNX, output="onnx", threads=1, tolerance=None)
     lock = document["files"]["lock.txt"] + "".join(

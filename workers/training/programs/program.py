@@ -11,7 +11,8 @@ from workers.errors import RefusedError
 
 # name==version, optionally with extras; what follows is a marker, a hash or a comment.
 PINNED = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9.!+_-]+)"
+    r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*==\s*([\w.!+-]+)(?:\s*;.*|\s+--hash=.*)?",
+    re.ASCII,
 )
 MOST_DISTRIBUTIONS = 200
 
@@ -77,7 +78,7 @@ def parse_lock(text: str, name: str) -> dict[str, str]:
         wanted = line.partition("#")[0].strip()
         if not wanted or wanted.startswith("--hash"):
             continue
-        match = PINNED.match(wanted)
+        match = PINNED.fullmatch(wanted)
         if match is None:
             raise RefusedError(
                 f"{name}, line {number}: must be NAME==VERSION, as `pip freeze` writes it"

@@ -65,8 +65,9 @@ def execute(config: Mapping[str, Any], rows: FitRows, limits: Limits) -> bytes:
         return refusal
     if refusal["kind"] == "program":
         again = _run(program, stand_in(rows), limits, tell=True)
-        failed = not isinstance(again, bytes) and again["kind"] == "program"
-        said = again["message"] if failed else ""
+        said = ""
+        if not isinstance(again, bytes) and again["kind"] == "program":
+            said = again["message"]
         text = f": {said}" if said else ", but not on made-up rows"
         raise ProgramError(f"the program ended with {refusal['how']}{text}; {_limits(limits)}")
     raise ProgramError(f"the program failed: {refusal['message']}")

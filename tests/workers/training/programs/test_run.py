@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from tests.workers.training.programs.small import NOISE, script
+from tests.workers.training.programs.small import NOISE, PLAIN, script
 from workers.errors import RefusedError
 from workers.training.isolation import confinement
 from workers.training.isolation.confinement import IsolationError
@@ -208,13 +208,14 @@ def test_another_environment_than_the_lock_file_runs_nothing(
 
 
 def test_two_runs_that_differ_need_a_tolerance_of_twice_their_difference() -> None:
+    noisy = PLAIN.replace("NOISE", NOISE)
     with pytest.raises(ProgramError, match=r"differ by .*weaker class retrained"):
-        run.execute_twice(config(script(noise=NOISE)), ROWS, LIMITS)
-    assert run.execute_twice(config(script(noise=NOISE, tolerance=1e-3)), ROWS, LIMITS)
+        run.execute_twice(program(noisy), ROWS, LIMITS)
+    assert run.execute_twice(program(noisy, tolerance=1e-3), ROWS, LIMITS)
     with pytest.raises(ProgramError, match="more than half of the tolerance"):
-        run.execute_twice(config(script(noise=NOISE, tolerance=1e-15)), ROWS, LIMITS)
+        run.execute_twice(program(noisy, tolerance=1e-15), ROWS, LIMITS)
 
 
 def test_a_form_that_was_not_registered_is_refused() -> None:
     with pytest.raises(OutputError, match="not a valid ONNX model"):
-        run.execute(config(script(output="onnx")), ROWS, LIMITS)
+        run.execute(program(PLAIN.replace("NOISE", "0"), output="onnx"), ROWS, LIMITS)
