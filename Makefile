@@ -102,9 +102,9 @@ bench-check: $(STAMPS)/dev ## fail if a ratio of a quick run is worse than docs/
 flower-check: ## run the Flower adapter for real: a quarter of an hour
 	PYTHON=$(PYTHON) flower/check.sh $(ARGS)
 
-# `lethe demo` of every method of networks for real; `make test` runs two of them.
-demos-check: $(STAMPS)/dev ## `lethe demo` of every method of networks
-	$(BIN)/python -m pytest -n 0 -m "slow or not slow" tests/e2e/test_demo_network.py $(ARGS)
+# `lethe demo` of every method and family for real; `make test-full` runs one of each path.
+demos-check: $(STAMPS)/dev ## `lethe demo` of every method and every family
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m "slow or not slow" tests/e2e/test_demo.py tests/e2e/test_demo_network.py tests/e2e/test_demo_tabular.py $(ARGS)
 
 # Attacks a running installation, on SQLite with files and on PostgreSQL with Redis.
 red-team: $(STAMPS)/dev ## attack a running installation

@@ -217,10 +217,14 @@ ONE_CASE_ROOMS = (
 )
 
 # A round sends one set of statements, whoever fails or lies in it: test_masked_model.py sends
-# them to PostgreSQL, and tests/faults rolls back there. `make test-repeats` runs these there.
-SAME_STATEMENTS = tuple(
-    f"tests/workers/secure_sum/client/test_{name}.py"
-    for name in ("changed_rows", "dishonest_provider", "dishonest_server", "failures")
+# them to PostgreSQL, and tests/faults rolls back there. Nor does a method of ridge heads change
+# what is stored. `make test-repeats` runs these there.
+SAME_STATEMENTS = (
+    "tests/workers/jobs/test_ridge_family.py",
+    *(
+        f"tests/workers/secure_sum/client/test_{name}.py"
+        for name in ("changed_rows", "dishonest_provider", "dishonest_server", "failures")
+    ),
 )
 
 # Here a difference between databases is the point: locks, leases, triggers, grants. `make test`

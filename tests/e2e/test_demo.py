@@ -220,7 +220,15 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("method", OTHERS)
+# test_ridge_methods.py runs each method on real processes, test_masked_rounds.py the data holders
+# of the demonstration: one here, `make demos-check` runs the others too.
+@pytest.mark.parametrize(
+    "method",
+    [
+        name if name == "ridge-sketched" else pytest.param(name, marks=pytest.mark.slow)
+        for name in OTHERS
+    ],
+)
 def test_the_other_methods_are_demonstrated_too(
     file: Path, method: str, tmp_path: Path
 ) -> None:
