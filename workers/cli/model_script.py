@@ -77,7 +77,7 @@ def _tensors(file: bytes, form: str) -> Mapping[str, Any]:
     from workers.training.programs import outputs
 
     try:
-        return outputs.read(file, form)
+        return outputs.numbers(file, form)
     except outputs.OutputError as error:
         raise RefusedError(f"--weights: {error}") from None
 

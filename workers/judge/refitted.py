@@ -103,7 +103,7 @@ def check_difference(claim: RerunClaim) -> Judgement:
         whose = "published model" if claim.published is None else "verifier's run"
         return judged(DIFFERENCE, f"the file of the {whose} cannot be read", passed=False)
     if _layout(claim.published) != _layout(claim.own):
-        problem = "the runs have tensors of other names, types or shapes"
+        problem = "the runs have tensors of other names, types or shapes, or differ beside them"
         return judged(DIFFERENCE, problem, passed=False, threshold=limit, undecided=not here)
     found = largest_difference(claim.published, claim.own)
     return judged(

@@ -208,9 +208,8 @@ def _tensors(file: bytes, form: str) -> Mapping[str, Any] | None:
 def _difference(model: Model, before: bytes, after: bytes) -> str:
     form = model.config["script"]["output"]
     try:
-        return (
-            f"{outputs.difference(outputs.read(before, form), outputs.read(after, form)):.3g}"
-        )
+        first, second = (outputs.numbers(one, form) for one in (before, after))
+        return f"{outputs.difference(first, second):.3g}"
     except RefusedError:
         return "not comparable"
 

@@ -1,5 +1,6 @@
 """The file that a program wrote: checked byte by byte, and its tensors by name."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from workers.errors import RefusedError
 from workers.libraries import require
 
 MOST_HEADER = 16 << 20
+MOST_DIMENSIONS = 64  # numpy's; the product of thousands takes hours, past any limit of a run
 DTYPES: Mapping[str, tuple[str, int]] = {
     "BOOL": ("|b1", 1),
     "U8": ("|u1", 1),
@@ -28,18 +30,35 @@ DTYPES: Mapping[str, tuple[str, int]] = {
 }
 
 
+NOTHING = np.zeros(0, np.uint8)
+Numbers = tuple[dict[str, NDArray[Any]], bytes]  # by name, and the file without them
+
+
 class OutputError(RefusedError):
     """The file that a program wrote is no model. The message says why, and quotes nothing."""
 
 
 def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a file of a form, safetensors or onnx, by name.
+    """Return the numbers of a file of a form, safetensors or onnx, by name.
+
+    What else is in the file has no tolerance: an empty array whose name has its digest stands
+    for it, so that two files which differ there have other names.
 
     Raises:
         OutputError: It is of another form, holds no tensor, a NaN or an infinity, or refers to
             other files.
     """
-    found = _onnx(data) if form == "onnx" else _safetensors(data)
+    found, rest = _parsed(data, form)
+    return {**found, f"all else, sha256 {hashlib.sha256(rest).hexdigest()}": NOTHING}
+
+
+def numbers(data: bytes, form: str) -> dict[str, NDArray[Any]]:
+    """Return the numbers alone, to measure how far models are apart. Raises as `read`."""
+    return _parsed(data, form)[0]
+
+
+def _parsed(data: bytes, form: str) -> Numbers:
+    found, rest = _onnx(data) if form == "onnx" else _safetensors(data)
     if not found:
         raise OutputError("the program's file holds no tensor: write the weights into it")
     for values in found.values():
@@ -47,28 +66,29 @@ def read(data: bytes, form: str) -> dict[str, NDArray[Any]]:
             raise OutputError(
                 "the program's file holds a NaN or an infinity: the training failed"
             )
-    return found
+    return found, rest
 
 
-def _safetensors(data: bytes) -> dict[str, NDArray[Any]]:
+def _safetensors(data: bytes) -> Numbers:
     """Parse <https://github.com/huggingface/safetensors#format>, with no byte left over."""
     try:
-        return dict(_tensors(data))
+        size = int.from_bytes(data[:8], "little")
+        if not 2 <= size <= min(MOST_HEADER, len(data) - 8):
+            raise ValueError("header")
+        header = json.loads(data[8 : 8 + size].decode(), object_pairs_hook=_once)
+        notes = header.pop("__metadata__", {})
+        if any(not isinstance(text, str) for text in notes.values()):
+            raise ValueError("metadata")
+        rest = json.dumps(notes, sort_keys=True).encode()
+        return dict(_tensors(header, memoryview(data)[8 + size :])), rest
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise OutputError(
             "the program's file is not a safetensors file: write it with safetensors.save_file"
         ) from None
 
 
-def _tensors(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    size = int.from_bytes(data[:8], "little")
-    if not 2 <= size <= min(MOST_HEADER, len(data) - 8):
-        raise ValueError("header")
-    header = json.loads(data[8 : 8 + size].decode(), object_pairs_hook=_once)
-    notes = header.pop("__metadata__", {})
-    if any(not isinstance(text, str) for text in notes.values()):
-        raise ValueError("metadata")
-    body, end = memoryview(data)[8 + size :], 0
+def _tensors(header: Mapping[str, Any], body: memoryview) -> Iterator[tuple[str, NDArray[Any]]]:
+    end = 0
     entries = sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"]))
     for name, entry in entries:
         kind, width = DTYPES[entry["dtype"]]
@@ -76,6 +96,8 @@ def _tensors(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
         shape = entry["shape"]
         if any(type(one) is not int or one < 0 for one in (first, last, *shape)):
             raise ValueError("numbers")
+        if len(shape) > MOST_DIMENSIONS:
+            raise ValueError("dimensions")
         count = 1
         for one in shape:
             count *= one
@@ -97,56 +119,70 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _onnx(data: bytes) -> dict[str, NDArray[Any]]:
+def _onnx(data: bytes) -> Numbers:
     onnx = require("onnx", "export")
-    numpy_helper = require("onnx.numpy_helper", "export")
     checker = require("onnx.checker", "export")
     try:
         model = onnx.load_model_from_string(data)
-        graphs = list(_graphs(model.graph))
-        tensors = [one for graph in graphs for one in _constants(graph)]
-        if any(one.data_location or one.external_data for one in tensors):
-            raise OutputError("the program's ONNX file refers to other files: save all in one")
+        tensors: dict[str, NDArray[Any]] = {}
+        floats: dict[str, NDArray[Any]] = {}
+        _take(model, "", tensors, floats)
         checker.check_model(data)
-        return {
-            f"{place} {one.name}": numpy_helper.to_array(one)
-            for place, one in enumerate(tensors)
-        }
+        rest: bytes = model.SerializeToString(deterministic=True)
     except OutputError:
         raise
     except Exception:  # protobuf's and the checker's own; their texts quote the file
         raise OutputError(
             "the program's file is not a valid ONNX model: check it with onnx.checker"
         ) from None
+    return ({**tensors, **floats} if tensors else {}), rest
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                if inner.node or inner.initializer:
-                    yield from _graphs(inner)
+def _take(
+    message: Any,
+    path: str,
+    tensors: dict[str, NDArray[Any]],
+    floats: dict[str, NDArray[Any]],
+) -> None:
+    """Move all tensors, and the floats of attributes, out of a message, wherever they are.
 
-
-def _constants(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
+    Functions, sparse tensors and the attributes of linear models and trees have weights too.
+    Floats that are not finite stay: an operator may take NaN for a missing value.
+    """
+    onnx, numpy_helper = require("onnx", "export"), require("onnx.numpy_helper", "export")
+    if isinstance(message, onnx.AttributeProto):
+        name = {message.FLOAT: "f", message.FLOATS: "floats"}.get(message.type)
+        held = None if name is None else np.array(getattr(message, name), np.float32)
+        if held is not None and np.isfinite(held).all():
+            floats[f"{path}.{name}"] = held
+            message.ClearField(name)
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for place, inner in enumerate([value] if hasattr(value, "ListFields") else value):
+            inside = f"{path}.{field.name}[{place}]"
+            if not isinstance(inner, onnx.TensorProto):
+                _take(inner, inside, tensors, floats)
+                continue
+            if inner.data_location or inner.external_data:
+                raise OutputError(
+                    "the program's ONNX file refers to other files: save all in one"
+                )
+            tensors[f"{inside} {inner.name}"] = numpy_helper.to_array(inner)
+            inner.Clear()
 
 
 def difference(first: Mapping[str, NDArray[Any]], second: Mapping[str, NDArray[Any]]) -> float:
     """Return the largest relative difference of a tensor: max|a - b| / max(|a|, |b|).
 
     Raises:
-        OutputError: They are not of the same names, types and shapes.
+        OutputError: They are not of the same names, types and shapes, or differ beside them.
     """
     layout = [{n: (v.dtype, v.shape) for n, v in one.items()} for one in (first, second)]
     if layout[0] != layout[1]:
-        raise OutputError("two runs write tensors of other names, types or shapes")
+        raise OutputError(
+            "two runs write tensors of other names, types or shapes, or differ beside them"
+        )
     most = 0.0
     for name, values in first.items():
         if values.dtype.kind not in "fiub":
