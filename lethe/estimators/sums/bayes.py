@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.estimators.sums.config import CodedRows, SumsConfig
-from lethe.estimators.sums.fixed_point import WEIGHT_BITS, Whole, halves
+from lethe.estimators.sums.fixed_point import WEIGHT_BITS, Whole, check_total, halves
 from lethe.estimators.sums.published import Names, PublishedBayes
 
 _PARTS = 5  # of the sums: high, low, high high, high low, low low halves of codes
@@ -55,7 +55,10 @@ class BayesSums:
     def changed(self, rows: CodedRows, sign: int) -> "BayesSums":
         """Return the sums with rows added (1) or subtracted (-1).
 
-        Halves are within 2^15, weights within 2^12, rows within 2^20: below 2^63.
+        Halves are within 2^15, all weights together within 2^32: below 2^63.
+
+        Raises:
+            EstimatorInputError: The rows weigh too much for that.
         """
         sums, weights = self.sums.copy(), self.weights.copy()
         for c in np.unique(rows.targets):
@@ -66,6 +69,7 @@ class BayesSums:
             products = (high, low, high * high, high * low, low * low)
             for part, values in zip(sums, products, strict=True):
                 part[c] += w @ values
+        check_total(int(weights.sum()))
         return BayesSums(self.config, sums, weights)
 
     def with_classes(self, config: SumsConfig, kept: NDArray[np.bool_]) -> "BayesSums":

@@ -17,7 +17,7 @@ MAX_CODE = 2**31 - 1
 MAX_EXPONENT = 160  # steps beyond it are a mistake, and their squares leave float64
 WEIGHT_BITS = 4  # weights are multiples of 1/16
 MAX_WEIGHT = 2**12  # of those
-MAX_ROWS = 2**20  # times 2^12 of weight times 2^30 stays below 2^63
+MAX_ROWS = 2**20  # times 2^12 of weight times 2^30 stays below 2^63 (check_total)
 
 Floats = NDArray[np.float64]
 Whole = NDArray[Any]  # Python integers: sums of any size
@@ -64,6 +64,15 @@ def whole_weights(weights: Floats, bits: int) -> NDArray[np.int64]:
     if (steps > MAX_WEIGHT).any():
         raise EstimatorInputError(f"sample_weight: at most {MAX_WEIGHT >> bits}")
     return steps.astype(np.int64)
+
+
+def check_total(weight: int) -> None:
+    """Raise EstimatorInputError where sums over so much weight, in steps, may leave int64."""
+    if weight > MAX_ROWS * MAX_WEIGHT:
+        raise EstimatorInputError(
+            f"the rows weigh more than {MAX_ROWS * MAX_WEIGHT >> WEIGHT_BITS} together, so "
+            "that sums are not exact: use smaller weights or fewer rows"
+        )
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lethe.estimators.errors import EstimatorInputError
 from lethe.estimators.sums.cholesky import solve
 from lethe.estimators.sums.config import CodedRows, SumsConfig
-from lethe.estimators.sums.fixed_point import WEIGHT_BITS, Floats, Gram, Whole
+from lethe.estimators.sums.fixed_point import WEIGHT_BITS, Floats, Gram, Whole, check_total
 from lethe.estimators.sums.published import Names, PublishedRidge
 
 
@@ -56,14 +56,20 @@ class RidgeSums:
         return int(self.gram.entry(d, d))
 
     def changed(self, rows: CodedRows, sign: int) -> "RidgeSums":
-        """Return the sums with rows added (1) or subtracted (-1)."""
+        """Return the sums with rows added (1) or subtracted (-1).
+
+        Raises:
+            EstimatorInputError: The rows weigh too much for exact sums.
+        """
         gram = Gram([part.copy() for part in self.gram.parts])
         outputs = rows.targets[:, None]
         if self.config.classes:
             outputs = np.eye(self.config.classes, dtype=np.int64)[rows.targets]
         ones = np.ones((len(rows.targets), 1), np.int64)
         gram.add(np.hstack([rows.features, ones, outputs]), rows.weights, sign)
-        return RidgeSums(self.config, gram)
+        found = RidgeSums(self.config, gram)
+        check_total(found.weight)
+        return found
 
     def with_classes(self, config: SumsConfig, kept: NDArray[np.bool_]) -> "RidgeSums":
         """Return the sums without the classes that have no row and are not kept."""
