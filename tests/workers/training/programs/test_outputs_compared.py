@@ -64,8 +64,10 @@ def test_weights_in_attributes_are_compared() -> None:
 
 
 def test_weights_in_functions_are_compared() -> None:
-    weights = [numpy_helper.from_array(np.float32([[one], [2]]), "w") for one in (1, -2)]
-    assert found(*map(own_function, weights)) == 1.5
+    weights = [
+        numpy_helper.from_array(np.array([[one], [2]], np.float32), "w") for one in (1, -2)
+    ]
+    assert found(own_function(weights[0]), own_function(weights[1])) == 1.5
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_notes_have_no_tolerance() -> None:
 
 
 def test_a_function_may_not_refer_to_another_file() -> None:
-    outside = numpy_helper.from_array(np.float32([[1], [2]]), "w")
+    outside = numpy_helper.from_array(np.array([[1], [2]], np.float32), "w")
     outside.data_location = TensorProto.EXTERNAL
     outside.external_data.add(key="location", value="/etc/passwd")
     with pytest.raises(OutputError, match="refers to other files"):
