@@ -12,7 +12,7 @@ from safetensors.numpy import save
 from safetensors.torch import save as save_torch
 
 from workers.errors import RefusedError
-from workers.training.programs.outputs import OutputError, difference, read
+from workers.training.programs.outputs import OutputError, difference, numbers, read
 from workers.training.programs.program import parse_lock
 
 
@@ -27,7 +27,7 @@ VALUES = np.array([1.0, 2.0], np.float32).tobytes()
 
 def test_what_the_library_writes_is_read() -> None:
     arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True]), "c": np.zeros((0, 4))}
-    found = read(save(arrays, metadata={"made": "by a test"}), "safetensors")
+    found = numbers(save(arrays, metadata={"made": "by a test"}), "safetensors")
     assert found.keys() == arrays.keys()
     assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
     half = torch.tensor([1.5, -2.25], dtype=torch.bfloat16)
@@ -78,7 +78,7 @@ def onnx_file(**changes: Any) -> Any:
 
 
 def test_onnx_is_checked_and_keeps_all_in_one_file() -> None:
-    (found,) = read(onnx_file().SerializeToString(), "onnx").values()
+    (found,) = numbers(onnx_file().SerializeToString(), "onnx").values()
     assert found.tolist() == [[1.0], [2.0]]
     outside = onnx_file()
     tensor = outside.graph.initializer[0]
