@@ -183,14 +183,15 @@ class Departure:
     """A model's rows when some records leave.
 
     blocks: as they are stored, by subject. rest: those that these are in, without them; None:
-    nothing is left of it. leaving: the rows that leave. salts: of all records, those that leave
-    too. gone: hex digests of the rows that leave, sorted.
+    nothing is left of it. leaving: the rows that leave. salts, digests: of all records, those
+    that leave too. gone: hex digests of the rows that leave, sorted.
     """
 
     blocks: dict[int, TableBlock]
     rest: dict[int, TableBlock | None]
     leaving: list[TableBlock]
     salts: dict[str, bytes]
+    digests: dict[str, bytes]
     gone: tuple[str, ...]
 
     @property
@@ -198,6 +199,12 @@ class Departure:
         """All blocks that are left, by subject."""
         every = {**self.blocks, **self.rest}
         return {subject: block for subject, block in every.items() if block is not None}
+
+    @property
+    def retained_digests(self) -> dict[str, bytes]:
+        """The digests of the rows that are left, by record."""
+        gone = {record for block in self.leaving for record in block.records}
+        return {record: own for record, own in self.digests.items() if record not in gone}
 
     @property
     def retained(self) -> list[TableBlock]:
@@ -219,7 +226,7 @@ def departure(job: JobContext, members: Sequence[BatchMember]) -> Departure:
         for subject, own in owned.items()
     ]
     gone = tuple(sorted(digests[record].hex() for record in leaving))
-    return Departure(blocks, rest, parts, salts, gone)
+    return Departure(blocks, rest, parts, salts, digests, gone)
 
 
 def digest_of_rows(digests: Iterable[bytes]) -> str:

@@ -129,12 +129,13 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
             blocks = list(stored(services, session, job.lease.model_id).values())
             known = salts_of(session, job.lease.model_id)
         known |= zip(upload.records, split(salts), strict=True)
-        state = None if before is None else self._opened(job, before, blocks, known)
+        digests = all_digests(blocks, known)
+        state = None if before is None else self._opened(job, before, blocks, digests)
         if state is None:
             state = self.fitted(model, [*blocks, *new])
         else:
             state = self.add(model, state, new)
-        return self._result(model, state, all_digests([*blocks, *new], known))
+        return self._result(model, state, digests | all_digests(new, known))
 
     def forget(
         self, job: JobContext, before: ModelVersion, members: Sequence[BatchMember]
@@ -142,12 +143,12 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         """Remove the members' records. Raises RefusedError."""
         self.check_here()
         found = departure(job, members)
-        state = self._opened(job, before, list(found.blocks.values()), found.salts)
+        state = self._opened(job, before, list(found.blocks.values()), found.digests)
         if state is None:
             state = self.fitted(job.model, found.retained)
         else:
             state = self.remove(state, found.leaving)
-        result = self._result(job.model, state, all_digests(found.retained, found.salts))
+        result = self._result(job.model, state, found.retained_digests)
         return Update(result, found.rest, rows_gone=found.gone)
 
     def refit(self, job: JobContext) -> UpdateResult:
@@ -198,11 +199,11 @@ class UpdatedFamily(RecipeFamily, Generic[State]):
         job: JobContext,
         version: ModelVersion,
         blocks: Sequence[TableBlock],
-        salts: Mapping[str, bytes],
+        digests: Mapping[str, bytes],
     ) -> State | None:
         with job.services.reading() as session:
             state = job.services.artifacts.get(session, version.state_id)
-        data = digest_of_rows(all_digests(blocks, salts).values())
+        data = digest_of_rows(digests.values())
         return self.opened(job.model, state, blocks, data)
 
     def _result(self, model: Model, state: State, digests: Mapping[str, bytes]) -> UpdateResult:
