@@ -1,8 +1,10 @@
 """Programs that do what they should not: an end, a clear reason, and nothing left behind."""
 
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +221,29 @@ def test_two_runs_that_differ_need_a_tolerance_of_twice_their_difference() -> No
 def test_a_form_that_was_not_registered_is_refused() -> None:
     with pytest.raises(OutputError, match="not a valid ONNX model"):
         run.execute(program(PLAIN.replace("NOISE", "0"), output="onnx"), ROWS, LIMITS)
+
+
+@pytest.mark.full
+def test_a_program_ends_with_its_worker() -> None:
+    code = (
+        "from tests.workers.training.programs.test_run import LIMITS, ROWS, program, run\n"
+        f"import tests.workers.training.programs.test_run as own; own.ENTRY = {ENTRY!r}\n"
+        "run.execute(program('import time; time.sleep(60)'), ROWS, LIMITS)"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", code], cwd=run.ROOT)
+    try:
+        assert soon(lambda: any(f"/{ENTRY}" in one for one in left()))  # the program itself
+    finally:
+        worker.kill()
+        worker.wait()
+    assert soon(lambda: not left())
+
+
+def soon(found: Callable[[], object]) -> bool:
+    """Return whether something is found within the time that a busy machine needs."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if found():
+            return True
+        time.sleep(0.1)
+    return False
