@@ -1,6 +1,7 @@
 """`lethe model download`: a version's file, its signature, or the model in another format."""
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +15,10 @@ from workers.cli import service
 if TYPE_CHECKING:
     from lethe.client import Client
 
-NATIVE = "native"
+NATIVE, TENSORS = "native", "safetensors"
 FORMATS = {
     NATIVE: "safetensors",
+    TENSORS: "safetensors",
     "onnx": "onnx",
     "skops": "skops",
     "torch": "pt2",
@@ -50,7 +52,8 @@ class Wanted(click.ParamType[tuple[str, int | Literal["current"]]]):
     type=click.Choice(tuple(FORMATS)),
     default=NATIVE,
     show_default=True,
-    help="native: the certified file. The others are converted from it, here.",
+    help="native: the certified file; safetensors: the same, where it is one. The others are "
+    "converted from it, here.",
 )
 @click.option(
     "--out",
@@ -74,19 +77,22 @@ def download(
         registered = operator.model(ref)
         version, file, signature = fetch(operator, ref, named)
     number, data = version["number"], file
-    if form != NATIVE:
+    if form == TENSORS and not is_tensors(file):
+        raise UnusableError(f"the file of {ref} is no safetensors file: take --format native")
+    native = form in (NATIVE, TENSORS)
+    if not native:
         with shown():
             family = configured(registered["config"])
             if form not in family.formats:
                 known = ", ".join((NATIVE, *family.formats))
                 raise UnusableError(f"{ref} has no format {form}: choose one of {known}")
-            data = family.export(file, form, registered["classes"])
+            data = family.export(file, form, registered["classes"], registered["config"])
     out = out or Path(f"{ref}-{number}.{_suffix(registered['config'], form)}")
     write_durably(out, data, mode=0o644)
     click.echo(f"{out}  version {number} of {ref}, {len(data):,} bytes")
     if registered["state"] != "ready":
         click.echo(f"Warning: the model is {registered['state']}, not ready.", err=True)
-    if form != NATIVE:
+    if not native:
         for suffix, table in family.beside(file).items():
             other = out.with_name(f"{out.name}.{suffix}")
             write_durably(other, table, mode=0o644)
@@ -104,6 +110,15 @@ def _suffix(config: Mapping[str, Any], form: str) -> str:
     """Return a format's suffix: of a program's own file, that of the form that it writes."""
     own = config.get("script", {}).get("output")
     return str(own) if own and form == NATIVE else FORMATS[form]
+
+
+def is_tensors(file: bytes) -> bool:
+    """Return whether a file begins as safetensors do: the length of a JSON object, and that."""
+    header = file[8 : 8 + int.from_bytes(file[:8], "little")]
+    try:
+        return isinstance(json.loads(header), dict)
+    except ValueError:
+        return False
 
 
 def fetch(

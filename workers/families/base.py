@@ -205,10 +205,12 @@ class Family(Protocol):
         """End what waits for the time alone, in transactions of its own."""
         return
 
-    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
         """Return a version's file in one of `formats`, for programs without Lethe's code.
 
-        Raises RefusedError.
+        classes, config: as the model is registered. Raises RefusedError.
         """
         raise RefusedError("this kind of model is exported in no other format")
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
+from safetensors.numpy import load
 from sqlmodel import Session, select
 
 from app.ledger.sequencer import Ledger
@@ -19,6 +20,7 @@ from tests.installation import Installation, install
 from tests.small import MODEL, rows
 from workers.artifacts import decode_head
 from workers.cli import model
+from workers.cli.model_download import is_tensors
 
 
 @pytest.fixture
@@ -56,6 +58,31 @@ def test_the_current_version_and_its_signature(here: Installation) -> None:
     issuer.write_bytes(here.caller.http.get("/v1/certificates/issuer").content)
     verifier = model_signing.verifying.Config().use_elliptic_key_verifier(public_key=issuer)  # type: ignore[no-untyped-call]
     verifier.verify(file, beside)
+
+
+def test_safetensors_are_the_native_file_where_it_is_one(here: Installation) -> None:
+    answer = download(MODEL, "--format", "safetensors")
+    assert answer.exit_code == 0, answer.output
+    file = Path(f"{MODEL}-1.safetensors")
+    assert sorted(Path().iterdir()) == [file, Path(f"{file}.sig")]
+    assert load(file.read_bytes())["head"].shape[0] == rows()["features"].shape[1]
+    assert not is_tensors(b"\x08\x00\x00\x00\x00\x00\x00\x00ONNX model")
+    assert not is_tensors(b"")
+
+
+def test_a_model_is_deleted_once_it_is_confirmed(here: Installation) -> None:
+    def delete(*words: str, answer: str | None = None) -> Result:
+        arguments = ["delete", "--url", "http://x", MODEL, *words]
+        return CliRunner().invoke(model.model, arguments, input=answer)
+
+    declined = delete(answer="n\n")
+    assert declined.exit_code == 1
+    assert "has 1 versions" in declined.output
+    assert download(MODEL).exit_code == 0
+    assert "deleted small: log entry" in delete("--yes").output
+    gone = download(MODEL).exception
+    assert isinstance(gone, LetheError)
+    assert gone.status == 410
 
 
 def test_an_onnx_file_predicts_as_the_head_does(here: Installation) -> None:

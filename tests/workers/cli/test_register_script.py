@@ -154,7 +154,7 @@ def test_a_program_that_writes_onnx_predicts_after_download() -> None:
     rows = FitRows(features, (features[:, 0] > 0).astype(np.int64))
     config = {"columns": 3, "classes": 2, "script": document}
     file = run.execute(config, rows, Limits(60, 4 << 30, 1 << 20))
-    exported = FAMILY.export(file, "onnx", [])
+    exported = FAMILY.export(file, "onnx", [], {})
     assert exported == file
     (found,) = onnxruntime.InferenceSession(exported).run(None, {"x": features})
     oracle = features @ np.linalg.lstsq(features, rows.labels.astype(float), rcond=None)[0]

@@ -51,19 +51,19 @@ def test_a_ridge_head_predicts_the_same_everywhere(classes: list[str], dtype: An
     expected = [classes[best] for best in scores.argmax(axis=1)]
     family = base.configured({"data": "rows"})
     assert family.formats == ("onnx", "skops", "torch")
-    session = onnxruntime.InferenceSession(family.export(data, "onnx", classes))
+    session = onnxruntime.InferenceSession(family.export(data, "onnx", classes, {}))
     label, found = session.run(None, {"features": rows})
     assert label.tolist() == expected
     np.testing.assert_allclose(found, scores, rtol=1e-12)
     import skops.io  # takes a second: only where this test runs
 
-    skops_file = family.export(data, "skops", classes)
+    skops_file = family.export(data, "skops", classes, {})
     assert not skops.io.get_untrusted_types(data=skops_file)
     assert skops.io.loads(skops_file).predict(rows).tolist() == expected
-    program = torch.export.load(io.BytesIO(family.export(data, "torch", classes)))
+    program = torch.export.load(io.BytesIO(family.export(data, "torch", classes, {})))
     found = program.module()(torch.from_numpy(rows)).detach().numpy()
     assert [classes[best] for best in found.argmax(axis=1)] == expected
-    assert family.export(data, "onnx", classes) == family.export(data, "onnx", classes)
+    assert family.export(data, "onnx", classes, {}) == family.export(data, "onnx", classes, {})
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_network_gives_the_same_logits_everywhere(name: str) -> None:
         expected = with_weights(built, weights, "cpu").eval()(inputs).numpy()
     family = base.configured({"family": "network"})
     assert family.formats == tuple(network_export.FORMATS)
-    session = onnxruntime.InferenceSession(family.export(data, "onnx", []))
+    session = onnxruntime.InferenceSession(family.export(data, "onnx", [], {}))
     (found,) = session.run(None, {"inputs": inputs.numpy()})
     np.testing.assert_allclose(found, expected, atol=1e-4)
     np.testing.assert_array_equal(found.argmax(1), expected.argmax(1))
-    program = torch.export.load(io.BytesIO(family.export(data, "torch", [])))
+    program = torch.export.load(io.BytesIO(family.export(data, "torch", [], {})))
     np.testing.assert_array_equal(program.module()(inputs).detach().numpy(), expected)
 
 
@@ -101,9 +101,9 @@ def test_formats_are_those_of_the_family() -> None:
 def test_a_file_of_another_kind_is_refused() -> None:
     data, _ = head_file(3)
     with pytest.raises(ArtifactError):
-        base.configured({"family": "network"}).export(data, "onnx", [])
+        base.configured({"family": "network"}).export(data, "onnx", [], {})
     with pytest.raises(ArtifactError):
-        base.configured({"data": "rows"}).export(data[:-1], "onnx", ["a", "b", "c"])
+        base.configured({"data": "rows"}).export(data[:-1], "onnx", ["a", "b", "c"], {})
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_models_of_sums_predict_the_same_everywhere(maker: Any, classes: int) ->
     fitted = maker().fit(features, labels)
     family = base.configured({"family": "sums"})
     assert family.formats == ("onnx", "skops")
-    session = onnxruntime.InferenceSession(family.export(fitted.model_bytes(), "onnx", []))
+    session = onnxruntime.InferenceSession(family.export(fitted.model_bytes(), "onnx", [], {}))
     found = session.run(None, {"features": rows})
     import skops.io
 
-    skops_file = family.export(fitted.model_bytes(), "skops", [])
+    skops_file = family.export(fitted.model_bytes(), "skops", [], {})
     assert not skops.io.get_untrusted_types(data=skops_file)
     other = skops.io.loads(skops_file).predict(rows)
     if numbers:
@@ -136,8 +136,8 @@ def test_models_of_sums_predict_the_same_everywhere(maker: Any, classes: int) ->
 def test_a_class_without_rows_is_exported_and_never_predicted() -> None:
     fitted = ExactGaussianNB(classes=["a", "b", "c"]).fit([[1.0], [2.0]], ["a", "b"])
     family = base.configured({"family": "sums"})
-    session = onnxruntime.InferenceSession(family.export(fitted.model_bytes(), "onnx", []))
+    session = onnxruntime.InferenceSession(family.export(fitted.model_bytes(), "onnx", [], {}))
     label, _ = session.run(None, {"features": np.array([[0.5], [2.5]])})
     assert label.tolist() == ["a", "b"]
     with pytest.raises(ArtifactError):
-        family.export(fitted.model_bytes()[:-1], "onnx", [])
+        family.export(fitted.model_bytes()[:-1], "onnx", [], {})

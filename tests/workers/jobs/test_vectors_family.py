@@ -100,7 +100,7 @@ def exported(installation: Installation) -> tuple[bytes, list[str]]:
     kind = base.of(networks.model(installation))
     file = published(installation)
     table = kind.beside(file)["ids"].decode()
-    return kind.export(file, "faiss", []), table.split("\n")[:-1]
+    return kind.export(file, "faiss", [], {}), table.split("\n")[:-1]
 
 
 def in_order(installation: Installation, gone: Sequence[str] = ()) -> list[int]:

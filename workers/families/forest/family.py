@@ -1,6 +1,6 @@
 """Forests whose bytes are a function of their configuration and the set of their rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.service.context import Services
@@ -89,6 +89,15 @@ class ForestFamily(UpdatedFamily["Forest"]):
         self.check_here()
         step = None if model.classes else float.fromhex(model.config["forest"]["step"])
         return predicted(file, features, step)
+
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
+        """Return a version's file as ONNX. Raises RefusedError."""
+        from workers.families.forest import export
+
+        step = None if classes else float.fromhex(config["forest"]["step"])
+        return export.export(artifact, classes, step)
 
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of edges and options."""

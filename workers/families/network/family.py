@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sqlmodel import Session
 
@@ -167,7 +167,9 @@ class NetworkFamily(Family):
 
         return audited.load(services, session, model, settings)
 
-    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
         """Return the network for other programs. Raises RefusedError."""
         self.check_here()
         from workers.families.network.export import export

@@ -1,6 +1,6 @@
 """Recipes: any estimator of the catalogue, fitted again on the retained rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -50,6 +50,7 @@ class RecipeFamily(Family):
     rooms: tuple[str, ...] = ("families/recipe", "training/recipes")
     judge_rooms: tuple[str, ...] = ("judge", "training/recipes")
     audited = False
+    formats: tuple[str, ...] = ("onnx",)
     judges_together = True
     fitting = update.FITTING
 
@@ -129,6 +130,15 @@ class RecipeFamily(Family):
         if plan.claim != update.CLAIM:
             raise ValueError(f"no verifier of recipes vouches for the claim {plan.claim}")
         return Guarantee("exact-retrained", GUARANTEE, plan.bounds)
+
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
+        """Return a version's file as ONNX. Raises RefusedError."""
+        self.check_here()
+        from workers.families.recipe import export
+
+        return export.export(artifact, classes)
 
     def registered(self, model: Model) -> dict[str, str]:
         """Return the digest of the recipe."""

@@ -1,6 +1,6 @@
 """Ridge heads whose rows, or whose clients' statistics, are stored here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -106,7 +106,9 @@ class RidgeFamily(Family):
         found: NDArray[Any] = (features @ head.astype(np.float64)).argmax(axis=1)
         return found
 
-    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
         """Return the head for other programs. Raises RefusedError."""
         return export(artifact, form, classes)
 

@@ -125,7 +125,9 @@ class ScriptFamily(RecipeFamily):
         }
         return {"script": sha256_hex(canonical.encode(script)), **files}
 
-    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
         """Return the file as it is where the program writes ONNX. Raises RefusedError."""
         try:
             outputs.read(artifact, "onnx")

@@ -41,6 +41,7 @@ GUARANTEE = (
 class ShardsFamily(RecipeFamily):
     """Each shard learns and forgets by a fit on all rows that are in it then."""
 
+    formats: tuple[str, ...] = ()
     rooms: tuple[str, ...] = ("families/shards", "training/shards", *RecipeFamily.rooms)
     judge_rooms: tuple[str, ...] = ("judge", "training/recipes", "training/shards")
 

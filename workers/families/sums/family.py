@@ -1,6 +1,6 @@
 """Ridge and naive Bayes from integer sums: an erasure subtracts rows and solves again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,7 +103,9 @@ class SumsFamily(UpdatedFamily["Sums"]):
         self.check_here()
         return predicted(file, features)
 
-    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
         """Return a version's file in one of `formats`. Raises ArtifactError."""
         return export(artifact, form)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from sqlmodel import Session
 
@@ -97,7 +98,9 @@ class VectorsFamily(RecipeFamily):
         """Return the digest of the index's options."""
         return {"index": sha256_hex(canonical.encode(model.config))}
 
-    def export(self, artifact: bytes, form: str, classes: Sequence[str]) -> bytes:
+    def export(
+        self, artifact: bytes, form: str, classes: Sequence[str], config: Mapping[str, Any]
+    ) -> bytes:
         """Return the file that `faiss.read_index` reads. Raises RefusedError."""
         from workers.training.vectors import faiss_file, files
 
