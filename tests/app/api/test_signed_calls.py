@@ -114,6 +114,7 @@ def calls(caller: Caller, role: str) -> list[Response]:
     if role == "requester":
         return [
             caller.signed("POST", "/v1/requests", ERASE),
+            caller.signed("POST", "/v1/requests/preview", ERASE),
             caller.signed("DELETE", f"/v1/requests/{nobody}"),
         ]
     data = pack(rows(count=1, first=101))
@@ -163,7 +164,7 @@ def test_every_signed_route_is_in_the_table_of_roles(ready: Installation) -> Non
     ]
     assert (
         len(signed)
-        == 9
+        == 10
         == len(calls(ready.caller, "requester")) + len(calls(ready.caller, "client"))
     )
 

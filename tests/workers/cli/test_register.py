@@ -28,7 +28,9 @@ class Service:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def register_model(self, manifest: dict[str, Any], data: bytes) -> None:
+    def register_model(self, manifest: dict[str, Any], data: bytes | None = None) -> None:
+        if data is None:
+            return
         parse = partial(
             parse_upload,
             dimension=len(manifest["exponents"]),
@@ -111,3 +113,14 @@ def test_held_out_rows_are_sent_where_that_is_wanted(
     expected = np.random.default_rng(0).normal(size=(ROWS, 3))[:7]
     assert np.array_equal(sent["held_out_features"], expected)
     assert service.upload.rows == ROWS - 7
+
+
+def test_identities_of_masked_models_are_to_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = np.array([f"p{row}@example.org" for row in range(ROWS)])
+    _, said = register(tmp_path, monkeypatch, "--rows", "masked", identity_email=people)
+    assert "import them with `lethe person import`" in said
+    assert "example.org" not in said
+    _, said = register(tmp_path, monkeypatch, "--rows", "masked")
+    assert "person import" not in said
