@@ -91,7 +91,7 @@ def _learn(job: JobContext, file: BinaryIO) -> None:
         if before is None
         else held_out.measure(job, head)
     )
-    _refuse_claims(file, measured)
+    _refuse_claims(file, upload.records, measured)
     reached("execute.computed")
 
     def effect(tx: Transaction) -> None:
@@ -147,14 +147,16 @@ def _seal(
     return subject.id
 
 
-def _refuse_claims(file: BinaryIO, measured: VersionFigure) -> None:
-    """Refuse identities of stored held-out rows from whoever does not have these rows.
+def _refuse_claims(file: BinaryIO, records: Iterable[str], measured: VersionFigure) -> None:
+    """Refuse stored held-out rows as rows to learn, and identities of them.
 
-    A case for that person would remove them, and they are somebody else's.
+    Versions would be measured on what they have learned. A case for a person of whom a client
+    says that a row is would remove it, and it is somebody else's.
     """
     if measured.before is None:
         return
-    claimed = {one.record for one in identities(file) if one.state == HELD_OUT}
+    claimed = set(records)
+    claimed |= {one.record for one in identities(file) if one.state == HELD_OUT}
     if not claimed.isdisjoint(measured.before.records):
         raise RefusedError("a held-out record id is that of a row registered: use new ids")
 

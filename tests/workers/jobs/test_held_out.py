@@ -307,12 +307,21 @@ def test_destroyed_held_out_rows_stop_no_erasure(installation: Installation) -> 
     assert problems(installation) == set()
 
 
-def test_a_client_cannot_claim_a_held_out_row(installation: Installation) -> None:
-    """c9 says that held1 is Ann's: a case for Ann would remove somebody else's row."""
+CLAIMS = {
+    # A case for Ann would remove somebody else's row.
+    "it is Ann's": {
+        "held_out_records": np.array(["held1"]),
+        "held_out_identity_email": packed(ANN),
+    },
+    # Versions would be measured on what they have learned.
+    "it is to be learned": {"records": np.array(["r90", "held1"])},
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_client_cannot_claim_a_held_out_row(installation: Installation, claim: str) -> None:
     ready(installation)
-    arrays = rows(count=2, first=90)
-    arrays |= {"clients": np.array(["c9"] * 2), "held_out_records": np.array(["held1"])}
-    arrays["held_out_identity_email"] = packed(ANN)
+    arrays = rows(count=2, first=90) | {"clients": np.array(["c9"] * 2)} | CLAIMS[claim]
     client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
     client.register_key(role="client", client="c9")
     path, kind = "/v1/models/small/contributions", "application/x-npz"
