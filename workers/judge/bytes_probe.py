@@ -44,10 +44,10 @@ class ProbeClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sought:
-    """vectors (n, d) and ids that must not be found; those that may be; files without rows.
+    """vectors (n, d) and ids that must not be found, and those that may be.
 
-    public: vectors that no record is behind, such as centroids. words: the bytes of files
-    without any row; an id that is in them is looked for as a whole line alone.
+    public: vectors that no record is behind, such as centroids. words: of the files' formats;
+    an id that is in them is looked for as a whole line alone.
     """
 
     vectors: Vectors

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import faiss
@@ -11,12 +12,17 @@ import pytest
 from sqlmodel import Session, select
 
 from lethe.certificates.retained import record_commitment
-from models import Record
+from models import Artifact, ModelVersion, Record, RequestEvent
 from tests.installation import Installation
-from tests.small import pack
+from tests.small import Caller, pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
 from workers.families import base
+from workers.families.vectors import update
+from workers.jobs import execute
+from workers.training.vectors import files
+from workers.training.vectors.build import drop as honest_drop
+from workers.training.vectors.index import VectorIndex
 
 library: Any = faiss  # its types are those of another version
 MODEL, ROWS, COLUMNS = "passages", 90, 8
@@ -155,3 +161,173 @@ def test_an_erasure_gives_the_index_of_the_rest(installation: Installation, kind
     assert found.value == "0 of 2 found in 4 files"
     check_rest(installation, kind, gone)
     installation.check()
+
+
+def test_what_is_contributed_is_in_the_index_and_leaves_it(installation: Installation) -> None:
+    arrays = rows()
+    later = {name: values[60:] for name, values in arrays.items()}
+    later["clients"] = np.array(["c9"] * 30)
+    register(installation, "ivf", {name: values[:60] for name, values in arrays.items()})
+    client = Caller(installation.caller.http, installation.caller.token, keyid="c9")
+    client.register_key(role="client", client="c9")
+    path = f"/v1/models/{MODEL}/contributions"
+    sent = client.signed("POST", path, pack(later), content_type="application/x-npz")
+    assert sent.status_code == 202, sent.text
+    installation.drain()
+    check_rest(installation, "ivf")
+    gone = ["passage-003", "passage-070"]
+    request = submit(installation, *gone)
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    check_rest(installation, "ivf", gone)
+
+
+def test_all_rows_may_leave(installation: Installation) -> None:
+    register(installation, "hnsw")
+    request = submit(installation, *rows()["records"].tolist())
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    assert exported(installation) == (oracle("hnsw", rows()["features"][:0]), [])
+
+
+def left_in(index: VectorIndex, records: Sequence[str]) -> VectorIndex:
+    """Drop all but the last record."""
+    return honest_drop(index, records[:-1])
+
+
+def as_another(index: VectorIndex, records: Sequence[str]) -> VectorIndex:
+    """Drop the records, and publish one erased vector under a retained id."""
+    found, vectors = honest_drop(index, records), index.vectors
+    erased = vectors[index.records.index(records[0])]
+    return replace(found, vectors=np.concatenate([erased[None], found.vectors[1:]]))
+
+
+@pytest.mark.parametrize("lie", [left_in, as_another])
+def test_a_row_left_in_is_refuted_and_the_index_built_anew(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, lie: Any
+) -> None:
+    register(installation)
+    monkeypatch.setattr(update, "drop", lie)
+    request = submit(installation, "passage-003", "passage-040")
+    installation.drain()
+    assert "escalated" in networks.events(installation, request)
+    assert shown(installation, request)["state"] == "certified"
+    check_rest(installation, "flat", ["passage-003", "passage-040"])
+
+
+def test_a_flipped_bit_of_the_file_passes_no_judge(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(installation)
+    honest = files.encode
+
+    def wrong(index: VectorIndex) -> bytes:
+        file = bytearray(honest(index))
+        file[-1] ^= 1
+        return bytes(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "encode", wrong)
+        request = submit(installation, "passage-003")
+        job_id, stage = installation.dispatcher.nudges.popleft()
+        assert stage == "execute"
+        execute.run(installation.services, job_id)
+    installation.drain()
+    assert "escalated" in networks.events(installation, request)
+    check_rest(installation, "flat", ["passage-003"])
+
+
+def test_a_file_of_other_rows_is_not_believed(installation: Installation) -> None:
+    """Whoever names another file in the database gets no other index published."""
+    register(installation)
+    with Session(installation.services.engine) as session:
+        version = session.exec(select(ModelVersion)).one()
+        file = files.decode(installation.services.artifacts.get(session, version.head_id))
+        other = files.encode(honest_drop(file, ["passage-005"]))
+        version.head_id = installation.services.artifacts.put(session, "head", other).id
+        session.commit()
+    request = submit(installation, "passage-003")
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    check_rest(installation, "flat", ["passage-003"])
+
+
+@pytest.mark.parametrize("trace", ["vector", "part", "id"])
+def test_a_trace_in_the_tail_is_found_though_all_digests_agree(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, trace: str
+) -> None:
+    """The judge's own build has the same trace: only the probe of the bytes can refute it."""
+    register(installation)
+    vector = rows()["features"][3].tobytes()
+    tail = {"vector": vector, "part": vector[8:24], "id": b"xpassage-003x"}[trace]
+    honest = files.encode
+    monkeypatch.setattr(files, "encode", lambda index: honest(index) + tail)
+    request = submit(installation, "passage-003")
+    installation.drain()
+    assert shown(installation, request)["state"] not in ("certified", "verifying")
+    assert failed_checks(installation, request) == "8 bytes-probe"
+
+
+def test_the_probe_looks_for_the_rows_that_were_erased(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were others sealed for it, it would find nothing: their digests say so."""
+    register(installation)
+    honest = update.Erased.encode
+
+    def other(erased: update.Erased) -> bytes:
+        block = replace(erased.block, features=-erased.block.features)
+        return honest(replace(erased, block=block))
+
+    monkeypatch.setattr(update.Erased, "encode", other)
+    request = submit(installation, "passage-003")
+    installation.drain()
+    assert failed_checks(installation, request) == "8 bytes-probe"
+
+
+def failed_checks(installation: Installation, request: str) -> str:
+    """Return the checks that failed of a request's first attempt, as the log names them."""
+    with Session(installation.services.engine) as session:
+        query = select(RequestEvent).where(RequestEvent.request_id == request)
+        found = session.exec(query.where(RequestEvent.event == "request.escalated")).one()
+        return str(found.payload["checks"])
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "words"),
+    [
+        ({"index": "annoy"}, COLUMNS, "index"),
+        ({"index": "flat", "metric": "cosine"}, COLUMNS, "metric"),
+        ({"index": "flat", "probes": 3}, COLUMNS, "only for ivf"),
+        ({"index": "ivf"}, COLUMNS, "centroids"),
+        ({**KINDS["ivf"], "centroids": "AAA"}, COLUMNS, "base64"),
+        ({**KINDS["ivf"], "centroids": "AADAfw=="}, COLUMNS, "as wide as the vectors"),
+        ({"index": "flat"}, COLUMNS + 1, "8 dimensions, the index 9"),
+        ({"index": "flat"}, 3, "columns"),
+    ],
+)
+def test_an_unusable_registration_is_a_named_problem(
+    installation: Installation, options: dict[str, Any], columns: int, words: str
+) -> None:
+    answer = send(installation, rows(), options, columns=columns)
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text
+    with Session(installation.services.engine) as session:
+        assert not session.exec(select(Artifact)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("features", lambda one: np.where(one == one[4, 2], np.nan, one), "NaN"),
+        ("features", lambda one: one.astype(np.float64), "float32"),
+        ("records", lambda one: np.array([*one[:-1], one[0]]), "repeat"),
+    ],
+)
+def test_unusable_vectors_are_a_named_problem(
+    installation: Installation, name: str, change: Any, words: str
+) -> None:
+    arrays = rows()
+    answer = send(installation, {**arrays, name: change(arrays[name])})
+    assert answer.status_code == 422, answer.text
+    assert words in answer.text

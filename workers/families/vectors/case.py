@@ -20,10 +20,15 @@ from workers.judge.bytes_probe import ProbeClaim, Sought, probe
 from workers.judge.refitted import EXACT, VERIFIER
 from workers.training.recipes.fit import FitRows
 from workers.training.vectors import faiss_file, files
-from workers.training.vectors.build import build
 from workers.training.vectors.index import HNSW, VectorIndex
 
 TABLE = "ids"  # the file beside an export
+# Of headers: written down, for what a build of no row holds may be a trace itself.
+WORDS = (
+    b"__metadata__ data_offsets dtype shape lethe centroids levels neighbours sizes vectors "
+    b"columns index kind vectors/1 metric probes ef_construction ef_search entry seed "
+    b"inner-product vectors-state/1"
+)
 
 
 def prepare_vectors(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
@@ -69,15 +74,13 @@ def _probed(
     found = dict(new)
     with suppress(ArtifactError):  # no export is made of what is no index, nor does it pass
         found |= exports(files.decode(new["model"]))
-    empty = build(options, [], np.empty((0, options.columns), np.float32))
-    bare = [files.encode(empty), *exports(empty).values()]
     sought = Sought(
         vectors=erased.block.features.astype(np.float32),
         ids=erased.block.records,
         retained=rows.features.astype(np.float32),
         retained_ids=set(rows.records),
         public=options.centroids,
-        words=b"\xff".join(bare),
+        words=WORDS,
     )
     traces, unlike = probe(found, {TABLE}, sought)
     return ProbeClaim(len(found), len(sought.ids), traces, unlike, logged)

@@ -72,7 +72,7 @@ class VectorsFamily(RecipeFamily):
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
         """Return the build, None where it was that."""
-        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD)
+        return None if job.lease.attempt > 1 else NextAttempt(2, update.METHOD, compared=True)
 
     def compares(self, claim: str) -> bool:
         """The erased rows stay sealed for the probe of every attempt."""
