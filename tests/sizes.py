@@ -32,6 +32,8 @@ FULL = {
     "tests/packaging/test_worker_health.py": "starts the image's health check; tests/app/service reads the same queue",
     "tests/redteam/test_imitation.py": "how often an imitation passes; tests/workers/judge has each check",
     "tests/test_servers.py": "the tests' own servers",
+    "tests/workers/jobs/test_vectors_family.py::test_all_rows_may_leave": "an erasure, in the same file; the files of no row are in tests/workers/training/vectors",
+    "tests/workers/jobs/test_vectors_family.py::test_what_is_contributed_is_in_the_index_and_leaves_it": "a registration and an erasure, in the same file",
     "tests/workers/cli/test_register_forest.py": "compiles; test_register_recipe.py takes the same path, test_forest_family.py fits",
     "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",

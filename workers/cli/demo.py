@@ -19,9 +19,10 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 )
 @click.option(
     "--family",
-    type=click.Choice(["recipe", "forest", "shards", "script"]),
+    type=click.Choice(["recipe", "forest", "shards", "script", "vectors"]),
     help="recipe: gradient-boosted trees of scikit-learn; forest: an exact one; shards: the "
-    "first in eight shards; script: a training program. Default: the family of --method.",
+    "first in eight shards; script: a training program; vectors: a flat index. Default: the "
+    "family of --method.",
 )
 @click.option(
     "--method",

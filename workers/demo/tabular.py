@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from workers.demo.plan import Wish
 from workers.demo.run import MODEL, Demonstrated, demonstrate
 from workers.demo.service import DemoError
 from workers.demo.table import TableRow
-from workers.registration import forest, script, shards
+from workers.registration import forest, script, shards, vectors
 from workers.registration.recipe import (
     RecipeRegistration,
     RecipeRows,
@@ -38,6 +38,7 @@ RECIPE = {
 }
 
 
+INDEX = {"index": "flat"}
 SHARDS = {"count": 8, "aggregate": "mean"}
 FOREST = {"trees": 50, "depth": 12, "thresholds": 16, "seed": 0}
 
@@ -69,6 +70,11 @@ def accuracy(
     return measure
 
 
+def as_vectors(rows: RecipeRows) -> RecipeRows:
+    """Return rows with their features as float32, as an index takes them."""
+    return replace(rows, features=rows.features.astype(np.float32))
+
+
 KINDS = {
     "recipe": Kind(
         lambda rows: prepare_recipe(rows, RECIPE, ref=MODEL),
@@ -97,6 +103,13 @@ KINDS = {
         "exact-retrained",
         "a training program in numpy, isolated from network and files",
         "Each certificate says that the judge's own run of the program wrote the same bytes",
+    ),
+    "vectors": Kind(
+        lambda rows: vectors.prepare_vectors(as_vectors(rows), INDEX, ref=MODEL, folder=Path()),
+        vectors.found_by_themselves,
+        "exact",
+        "a flat vector index",
+        "Each certificate says that no erased vector or id is in the bytes of the new files",
     ),
 }
 

@@ -1,6 +1,7 @@
 """Pack vectors and the options of an index as a registration for POST /v1/models."""
 
 import base64
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,28 @@ def recall(file: bytes, queries: Vectors) -> float:
         nearest = np.argsort(scores, kind="stable")[:count]
         right += len({index.records[place] for place in nearest.tolist()}.intersection(names))
     return right / (count * len(queries))
+
+
+def found_by_themselves(file: bytes, registration: RecipeRegistration) -> str:
+    """Return how many of the registered records a search for their own vectors finds.
+
+    Raises:
+        RefusedError: The file is no index, or FAISS is missing.
+    """
+    from workers.training.vectors.faiss_file import search
+
+    index = decode(file)
+    with np.load(io.BytesIO(registration.npz), allow_pickle=False) as arrays:
+        queries = arrays["features"]
+    _, names = search(index, queries, 1)
+    found = sum(
+        [name] == nearest for name, nearest in zip(registration.records, names, strict=True)
+    )
+    held_out = recall(file, registration.features)
+    return (
+        f"{found} of {len(queries)} registered records are found by their vectors; "
+        f"recall@{NEIGHBOURS} of {len(registration.features)} held-out rows: {held_out:.3f}"
+    )
 
 
 def distances(metric: str, query: NDArray[Any], vectors: NDArray[Any]) -> NDArray[np.float64]:
