@@ -14,6 +14,7 @@ def test_a_quick_run_writes_the_figures_of_families(tmp_path: Path) -> None:
         "ridge-classifier",
         "gaussian-nb",
         "recipe",
+        "vectors-ivf",
     )  # a forest takes a minute to compile
     options = [word for name in families for word in ("--family", name)]
     done = CliRunner().invoke(main, ["--quick", *options, "--json", str(file)])

@@ -4,19 +4,23 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sqlmodel import Session, select
 
 from lethe.certificates.retained import record_commitment
+from lethe.client import Client
 from models import Artifact, ModelVersion, Record, RequestEvent
 from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
+from workers.cli import model as cli
 from workers.families import base
 from workers.families.vectors import update
 from workers.jobs import execute
@@ -291,6 +295,23 @@ def failed_checks(installation: Installation, request: str) -> str:
         query = select(RequestEvent).where(RequestEvent.request_id == request)
         found = session.exec(query.where(RequestEvent.event == "request.escalated")).one()
         return str(found.payload["checks"])
+
+
+def test_a_download_for_faiss_has_its_id_table(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    register(installation)
+    caller = installation.caller
+    transport = caller.http._transport
+    client = Client("http://testserver", token=caller.token, transport=transport)
+    monkeypatch.setattr("workers.cli.service.connect", lambda url: client)
+    out = tmp_path / "index.faiss"
+    words = ["download", "--url", "http://x", MODEL, "--format", "faiss", "--out", str(out)]
+    answer = CliRunner().invoke(cli.model, words)
+    assert answer.exit_code == 0, answer.output
+    ids = Path(f"{out}.ids").read_text().splitlines()
+    _, labels = library.read_index(str(out)).search(rows()["features"], 1)
+    assert [ids[label] for label in labels[:, 0]] == rows()["records"].tolist()
 
 
 @pytest.mark.parametrize(
