@@ -112,27 +112,15 @@ def _uncovered(
     """Yield what is left of some bytes without the known vectors of `width` bytes."""
     begin = at = 0
     while at + width <= len(data):
+        if _digest(data[at : at + width]) in known:  # mostly: one lies after the other
+            if begin < at:
+                yield data[begin:at]
+            begin = at = at + width
+            continue
         end = min(at + CHUNK, len(data))
-        for place in _candidates(data, at, end, firsts):
-            if _digest(data[place : place + width]) in known:
-                yield data[begin:place]
-                begin = at = place + width
-                break
-        else:
-            at = end
+        places = (at + 1 + place for place in _places(data[at + 1 : end + 7], firsts))
+        at = next((one for one in places if _digest(data[one : one + width]) in known), end)
     yield data[begin:]
-
-
-def _candidates(data: bytes, start: int, end: int, firsts: NDArray[np.uint64]) -> Iterator[int]:
-    """Yield the places from `start` to before `end` where a known vector may begin."""
-    if (
-        data[start : start + 8]
-        and _among(
-            np.frombuffer(data[start : start + 8].ljust(8, b"\xff"), "<u8"), firsts
-        ).any()
-    ):
-        yield start  # mostly: vectors lie one after the other
-    yield from (start + 1 + place for place in _places(data[start + 1 : end + 7], firsts))
 
 
 def _places(data: bytes, keys: NDArray[np.uint64]) -> list[int]:
