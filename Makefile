@@ -56,7 +56,7 @@ JUDGE_NOTHING := tests/benchmarks tests/e2e tests/faults tests/workers/demo \
   tests/workers/methods/network/hf_kcu/test_backdoor.py \
   $(addprefix tests/workers/jobs/test_,audit_citation.py audit_hidden.py \
     changed_registration.py forest_family.py logged_counts.py progress.py recipe_family.py \
-    rewound.py shards_family.py stalled.py sums_family.py vectors_family.py)
+    rewound.py script_family.py shards_family.py stalled.py sums_family.py vectors_family.py)
 test-capabilities: $(STAMPS)/dev ## the tests that train, with other processors' instructions
 	@own=$$($(BIN)/python -c "import torch; print(torch.backends.cpu.get_cpu_capability())"); \
 	case "$$own" in AVX512*) others="DEFAULT AVX2";; AVX2 | SVE*) others=DEFAULT;; *) others=;; esac; \
