@@ -32,7 +32,8 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
     Where a registration failed before it had any version, another takes its place.
 
     A model whose rows stay with its clients has no upload and waits for what they send. The
-    same registration again, as after a lost answer, gets the model that it made.
+    same registration again, as after a lost answer, gets the model that it made, if it did not
+    fail.
 
     Raises:
         ModelDeletedError: It was of a model that was deleted.
@@ -59,14 +60,16 @@ def register(services: Services, wanted: Manifest, upload: CheckedUpload | None)
         taken = tx.session.exec(select(Model).where(Model.ref == wanted.ref)).first()
         if taken is not None and taken.state == DELETED:
             raise ModelDeletedError(GONE)
-        if taken is not None and _same(tx.session, taken, pinned, upload):
+        failed = taken is not None and taken.state == "failed" and taken.current_version is None
+        if taken is not None and not failed and _same(tx.session, taken, pinned, upload):
             return registry.show(taken), None
         if taken is None:
             model = Model(
                 ref=wanted.ref, tombstone_key=tombstone_key, created_at=tx.now, **pinned
             )
-        elif taken.state == "failed" and taken.current_version is None:
-            # It never was a model: what was wrong with its registration can be put right.
+        elif failed:
+            # It never was a model: what was wrong with its registration, or with the machine
+            # that fitted, can be put right.
             model = taken
             model.state, model.failure, model.created_at = "registered", None, tx.now
             for name, value in pinned.items():

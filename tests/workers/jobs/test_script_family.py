@@ -21,6 +21,7 @@ from tests.workers.jobs.test_stalled import shown
 from tests.workers.training.programs.small import NOISE, script
 from workers.judge.checks import guarded, result_of
 from workers.judge.refitted import DIFFERENCE, RerunClaim, check_difference
+from workers.training.isolation import confinement
 from workers.training.programs import run
 from workers.training.programs.program import OtherEnvironmentError
 from workers.training.recipes.fit import FitRows
@@ -33,6 +34,7 @@ MANIFEST = {
     "classes": ["no", "maybe", "yes"],
     "columns": COLUMNS,
 }
+HONEST = run.execute
 CHECKS = ["model-file", "data", "retained-set", "purge", "registration"]
 
 
@@ -278,3 +280,25 @@ def test_what_is_no_registration(installation: Installation) -> None:
         assert field in answer.text, answer.text
     with Session(installation.services.engine) as session:
         assert session.exec(select(Model)).first() is None
+
+
+def test_a_machine_that_cannot_isolate_refuses_registrations_and_no_erasure(
+    installation: Installation, runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "execute", HONEST)
+        patch.setattr(confinement, "landlock_abi", lambda: 0)
+        register(installation, script())
+        found = networks.model(installation)
+        assert (found.state, networks.versions(installation)) == ("failed", [])
+        assert "Landlock is missing" in (found.failure or "")
+    register(installation, script())
+    request = submit(installation, "r0")
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "execute", HONEST)
+        patch.setattr(confinement, "landlock_abi", lambda: 0)
+        installation.drain()
+        assert networks.request(installation, request).state not in ("refused", "certified")
+    assert len(networks.versions(installation)) == 1
+    installation.recover()
+    assert networks.request(installation, request).state == "certified"
