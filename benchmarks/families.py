@@ -47,11 +47,14 @@ from workers.training.programs import run
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows
-from workers.training.recipes.process import Limits
+from workers.training.recipes.process import Limits, RecipeFitter
 from workers.training.recipes.recipe import Recipe
+from workers.training.shards.assignment import shard_of
+from workers.training.shards.predict import ShardedModel
 
 Numbers = NDArray[Any]
 MADE = 50_000  # rows of the data set that is made: what is fixed in a deletion weighs less
+SHARDS = 8
 DELETIONS = 3  # single ones, of each fold
 LIMITS = Limits(seconds=600, memory=8 << 30)
 BOOSTING = {
@@ -200,6 +203,43 @@ class Program(Refitted):
         return program.predict(self.file, features.astype(np.float64))
 
 
+class Sharded:
+    """A recipe in shards: a deletion fits one of them, and a verdict that one once more."""
+
+    def __init__(self, features: Numbers, labels: Numbers) -> None:
+        self.fitter = RecipeFitter(Recipe.parse(BOOSTING), LIMITS)
+        self.features = np.ascontiguousarray(features, np.float64)
+        self.labels = labels.astype(np.int64)
+        names = [f"record\0{row}" for row in range(len(labels))]
+        self.of = np.array([shard_of(b"key", name, SHARDS) for name in names])
+        self.files = self.fitter.fit([self._rows(own, 0) for own in range(SHARDS)])
+        self.last = 0  # deleted
+
+    def _rows(self, shard: int, first: int) -> FitRows:
+        places = first + np.flatnonzero(self.of[first:] == shard)
+        return FitRows(self.features[places], self.labels[places])
+
+    def predict(self, features: Numbers) -> Numbers:
+        """Return the labels of rows."""
+        shards = tuple(map(decode, self.files))
+        return ShardedModel("mean", shards).predict(features.astype(np.float64))
+
+    def delete(self, row: int) -> None:
+        """Fit the shard that has a row, without it and those before it."""
+        self.last = row
+        (self.files[self.of[row]],) = self.fitter.fit([self._rows(self.of[row], row + 1)])
+
+    def verify(self, features: Numbers, labels: Numbers) -> None:
+        """Fit the shard of the last deletion once more and compare the bytes."""
+        shard = self.of[self.last]
+        places = self.of[-len(labels) :] == shard
+        rows = FitRows(
+            np.ascontiguousarray(features[places], np.float64), labels[places].astype(np.int64)
+        )
+        if self.fitter.fit([rows]) != [self.files[shard]]:
+            raise click.ClickException("two fits of a shard differ")
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """How a family and its reference are fitted. scaled: to mean 0 and deviation 1 first.
@@ -236,6 +276,9 @@ FAMILIES: Mapping[str, Family] = {
     "script": Family(Program, lambda: LogisticRegression(max_iter=1000), scaled=True),
     "recipe": Family(
         Refitted, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
+    ),
+    "shards": Family(
+        Sharded, lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0)
     ),
     **{f"vectors-{kind}": _vectors(kind) for kind in vector_index.KINDS},
 }

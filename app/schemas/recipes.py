@@ -83,49 +83,46 @@ class RecipeDocument(Wire):
         return self.spelled()["steps"][-1]["estimator"] in CLASSIFIERS
 
 
-class OfRecipe(Wire):
-    """What manifests of a recipe have in common.
+def check_classes(recipe: RecipeDocument, classes: list[str]) -> None:
+    """Raise ValueError where the names of classes do not fit a recipe's estimator."""
+    if recipe.classifies and len(classes) < 2:
+        raise ValueError("classes: name at least two, the recipe is a classifier")
+    if not recipe.classifies and classes:
+        raise ValueError("classes: leave them out, the recipe predicts numbers")
+    if len(set(classes)) != len(classes):
+        raise ValueError("classes: name each once")
+
+
+class NewRecipe(Wire):
+    """The "manifest" part of POST /v1/models for a recipe.
 
     classes: names, of a classifier; none of a regressor, whose labels are numbers. columns: of
-    a row's features.
+    a row's features. An erasure fits the recipe again on the retained rows.
     """
 
+    family: Literal["recipe"]
     ref: ModelRef
+    method: RecipeMethod = "refit"
     classes: list[Name] = Field(default_factory=list, max_length=10_000)
     columns: int = Field(ge=1, le=10_000)
     recipe: RecipeDocument
 
     @model_validator(mode="after")
     def _classes_of_a_classifier(self) -> Self:
-        if self.recipe.classifies and len(self.classes) < 2:
-            raise ValueError("classes: name at least two, the recipe is a classifier")
-        if not self.recipe.classifies and self.classes:
-            raise ValueError("classes: leave them out, the recipe predicts numbers")
-        if len(set(self.classes)) != len(self.classes):
-            raise ValueError("classes: name each once")
+        check_classes(self.recipe, self.classes)
         return self
-
-    def pinned_as(self, family: str, method: str, **more: Any) -> dict[str, Any]:
-        """Return what the log holds the model to, by its digest; more: of its configuration."""
-        config = {
-            "family": family,
-            "data": "rows",
-            "columns": self.columns,
-            "recipe": self.recipe.spelled(),
-            **more,
-        }
-        return {"config": config, "classes": self.classes, "method": method, "extractor": {}}
-
-
-class NewRecipe(OfRecipe):
-    """The "manifest" part of POST /v1/models for a recipe.
-
-    An erasure fits the recipe again on the retained rows.
-    """
-
-    family: Literal["recipe"]
-    method: RecipeMethod = "refit"
 
     def pinned(self) -> dict[str, Any]:
         """Return what the log holds the model to, by its digest."""
-        return self.pinned_as(self.family, self.method)
+        config = {
+            "family": self.family,
+            "data": "rows",
+            "columns": self.columns,
+            "recipe": self.recipe.spelled(),
+        }
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": {},
+        }

@@ -58,6 +58,12 @@ class ScriptDocument(Wire):
         return {**self.model_dump(), "tolerance": tolerance}
 
 
+def check_names(classes: list[str]) -> None:
+    """Raise ValueError for names of classes that a script's labels cannot have."""
+    if len(classes) == 1 or len(set(classes)) != len(classes):
+        raise ValueError("classes: name at least two, each once, or none for numbers")
+
+
 class NewScript(Wire):
     """The "manifest" part of POST /v1/models for a program of the operator's.
 
@@ -74,8 +80,7 @@ class NewScript(Wire):
 
     @model_validator(mode="after")
     def _classes_once(self) -> Self:
-        if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
-            raise ValueError("classes: name at least two, each once, or none for numbers")
+        check_names(self.classes)
         return self
 
     def pinned(self) -> dict[str, Any]:

@@ -1,11 +1,13 @@
-"""Shards on the wire: a recipe that is fitted to each share of the rows by itself."""
+"""Shards on the wire: a recipe or script that is fitted to each share of the rows by itself."""
 
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.schemas.base import Wire
-from app.schemas.recipes import OfRecipe
+from app.schemas.base import ModelRef, Wire
+from app.schemas.models import Name
+from app.schemas.recipes import RecipeDocument, check_classes
+from app.schemas.scripts import ScriptDocument, check_names
 from lethe.catalogue import ShardsMethod
 
 # Classifiers without probabilities, and the losses with which SGDClassifier has them.
@@ -17,7 +19,8 @@ class ShardOptions(Wire):
     """How rows are spread over shards, and how these answer.
 
     by: subject: all rows of a subject are in one shard; record: each row by itself. aggregate:
-    mean of the probabilities or numbers; vote: the class of most; apart: each for itself.
+    mean of the probabilities or numbers; vote: the class of most; apart: each for itself, as
+    the models of a script always do.
     """
 
     count: int = Field(ge=2, le=256)
@@ -25,30 +28,70 @@ class ShardOptions(Wire):
     aggregate: Literal["mean", "vote", "apart"] = "mean"
 
 
-class NewShards(OfRecipe):
-    """The "manifest" part of POST /v1/models for shards.
+class NewShards(Wire):
+    """The "manifest" part of POST /v1/models for shards of a recipe or of a script.
 
-    An erasure fits the recipe again in the shards that held the records.
+    classes: names, or none where labels are numbers. columns: of a row's features. An erasure
+    fits the recipe again, or runs the program, in the shards that held the records.
     """
 
     family: Literal["shards"]
+    ref: ModelRef
     method: ShardsMethod = "refit-shards"
+    classes: list[Name] = Field(default_factory=list, max_length=10_000)
+    columns: int = Field(ge=1, le=10_000)
+    recipe: RecipeDocument | None = None
+    script: ScriptDocument | None = None
     shards: ShardOptions
 
     @model_validator(mode="after")
-    def _can_be_aggregated(self) -> Self:
-        if self.shards.aggregate == "vote" and not self.recipe.classifies:
-            raise ValueError("shards.aggregate: only classes can be voted on: choose mean")
-        if self.shards.aggregate == "mean" and not self._has_probabilities():
-            raise ValueError("shards.aggregate: the recipe gives no probabilities: choose vote")
+    def _fits(self) -> Self:
+        if (self.recipe is None) == (self.script is None):
+            raise ValueError("give either recipe or script")
+        if self.recipe is not None:
+            check_classes(self.recipe, self.classes)
+            self._check_aggregate(self.recipe)
+        if self.script is not None:
+            check_names(self.classes)
+            self._check_script(self.script)
         return self
 
-    def _has_probabilities(self) -> bool:
-        last = self.recipe.spelled()["steps"][-1]
-        if last["estimator"] == SGD:
-            return last["parameters"].get("loss") in WITH_PROBABILITIES
-        return last["estimator"] not in NO_PROBABILITIES
+    def _check_aggregate(self, recipe: RecipeDocument) -> None:
+        if self.shards.aggregate == "vote" and not recipe.classifies:
+            raise ValueError("shards.aggregate: only classes can be voted on: choose mean")
+        if self.shards.aggregate == "mean" and not _has_probabilities(recipe):
+            raise ValueError("shards.aggregate: the recipe gives no probabilities: choose vote")
+
+    def _check_script(self, script: ScriptDocument) -> None:
+        if self.shards.aggregate != "apart":
+            raise ValueError("shards.aggregate: models of a script answer apart")
+        if script.tolerance is not None:
+            raise ValueError("script.tolerance: in shards two runs must write equal bytes")
+        if script.weights is not None:
+            raise ValueError("script.weights: shards are compared with no other model")
 
     def pinned(self) -> dict[str, Any]:
         """Return what the log holds the model to, by its digest."""
-        return self.pinned_as(self.family, self.method, shards=self.shards.model_dump())
+        config: dict[str, Any] = {
+            "family": self.family,
+            "data": "rows",
+            "columns": self.columns,
+            "shards": self.shards.model_dump(),
+        }
+        if self.recipe is not None:
+            config["recipe"] = self.recipe.spelled()
+        if self.script is not None:
+            config |= {"classes": len(self.classes), "script": self.script.pinned()}
+        return {
+            "config": config,
+            "classes": self.classes,
+            "method": self.method,
+            "extractor": {},
+        }
+
+
+def _has_probabilities(recipe: RecipeDocument) -> bool:
+    last = recipe.spelled()["steps"][-1]
+    if last["estimator"] == SGD:
+        return last["parameters"].get("loss") in WITH_PROBABILITIES
+    return last["estimator"] not in NO_PROBABILITIES

@@ -57,7 +57,7 @@ model.add_command(show)
 @click.option(
     "--shards",
     type=click.IntRange(2, 256),
-    help="With --recipe: fit it to so many shares of the rows (docs/shards.md).",
+    help="With --recipe or --script: fit it to so many shares of the rows (docs/shards.md).",
 )
 @click.option(
     "--aggregate",
@@ -210,10 +210,14 @@ def register(
         raise click.UsageError("--public needs --forest")
     if weights is not None and script is None:
         raise click.UsageError("--weights needs --script")
-    if (shards is not None and recipe is None) or (aggregate is not None and shards is None):
-        raise click.UsageError("--shards needs --recipe, and --aggregate needs --shards")
+    if shards is not None and recipe is None and script is None:
+        raise click.UsageError("--shards needs --recipe or --script")
+    if aggregate is not None and (shards is None or recipe is None):
+        raise click.UsageError("--aggregate needs --recipe and --shards; scripts answer apart")
+    if shards is not None and weights is not None:
+        raise click.UsageError("--weights: shards are compared with no other model")
     if script is not None:
-        register_script(url, ref, data, script, weights, columns)
+        register_script(url, ref, data, script, weights, shards, columns)
         return
     if recipe is not None and shards is not None:
         options = {"count": shards, "aggregate": aggregate or "mean"}

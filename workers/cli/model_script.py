@@ -19,14 +19,17 @@ def register_script(
     data: Path | None,
     path: Path,
     weights: Path | None,
+    shards: int | None,
     columns: Mapping[str, Any],
 ) -> None:
     """Register a program over the rows in DATA and wait until it has run twice.
 
-    weights: a model trained elsewhere, which the first version is compared with.
+    weights: a model trained elsewhere, which the first version is compared with. shards: of the
+    rows, each with a model of its own.
     """
     from workers.cli.errors import shown
     from workers.registration.script import prepare_script, read_script
+    from workers.registration.shards import in_shards
 
     refuse_others(click.get_current_context())
     with shown():
@@ -34,6 +37,8 @@ def register_script(
         theirs = None if weights is None else weights.read_bytes()
         rows = read_rows(data, columns, numbers=numbers)
         prepared = prepare_script(rows, document, ref=ref, weights=theirs)
+        if shards is not None:
+            prepared = in_shards(prepared, {"count": shards, "aggregate": "apart"})
         form = _checked(prepared)
         if theirs is not None:
             _tensors(theirs, form)
@@ -59,12 +64,12 @@ def _checked(prepared: "RecipeRegistration") -> str:
     """
     from pydantic import ValidationError
 
-    from app.schemas.scripts import NewScript
+    from app.schemas.manifests import MANIFESTS
     from workers.cli.network_training import first_problem
     from workers.training.programs.program import Program
 
     try:
-        wanted = NewScript.model_validate(prepared.manifest)
+        wanted = MANIFESTS[prepared.manifest["family"]].model_validate(prepared.manifest)
     except ValidationError as error:
         raise click.ClickException(first_problem(error)) from None
     program = Program.parse(wanted.pinned()["config"])

@@ -1,12 +1,13 @@
 """Pack labelled rows, a recipe and how it is sharded as a registration for POST /v1/models."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.registration.recipe import RecipeRegistration, RecipeRows, pack, prepare_recipe
+from workers.registration.recipe import RecipeRegistration, RecipeRows, prepare_recipe
 from workers.training.recipes import process
 from workers.training.recipes.files import decode
 from workers.training.recipes.fit import FitRows
@@ -18,18 +19,19 @@ from workers.training.shards.predict import ShardedModel
 def prepare_shards(
     rows: RecipeRows, recipe: Mapping[str, Any], options: Mapping[str, Any], *, ref: str
 ) -> RecipeRegistration:
-    """Pack the rows that are not held out, with the manifest for them.
+    """Pack the rows that are not held out, with the manifest for them; as `in_shards`."""
+    return in_shards(prepare_recipe(rows, recipe, ref=ref), options)
 
-    options: count and aggregate of the shards. Where no column names the rows' subjects, each
-    record is assigned by itself: else all rows of a client were in one shard.
+
+def in_shards(prepared: RecipeRegistration, options: Mapping[str, Any]) -> RecipeRegistration:
+    """Return the registration of a recipe or script in shards.
+
+    options: count and aggregate. Where no column names the rows' subjects, each record is
+    assigned by itself: else all rows of a client were in one shard.
     """
-    known = bool((rows.subjects != rows.clients).any())
-    manifest = {
-        **prepare_recipe(rows, recipe, ref=ref).manifest,
-        "family": "shards",
-        "shards": {"by": "subject" if known else "record", **options},
-    }
-    return pack(rows, manifest)
+    by = "record" if prepared.subjects == prepared.clients else "subject"
+    manifest = {**prepared.manifest, "family": "shards", "shards": {"by": by, **options}}
+    return replace(prepared, manifest=manifest)
 
 
 def predict(file: bytes, registration: RecipeRegistration) -> NDArray[Any]:

@@ -33,6 +33,7 @@ class ShardService(Service):
         self.wanted = NewShards.model_validate(manifest)
         with np.load(io.BytesIO(data)) as arrays:
             self.rows = {name: arrays[name] for name in arrays.files}
+        assert self.wanted.recipe is not None
         recipe = Recipe.parse(self.wanted.recipe.spelled())
         features, labels = self.rows["features"], self.rows["labels"]
         shards = self.wanted.shards.count
@@ -101,7 +102,7 @@ def test_a_changed_shard_is_not_read(tmp_path: Path, service: ShardService) -> N
     ("recipe", "words", "problem"),
     [
         (TREES, ("--shards", 1), "--shards"),
-        (TREES, ("--aggregate", "vote"), "--aggregate needs --shards"),
+        (TREES, ("--aggregate", "vote"), "--aggregate needs --recipe and --shards"),
         (LINE, ("--shards", 3, "--aggregate", "vote"), "choose mean"),
         ({"estimator": "sklearn.svm.LinearSVC"}, ("--shards", 3), "choose vote"),
     ],

@@ -22,6 +22,7 @@ from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
+from tests.workers.training.programs_of_tests import script
 from workers.errors import RefusedError
 from workers.families.shards import rows as shard_rows
 from workers.families.shards import update as shards_update
@@ -442,6 +443,16 @@ def test_records_are_assigned_by_themselves_where_no_person_is_known(
         ({"shards": {"count": 4, "aggregate": "median"}}, "shards.aggregate"),
         ({"shards": {"count": 4, "salt": 1}}, "unknown field"),
         ({"recipe": {"estimator": "sklearn.svm.LinearSVC"}}, "choose vote"),
+        ({"script": script()}, "either recipe or script"),
+        ({"recipe": None, "script": script()}, "answer apart"),
+        (
+            {
+                "recipe": None,
+                "script": script(tolerance=0.01),
+                "shards": {"count": 4, "aggregate": "apart"},
+            },
+            "equal bytes",
+        ),
         (
             {
                 "recipe": {"estimator": "sklearn.linear_model.Ridge"},
@@ -460,3 +471,33 @@ def test_an_unusable_registration_is_a_named_problem(
     assert words in answer.text
     with Session(installation.services.engine) as session:
         assert not session.exec(select(Artifact)).all()
+
+
+def test_a_program_in_shards_is_run_for_those_that_held_the_rows(
+    installation: Installation,
+) -> None:
+    """The oracle is numpy's least squares over the rows of each shard."""
+    arrays = rows()
+    register(
+        installation,
+        recipe=None,
+        script=script(),
+        shards={"count": 2, "by": "record", "aggregate": "apart"},
+    )
+    before = published(installation)
+    held = shard(installation, "record\0r3", 2)
+    request = submit(installation, "r3")
+    installation.drain()
+    assert shown(installation, request)["state"] == "certified"
+    after = published(installation)
+    assert after[1 - held] == before[1 - held]
+    with Session(installation.services.engine) as session:
+        salts = {one.record: bytes(one.salt) for one in session.exec(select(Record))}
+    kept = [
+        i for i in range(ROWS) if i != 3 and shard(installation, f"record\0r{i}", 2) == held
+    ]
+    kept.sort(key=lambda i: record_commitment(salts[f"r{i}"], f"r{i}"))
+    theirs = np.linalg.lstsq(
+        arrays["features"][kept], arrays["labels"][kept].astype(float), rcond=None
+    )
+    assert np.array_equal(load(after[held])["weights"], theirs[0])

@@ -7,7 +7,13 @@ from sqlmodel import Session, select
 
 from models import Job
 from workers.errors import RefusedError
-from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
+from workers.families.recipe.case import (
+    ModelRows,
+    OtherProcessorError,
+    OwnFit,
+    prepare,
+    same_machine,
+)
 from workers.families.recipe.rows import digest_of_rows
 from workers.families.recipe.update import NotFittedError
 from workers.families.shards.rows import owned, shard_key, sharded, subject_names
@@ -16,6 +22,7 @@ from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.lease import JobContext
 from workers.judge.refitted import VERIFIER
 from workers.judge.sharded import ShardsClaim
+from workers.training.programs.program import OtherEnvironmentError
 from workers.training.shards import container
 from workers.training.shards.container import ShardEntry, ShardManifest, manifest_of
 
@@ -70,6 +77,8 @@ def _own(
     def fit() -> bytes:
         try:
             fitted = fitter.fit([rows[place].table for place in named])
+        except OtherEnvironmentError as error:
+            raise OtherProcessorError(str(error)) from None
         except RefusedError as error:
             raise NotFittedError(str(error)) from None
         again = dict(zip(named, fitted, strict=True))

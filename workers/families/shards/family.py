@@ -11,6 +11,7 @@ from lethe.certificates.statement import Guarantee
 from models import Model, ModelVersion
 from workers.families.base import Family
 from workers.families.recipe.family import RecipeFamily
+from workers.families.recipe.update import limits
 from workers.families.shards import update
 from workers.families.shards.case import prepare_shards
 from workers.jobs.attempts import NextAttempt
@@ -20,15 +21,18 @@ from workers.jobs.draft import Draft, sha256_hex
 from workers.jobs.lease import JobContext
 from workers.jobs.update import ParsedUpload, Update, UpdateResult
 from workers.judge.base import Report
+from workers.training.recipes import process
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+READER = "workers.training.shards.predict"
 GUARANTEE = (
     "The shards named here, in which the erased records were, are byte for byte what the "
-    "registered recipe gives on the retained records of each alone: they were fitted again in "
-    "another process, with the same versions on a processor of the same kind. The files of all "
+    "registered recipe or program gives on the retained records of each alone: they were "
+    "fitted again in another process, with the same versions on a processor of the same kind. "
+    "The files of all "
     "other shards are those of the version before, by digest, and by the log's digests of "
     "their rows no erased record was among these. Not tested: whether a shard that was never "
     "fitted for an erasure is what its rows give, for what is learned is not judged; copies of "
@@ -42,8 +46,18 @@ class ShardsFamily(RecipeFamily):
     """Each shard learns and forgets by a fit on all rows that are in it then."""
 
     formats: tuple[str, ...] = ()
-    rooms: tuple[str, ...] = ("families/shards", "training/shards", *RecipeFamily.rooms)
-    judge_rooms: tuple[str, ...] = ("judge", "training/recipes", "training/shards")
+    rooms: tuple[str, ...] = (
+        "families/shards",
+        "training/programs",
+        "training/shards",
+        *RecipeFamily.rooms,
+    )
+    judge_rooms: tuple[str, ...] = (
+        "judge",
+        "training/programs",
+        "training/recipes",
+        "training/shards",
+    )
 
     def learn(
         self,
@@ -67,23 +81,6 @@ class ShardsFamily(RecipeFamily):
         self.check_here()
         return update.refit(job)
 
-    def predict_held_out(
-        self,
-        services: Services,
-        model: Model,
-        file: bytes,
-        features: "NDArray[np.float64]",
-    ) -> "NDArray[Any] | None":
-        """Return places of classes, or numbers; None of shards that answer apart.
-
-        Raises RefusedError, ArtifactError.
-        """
-        from workers.training.shards.predict import ShardedModel
-
-        self.check_here()
-        sharded = ShardedModel.from_bytes(file)
-        return None if sharded.aggregate == "apart" else sharded.predict(features)
-
     def next_attempt(
         self, job: JobContext, session: Session, case: ExecutedJob, report: Report
     ) -> NextAttempt | None:
@@ -103,6 +100,19 @@ class ShardsFamily(RecipeFamily):
         self.check_here()
         return prepare_shards(job, session, cases)
 
+    def predict_held_out(
+        self,
+        services: Services,
+        model: Model,
+        file: bytes,
+        features: "NDArray[np.float64]",
+    ) -> "NDArray[Any] | None":
+        """Return what the shards of a recipe answer together, None of shards apart."""
+        if model.config["shards"]["aggregate"] == "apart":
+            return None
+        self.check_here()
+        return process.predict(file, features, limits(services), READER)
+
     def guarantee(self, plan: Draft) -> Guarantee:
         """Return what is guaranteed of shards. Raises ValueError for another claim."""
         if plan.claim != update.CLAIM:
@@ -112,9 +122,10 @@ class ShardsFamily(RecipeFamily):
         return Guarantee("exact-retrained", begins + GUARANTEE, plan.bounds)
 
     def registered(self, model: Model) -> dict[str, str]:
-        """Return the digests of the recipe and of how it is sharded."""
+        """Return the digests of the recipe, or script, and of how it is sharded."""
+        name = "script" if "script" in model.config else "recipe"
         return {
-            **super().registered(model),
+            name: sha256_hex(canonical.encode(model.config[name])),
             "sharding": sha256_hex(canonical.encode(model.config["shards"])),
         }
 

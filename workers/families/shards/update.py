@@ -18,6 +18,7 @@ from workers.jobs.chain import BatchMember
 from workers.jobs.lease import JobContext
 from workers.jobs.logged_model import NotLoggedError, OtherModelError, check_logged
 from workers.jobs.update import Encoded, ParsedUpload, Update, UpdateResult, split
+from workers.training.programs.fitter import ProgramFitter
 from workers.training.recipes.process import RecipeFitter
 from workers.training.shards import container
 from workers.training.shards.container import ShardManifest, manifest_of
@@ -37,6 +38,8 @@ MOVED = (
 
 def fitter_of(services: Services, model: Model) -> Fitter:
     """Return what fits a model's shards here. Raises RefusedError."""
+    if "script" in model.config:
+        return ProgramFitter(model.config, limits(services))
     return RecipeFitter(recipe_of(model), limits(services))
 
 

@@ -1,8 +1,8 @@
 """The process that fits a recipe: tables in by a pipe, a model file of each out by another.
 
 Another one predicts by such a file. `python -m workers.training.recipes.child`, started by
-`process` alone. It limits itself
-before it reads anything, and dies with the process that started it.
+`process` alone. It limits itself before it reads anything, and dies with the process that
+started it.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,7 +33,8 @@ def main() -> None:
     order = json.loads(data.read(size))
     _limit(order)
     try:
-        found = _predict(data.read()) if "predicts" in order else _fit(order, data.read())
+        reader = order.get("predicts")
+        found = _fit(order, data.read()) if reader is None else _predict(reader, data.read())
     except MemoryError:
         found = b"-" + json.dumps({"error": "MemoryError"}).encode()
     answer.write(found)
@@ -117,15 +119,15 @@ def _fit(order: Mapping[str, Any], rows: bytes) -> bytes:
     return b"+" + sizes + b"".join(found)
 
 
-def _predict(sent: bytes) -> bytes:
+def _predict(reader: str, sent: bytes) -> bytes:
     from workers.errors import RefusedError
     from workers.tensor_file import decode_tensors, encode_tensors
-    from workers.training.recipes.files import decode
 
     warnings.simplefilter("ignore")
     arrays, _ = decode_tensors(sent)
     try:
-        found = decode(arrays["file"].tobytes()).predict(arrays["features"])
+        model = import_module(reader).decode(arrays["file"].tobytes())
+        found = model.predict(arrays["features"])
     except RefusedError as error:
         return b"-" + json.dumps({"error": "RefusedError", "message": str(error)}).encode()
     except MemoryError:

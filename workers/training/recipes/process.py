@@ -87,17 +87,24 @@ def fit_all(
     return _answers(order, encode_tensors(arrays, {}), threads, limits, len(tables))
 
 
-def predict(file: bytes, features: NDArray[np.float64], limits: Limits) -> NDArray[Any]:
+def predict(
+    file: bytes,
+    features: NDArray[np.float64],
+    limits: Limits,
+    reader: str = "workers.training.recipes.files",
+) -> NDArray[Any]:
     """Return what a model file predicts of rows (n, d): places of classes, or numbers.
 
+    reader: the module whose `decode` returns what predicts by such a file.
+
     Raises:
-        RefusedError: The file is none of a recipe, or predicts nothing; as `fit_all` besides.
+        RefusedError: The file is none of its kind, or predicts nothing; as `fit_all` besides.
     """
     sent: dict[str, NDArray[Any]] = {
         "features": features,
         "file": np.frombuffer(file, dtype=np.uint8),
     }
-    (answer,) = _answers({"predicts": True}, encode_tensors(sent, {}), 1, limits, 1)
+    (answer,) = _answers({"predicts": reader}, encode_tensors(sent, {}), 1, limits, 1)
     found, _ = decode_tensors(answer)
     return found["found"]
 
@@ -165,11 +172,6 @@ class RecipeFitter:
     def name(self) -> str:
         """Its estimators, in their order."""
         return ", ".join(one.estimator for one in self.recipe.steps)
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """What is registered of it."""
-        return self.recipe.document
 
     def environment(self) -> dict[str, str]:
         """Return what equal bits need to agree on."""

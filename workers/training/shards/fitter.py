@@ -1,7 +1,7 @@
 """What fits the shards of a model: a recipe, or whatever else makes a file of rows."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from workers.training.recipes.fit import FitRows
 
@@ -16,10 +16,6 @@ class Fitter(Protocol):
     @property
     def name(self) -> str:
         """What certificates call it."""
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        """What is registered of it, as JSON."""
 
     def environment(self) -> dict[str, str]:
         """Return what equal bytes need to agree on: versions, processor."""

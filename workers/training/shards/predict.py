@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from workers.errors import ArtifactError, RefusedError
 from workers.training.recipes import files
 from workers.training.recipes.files import FittedRecipe
-from workers.training.shards.container import decode
+from workers.training.shards import container
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class ShardedModel:
             ArtifactError: It is no such file, or a shard has another digest.
             RefusedError: A library of its estimators is not installed here.
         """
-        manifest, found = decode(data)
+        manifest, found = container.decode(data)
         for entry, file in zip(manifest.shards, found, strict=True):
             if hashlib.sha256(file).hexdigest() != entry.file:
                 raise ArtifactError("a shard has another digest than the manifest names")
@@ -78,3 +78,8 @@ class ShardedModel:
             else:
                 found[:, list(one.classes)] += one.probabilities(features)
         return found
+
+
+def decode(data: bytes) -> ShardedModel:
+    """Return the model of a version's file. Raises as `ShardedModel.from_bytes`."""
+    return ShardedModel.from_bytes(data)

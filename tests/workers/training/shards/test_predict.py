@@ -1,0 +1,30 @@
+"""What shards predict in a process of its own, as each version is measured."""
+
+import numpy as np
+from sklearn.naive_bayes import GaussianNB
+
+from workers.families.shards.family import READER
+from workers.training.recipes import process
+from workers.training.recipes.fit import FitRows, fit
+from workers.training.recipes.process import Limits
+from workers.training.recipes.recipe import Recipe, RecipeStep
+from workers.training.shards import container
+
+RECIPE = Recipe((RecipeStep("sklearn.naive_bayes.GaussianNB", {}),), 0, None)
+
+
+def test_a_file_predicts_the_mean_of_its_shards() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(90, 3))
+    labels = (features[:, 0] > 0).astype(np.int64) + (features[:, 1] > 0)
+    # The second shard has not seen the class 1.
+    parts = [np.arange(45), np.flatnonzero(labels != 1)]
+    files = [fit(RECIPE, FitRows(features[own], labels[own]), 1) for own in parts]
+    manifest = container.manifest_of("mean", files, ["0" * 64] * 2)
+    file = container.encode(manifest, files)
+    limits = Limits(seconds=120, memory=4 << 30)
+    found = process.predict(file, features, limits, READER)
+    sums = GaussianNB().fit(features[parts[0]], labels[parts[0]]).predict_proba(features)
+    other = GaussianNB().fit(features[parts[1]], labels[parts[1]]).predict_proba(features)
+    sums[:, [0, 2]] += other
+    assert np.array_equal(found, sums.argmax(axis=1))
