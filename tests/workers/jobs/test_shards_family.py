@@ -22,7 +22,7 @@ from tests.installation import Installation
 from tests.small import Caller, pack
 from tests.workers.jobs import networks
 from tests.workers.jobs.test_stalled import shown
-from tests.workers.training.programs_of_tests import script
+from tests.workers.training.programs.small import script
 from workers.errors import RefusedError
 from workers.families.shards import rows as shard_rows
 from workers.families.shards import update as shards_update
