@@ -48,12 +48,14 @@ class ShardsFamily(RecipeFamily):
     formats: tuple[str, ...] = ()
     rooms: tuple[str, ...] = (
         "families/shards",
+        "training/isolation",
         "training/programs",
         "training/shards",
         *RecipeFamily.rooms,
     )
     judge_rooms: tuple[str, ...] = (
         "judge",
+        "training/isolation",
         "training/programs",
         "training/recipes",
         "training/shards",
