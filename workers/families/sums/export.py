@@ -21,7 +21,7 @@ OPSET, IR = 20, 10  # of ONNX; onnxruntime reads these since 1.17
 def to_onnx(model: "PublishedSums") -> bytes:
     """Return a graph from `features` (n, d) float64 to `label` (n,) str and `scores`.
 
-    Of a regressor to `prediction` (n,). Scores of naive Bayes are logarithms of joint
+    Of a regressor to `value` (n,). Scores of naive Bayes are logarithms of joint
     probabilities.
     """
     onnx = require("onnx", "export")
@@ -43,8 +43,8 @@ def to_onnx(model: "PublishedSums") -> bytes:
         ]
     else:
         tensors.append(onnx.numpy_helper.from_array(np.array([1]), "second"))
-        nodes.append(h.make_node("Squeeze", ["scores", "second"], ["prediction"]))
-        found = [h.make_tensor_value_info("prediction", kind.DOUBLE, ["rows"])]
+        nodes.append(h.make_node("Squeeze", ["scores", "second"], ["value"]))
+        found = [h.make_tensor_value_info("value", kind.DOUBLE, ["rows"])]
     graph = h.make_graph(nodes, model.kind, given, found, tensors)
     made = h.make_model(
         graph, opset_imports=[h.make_opsetid("", OPSET)], ir_version=IR, producer_name="lethe"
