@@ -11,12 +11,12 @@ from sqlmodel import Session, select
 from lethe.certificates import shape
 from lethe.certificates.retained import Removal
 from models import Job
-from workers.errors import ArtifactError
 from workers.families.recipe.case import ModelRows, OwnFit, prepare, same_machine
 from workers.families.vectors.update import Erased, built, claim_of, options_of
 from workers.jobs.case import ExecutedJob, Judges
 from workers.jobs.lease import JobContext
 from workers.judge.bytes_probe import ProbeClaim, Sought, probe
+from workers.judge.checks import ODD_INPUT
 from workers.judge.refitted import EXACT, VERIFIER
 from workers.training.recipes.fit import FitRows
 from workers.training.vectors import faiss_file, files
@@ -72,7 +72,7 @@ def _probed(
 ) -> ProbeClaim:
     options = options_of(case.model)
     found = dict(new)
-    with suppress(ArtifactError):  # no export is made of what is no index, nor does it pass
+    with suppress(*ODD_INPUT, RuntimeError, MemoryError):  # what is no index does not pass
         found |= exports(files.decode(new["model"]))
     sought = Sought(
         vectors=erased.block.features.astype(np.float32),

@@ -9,6 +9,7 @@ from workers.tensor_file import decode_tensors, encode_tensors
 from workers.training.vectors.index import HNSW, IVF, Graph, VectorIndex, VectorOptions
 
 KIND = "vectors/1"
+MOST_LINKS = 256  # of a row on a level, as `app.schemas.vectors` has it
 UNREADABLE = "these bytes are not a vector index of Lethe: fetch it again"
 
 
@@ -101,7 +102,9 @@ def _consistent(index: VectorIndex) -> bool:
         return False
     if count == 0:
         return graph.entry == -1 and not links.size
-    m = int(index.options.m)
+    m = index.options.m
+    if not isinstance(m, int) or not 2 <= m <= MOST_LINKS:  # FAISS never returns from 0
+        return False
     # FAISS: level 0 has 2 M links, each further one M.
     wanted = int(m * (levels.astype(np.int64) + 1).sum())
     return (

@@ -84,6 +84,7 @@ def test_other_bytes_are_no_index(kind: str) -> None:
         file[:-1],
         file + b"\0",
         file.replace(b'\\"index\\":\\"', b'\\"index\\":\\"x', 1),
+        *([file.replace(b'\\"m\\":4', b'\\"m\\":0', 1)] if kind == "hnsw" else []),
         file.replace(IDS[5].encode(), b"\n" * len(IDS[5].encode()), 1),
     ):
         with pytest.raises(ArtifactError):
