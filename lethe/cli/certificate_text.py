@@ -12,6 +12,7 @@ import click
 from lethe.catalogue import ATTACKS, BOUNDS, GuaranteeClass, check_of
 from lethe.certificates.escalation import AttemptPart, read_escalation
 from lethe.certificates.statement import CheckPart, Predicate, Statement
+from lethe.cli.options import count
 
 COST = "cost."
 
@@ -176,11 +177,6 @@ def audits_in_words(parameters: Mapping[str, str]) -> str | None:
         f"the log's first {size} entries have {started} started of this method, and reports of "
         f"{reported}; {which}"
     )
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, "1 record" or "2 records"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # --- the escalation ---------------------------------------------------------------------------

@@ -14,3 +14,8 @@ service_url = click.option(
 def plain(text: str) -> str:
     """Replace what a terminal would act on: the text is another machine's."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, "1 record" or "2 records"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

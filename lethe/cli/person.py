@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lethe.cli.options import plain, service_url
+from lethe.cli.options import count, plain, service_url
 from lethe.cli.waiting import Waiting
 from lethe.identity import Identity, IdentityError, digests, parse, parse_digest
 
@@ -318,7 +318,7 @@ def verify(file: Path, issuer_key: Path, certificates: tuple[Path, ...]) -> None
         ("due", answer.due_at.isoformat()),
     ]
     for part in answer.parts:
-        rows.append((part.model, f"{part.outcome}, {part.records} records"))
+        rows.append((part.model, f"{part.outcome}, {count(part.records, 'record')}"))
         if part.certificate is not None:
             rows.append(("", f"certificate sha256:{part.certificate}"))
         if part.held_out_removed:
@@ -353,7 +353,7 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
         ("opened by", found["opened_by"]),
     ]
     for part in found["parts"]:
-        rows.append((part["model"], f"{part['outcome']}, {part['records']} records"))
+        rows.append((part["model"], f"{part['outcome']}, {count(part['records'], 'record')}"))
         if part["request"] is not None:
             rows.append(("", f"request {part['request']}"))
         if part["certificate"] is not None:
@@ -370,7 +370,7 @@ def print_case(found: Mapping[str, Any], as_json: bool) -> None:
 def _removed(rows: int, index: int | None) -> str:
     """Return what became of stored held-out rows, in words."""
     return (
-        f"{rows} held-out rows removed from the evaluation set, log entry {index}: "
+        f"{count(rows, 'held-out row')} removed from the evaluation set, log entry {index}: "
         "no version was fitted on them"
     )
 

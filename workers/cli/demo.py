@@ -20,8 +20,8 @@ NETWORK = ("puf-special", "puf-regular", "hf-kcu", "retrain", "certified-newton"
 @click.option(
     "--family",
     type=click.Choice(["recipe", "forest", "shards", "script", "vectors"]),
-    help="recipe: gradient-boosted trees of scikit-learn; forest: an exact one; shards: the "
-    "first in eight shards; script: a training program; vectors: a flat index. Default: the "
+    help="recipe: gradient-boosted trees of scikit-learn; forest: an exact forest; shards: the "
+    "recipe in eight shards; script: a training program; vectors: a flat index. Default: the "
     "family of --method.",
 )
 @click.option(
