@@ -34,7 +34,6 @@ FULL = {
     "tests/test_servers.py": "the tests' own servers",
     "tests/workers/jobs/test_vectors_family.py::test_all_rows_may_leave": "an erasure, in the same file; the files of no row are in tests/workers/training/vectors",
     "tests/workers/jobs/test_vectors_family.py::test_what_is_contributed_is_in_the_index_and_leaves_it": "a registration and an erasure, in the same file",
-    "tests/workers/cli/test_register_forest.py": "compiles; test_register_recipe.py takes the same path, test_forest_family.py fits",
     "tests/workers/data/extractors/test_hostile_programs.py::test_mutated_programs_never_crash_hang_or_differ": "the named hostile programs of the same file",
     "tests/workers/demo": "demonstrations; their parts are tested in their rooms",
     "tests/workers/jobs/test_attempts_since.py::test_what_is_left_out_is_told_and_logged_of_all_that_escalate_together": "an attempt that is left out, in test_ladder_end.py",
