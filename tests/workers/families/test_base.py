@@ -1,5 +1,6 @@
 """A family is found by its name, and a job knows none."""
 
+import subprocess
 import sys
 import tomllib
 from io import BytesIO
@@ -61,6 +62,31 @@ def test_a_family_that_this_worker_lacks_leaves_the_job_to_another() -> None:
     with pytest.raises(UnknownFamilyError, match="no family orchard") as raised:
         of(data="rows", family="orchard")
     assert raised.value.status >= 500
+
+
+SWEEPING = """
+import sys
+
+OPTIONAL = {"faiss", "lightgbm", "mlflow", "numba", "onnx", "pyarrow", "sklearn", "skops", "torch"}
+OPTIONAL |= {"onnxruntime", "pandas", "skl2onnx", "xgboost"}
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in OPTIONAL:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+from workers.families import base
+print(len(list(base.every())))
+"""
+
+
+def test_a_worker_of_any_extras_sweeps_for_every_family() -> None:
+    # Each sweep asks every family: one that needs its library for that would end them all.
+    found = subprocess.run(
+        [sys.executable, "-c", SWEEPING], capture_output=True, text=True, cwd=ROOT
+    )
+    assert found.stdout == f"{len(base.FAMILIES)}\n", found.stderr
 
 
 def test_each_folder_is_one_line_of_the_registry_and_forbidden_elsewhere() -> None:

@@ -352,9 +352,12 @@ def test_models_that_predict_numbers_have_r2(
 
     monkeypatch.setattr(process, "fit", fit)
     monkeypatch.setattr(process, "fit_all", fit_all)
-    monkeypatch.setattr(
-        process, "predict", lambda file, features, limits: decode(file).predict(features)
-    )
+
+    def predict(file: bytes, features: Any, limits: Any, reader: str = "") -> Any:
+        read = ShardedModel.from_bytes if reader else decode
+        return read(file).predict(features)
+
+    monkeypatch.setattr(process, "predict", predict)
     arrays = rows()
     arrays["labels"] = arrays["features"][:, 0] * 2.0
     arrays = evaluated(arrays, numbers=True)

@@ -19,7 +19,7 @@ from workers.judge.bytes_probe import ProbeClaim, Sought, probe
 from workers.judge.checks import ODD_INPUT
 from workers.judge.refitted import EXACT, VERIFIER
 from workers.training.recipes.fit import FitRows
-from workers.training.vectors import faiss_file, files
+from workers.training.vectors import files
 from workers.training.vectors.index import HNSW, VectorIndex
 
 TABLE = "ids"  # the file beside an export
@@ -33,6 +33,8 @@ WORDS = (
 
 def prepare_vectors(job: JobContext, session: Session, cases: Sequence[ExecutedJob]) -> Judges:
     """Load what executed jobs left of one version of an index; the result judges them."""
+    from workers.training.vectors import faiss_file  # FAISS
+
     case, *_ = cases
     verifiers = {one.id: one for one in (EXACT, VERIFIER)}
     verifier = verifiers[claim_of(options_of(case.model))]
@@ -60,6 +62,8 @@ def prepare_vectors(job: JobContext, session: Session, cases: Sequence[ExecutedJ
 
 def exports(index: VectorIndex) -> dict[str, bytes]:
     """Return every file that is made of a published one, by name."""
+    from workers.training.vectors import faiss_file  # FAISS
+
     return {"faiss": faiss_file.to_bytes(index), TABLE: files.id_table(index)}
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.errors import ArtifactError
-from workers.training.vectors.faiss_file import link
 from workers.training.vectors.index import (
     HNSW,
     IVF,
@@ -53,6 +52,8 @@ def build(options: VectorOptions, records: Sequence[str], vectors: Vectors) -> V
         names = [names[place] for place in order.tolist()]
         return VectorIndex(options, names, vectors[order], sizes=sizes)
     if options.index == HNSW:
+        from workers.training.vectors.faiss_file import link  # FAISS
+
         return VectorIndex(options, names, vectors, graph=link(options, vectors))
     return VectorIndex(options, names, vectors)
 
